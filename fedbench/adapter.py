@@ -1,0 +1,87 @@
+"""Where adapters attach, and the dropout they share: seeded, so that every engine draws the same masks."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fedbench.backbone import Blocks
+from fedbench.errors import UserError
+
+# The last fully connected layer of each sub-layer, l_i^0 and l_i^1 (FedRA, Sec. 3.2), in timm's names.
+LAST_FC = {"VisionTransformer": ("attn.proj", "mlp.fc2"), "MlpMixer": ("mlp_tokens.fc2", "mlp_channels.fc2")}
+
+
+def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[nn.Module, str]]:
+    """The (parent, attribute) of every module to adapt.
+
+    targets: `last_fc`; `reference`, which also takes the patch embedding's convolution as the FedRA code's name pattern does;
+    or module names within a layer (`attn.qkv`), or outside (`patch_embed.proj`). Raises UserError for a name that matches nothing.
+    """
+    if isinstance(targets, str) and targets not in ("last_fc", "reference"):
+        targets = [targets]
+    if isinstance(targets, str):
+        names = list(_last_fc(blocks))
+        if targets == "reference" and hasattr(blocks.model, "patch_embed"):
+            names.append("patch_embed.proj")
+    else:
+        names = list(targets)
+    found = []
+    for name in names:
+        places = [_place(layer, name) for layer in blocks.blocks]
+        places = places if all(places) else [_place(blocks.model, name)]
+        if not all(places):
+            raise UserError(_no_such_module(blocks, name))
+        found.extend(places)
+    return found
+
+
+def _last_fc(blocks: Blocks) -> Sequence[str]:
+    for kind in type(blocks.model).__mro__:
+        if kind.__name__ in LAST_FC:
+            return LAST_FC[kind.__name__]
+    raise UserError(f"last_fc is not defined for {type(blocks.model).__name__}: name the modules in adapter.targets")
+
+
+def _place(root: nn.Module, name: str) -> tuple[nn.Module, str] | None:
+    *path, attribute = name.split(".")
+    try:
+        parent = root.get_submodule(".".join(path))
+    except AttributeError:
+        return None
+    return (parent, attribute) if isinstance(getattr(parent, attribute, None), nn.Module) else None
+
+
+def _no_such_module(blocks: Blocks, name: str) -> str:
+    linear = [path for path, module in blocks.blocks[0].named_modules() if isinstance(module, nn.Linear)]
+    near = difflib.get_close_matches(name, linear, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"adapter.targets: no module is called {name!r} in {type(blocks.model).__name__}; {hint}known: {', '.join(linear)}"
+
+
+class SeededDropout(nn.Module):
+    """Inverted dropout whose masks come from a generator the engine sets for each client; without one it is the identity."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+        self.generator: torch.Generator | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.generator is None or self.p == 0:
+            return x
+        keep = torch.rand(x.shape, generator=self.generator) >= self.p
+        return x * keep.to(x.device, x.dtype) / (1 - self.p)
+
+
+def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:
+    """Let every adapter's dropout draw from `generator` (in the order of the forward pass), or switch it off with None."""
+    for module in blocks.modules():
+        if isinstance(module, SeededDropout):
+            module.generator = generator
+
+
+Attach = Callable[[Blocks], None]

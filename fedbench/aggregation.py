@@ -1,0 +1,65 @@
+"""The per-layer weighted mean over M (FedRA v1, Eq. 3), and its parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.backbone import holds
+from fedbench.types import Cohort, Plan, Uploads
+
+WEIGHTS = ("examples", "uniform")
+
+
+def client_weights(cohort: Cohort, weights: str) -> Tensor:
+    """(N,) float64: |D_n| for `examples`, ones for `uniform`."""
+    return cohort.num_examples.double() if weights == "examples" else torch.ones(len(cohort), dtype=torch.float64)
+
+
+def mean(rows: Tensor, weights: Tensor) -> Tensor:
+    """sum_n w_n rows_n / sum_n w_n over the first axis. rows (n, ...), weights (n,) -> (...)."""
+    share = (weights / weights.sum()).to(rows.device, rows.dtype)
+    return torch.tensordot(share, rows, dims=1)
+
+
+def mean_of_returned(
+    old: dict[str, Tensor], rows: dict[str, Tensor], returned: Tensor, weights: Tensor
+) -> dict[str, Tensor]:
+    """Average the rows that came back; where none did, keep last round's values.
+
+    rows[name]: (n, ...) from the holders · returned: (n,) bool, which of them arrived · weights: (n,).
+    """
+    if not returned.any():
+        return {name: value.clone() for name, value in old.items()}
+    return {name: mean(rows[name][returned], weights[returned]) for name in old}
+
+
+def weighted_mean(
+    state: dict[str, Any], uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples"
+) -> dict[str, Any]:
+    """r_j = sum_{n: M_nj = 1} |D_n| r_j^n / sum_n M_nj |D_n|; a layer nobody returned keeps its value (FedRA v1, Eq. 3).
+
+    Each shared tensor is averaged in the same way over the clients that hold it.
+    """
+    w = client_weights(cohort, weights)
+    r = [
+        mean_of_returned(state["r"][j], uploads.r[j], uploads.arrived[plan.M[:, j]], w[plan.M[:, j]])
+        for j in range(plan.M.shape[1])
+    ]
+    return {**state, "r": r, "shared": shared_mean(state["shared"], uploads, plan, w)}
+
+
+def shared_mean(old: dict[str, Tensor], uploads: Uploads, plan: Plan, weights: Tensor) -> dict[str, Tensor]:
+    """The mean of every shared tensor over its holders; weights (N,)."""
+    new = {}
+    for name, value in old.items():
+        held = shared_holders(plan, name)
+        new |= mean_of_returned({name: value}, uploads.shared, uploads.arrived[held], weights[held])
+    return new
+
+
+def shared_holders(plan: Plan, name: str) -> Tensor:
+    """(N,) bool: who trains the shared tensor `name`."""
+    return torch.tensor([holds({e.classifier for e in exits}, name) for exits in plan.exits], dtype=torch.bool)

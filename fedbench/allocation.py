@@ -1,0 +1,103 @@
+"""M, the allocation matrix: who holds which layers (FedRA, Sec. 3.5)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.errors import UserError
+
+# Redrawing M until every column has a one is tried this often before the last draw is repaired.
+COVER_DRAWS = 1000
+
+
+def prefix(capacities: Tensor, num_layers: int) -> Tensor:
+    """S_n = {1, ..., L_n}: the first L_n layers (InclusiveFL, DepthFL). capacities (N,) -> M (N, L) bool."""
+    return torch.arange(num_layers) < capacities[:, None]
+
+
+def random(capacities: Tensor, num_layers: int, generator: torch.Generator) -> Tensor:
+    """FedRA's draw: row n has L_n ones, every layer with probability L_n / L, rows independent. -> M (N, L) bool."""
+    scores = torch.rand(len(capacities), num_layers, generator=generator, dtype=torch.float64)
+    rank = scores.argsort(dim=1).argsort(dim=1)  # a uniformly random permutation of each row
+    return rank < capacities[:, None]
+
+
+def cover(capacities: Tensor, num_layers: int, generator: torch.Generator) -> Tensor:
+    """FedRA's draw conditioned on full columns, sum_n M_nj > 0 (v1, Eq. 4). -> M (N, L) bool.
+
+    Drawn by rejection. When `COVER_DRAWS` draws leave a column empty, or sum_n L_n < L makes full columns impossible, the last draw is
+    repaired: an empty layer goes to a random client that holds a layer others hold too, in exchange for that layer; so as many layers
+    are covered as sum_n L_n allows.
+    """
+    M = random(capacities, num_layers, generator)
+    if capacities.sum() >= num_layers:
+        for _ in range(COVER_DRAWS):
+            if M.any(0).all():
+                return M
+            M = random(capacities, num_layers, generator)
+    return _repair(M, generator)
+
+
+def _repair(M: Tensor, generator: torch.Generator) -> Tensor:
+    M = M.clone()
+    empty = (~M.any(0)).nonzero().flatten()
+    for j in empty[torch.randperm(len(empty), generator=generator)].tolist():
+        spare = (M & (M.sum(0) > 1)).nonzero()  # the (n, i) that can be given up: others hold layer i too
+        if len(spare) == 0:
+            break
+        n, i = spare[torch.randint(len(spare), (1,), generator=generator)].squeeze(0).tolist()
+        M[n, i], M[n, j] = False, True
+    return M
+
+
+def check(M: Tensor, capacities: Tensor, exact: bool = True, name: str = "the allocation") -> Tensor:
+    """M itself, if it is (N, L) bool and row n sums to L_n (or, with exact=False, to at most L_n). Raises UserError otherwise."""
+    if not isinstance(M, Tensor) or M.dtype != torch.bool or M.dim() != 2 or len(M) != len(capacities):
+        got = f"{M.dtype} {tuple(M.shape)}" if isinstance(M, Tensor) else type(M).__name__
+        raise UserError(f"{name} must return a bool tensor with one row for each of {len(capacities)} clients, got {got}")
+    held = M.sum(1)
+    wrong = held != capacities if exact else held > capacities
+    if wrong.any():
+        n = int(wrong.nonzero()[0])
+        relation = "" if exact else "at most "
+        raise UserError(f"{name} gave client {n} of the round {held[n]} layers; its capacity is {relation}{capacities[n]}")
+    return M
+
+
+def coverage(M: Tensor) -> Tensor:
+    """(L,) how many clients hold each layer. Its smallest positive value over layers and rounds is Gamma* (FedRA v2, Theorem 1)."""
+    return M.sum(0)
+
+
+def draw(
+    allocate: Callable,
+    L_n: Tensor,
+    L: int,
+    t: int,
+    client_ids: Sequence[int],
+    state: dict[str, Any],
+    generator: torch.Generator,
+    layer_costs: Callable[[], Tensor],
+) -> Tensor:
+    """Call an allocation with those of its inputs that it names (see `hookspecs`), and check the M it returns."""
+    costs = functools.cache(layer_costs)
+    inputs: dict[str, Callable[[], Any]] = {
+        "capacities": lambda: L_n,
+        "num_layers": lambda: L,
+        "generator": lambda: generator,
+        "round": lambda: t,
+        "client_ids": lambda: list(client_ids),
+        "layer_costs": lambda: costs().clone(),
+        "budgets": lambda: L_n * costs().mean(),
+        "scores": lambda: state["scores"].clone(),
+        "history": lambda: state["history"].clone(),
+    }
+    wanted = inspect.signature(allocate).parameters.keys() & inputs.keys()
+    M = allocate(**{name: inputs[name]() for name in wanted})
+    return check(M, L_n, getattr(allocate, "exact", True), getattr(allocate, "name", "the allocation"))

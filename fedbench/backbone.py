@@ -1,0 +1,135 @@
+"""A pre-trained timm model cut where layers can be left out: embed, blocks, norm, classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedbench.errors import UserError
+from fedbench.types import Exit
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a backbone plugin returns.
+
+    model: a timm VisionTransformer or MlpMixer without its classifier · image_size: pixels a side · mean, std: per channel, for
+    images in [0, 1] · fingerprint: identifies the weights, and enters the identity of every cell.
+    """
+
+    model: nn.Module
+    image_size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    fingerprint: str
+
+
+class Classifier(nn.Linear):
+    """A linear read-out of pooled features, drawn as nn.Linear draws itself, but from a given generator."""
+
+    def draw(self, generator: torch.Generator) -> None:
+        bound = self.in_features**-0.5
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+
+class Blocks(nn.Module):
+    """theta: a frozen backbone whose L layers can be run in any ascending selection S_n, as FedRA's clients do (Sec. 3.5).
+
+    Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the features after any
+    number of layers through the frozen final norm.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        missing = [part for part in ("blocks", "norm", "forward_head", "num_features") if not hasattr(model, part)]
+        if missing or not (hasattr(model, "patch_embed") or hasattr(model, "stem")):
+            raise UserError(
+                f"{type(model).__name__} cannot be cut into layers: fedbench needs a timm VisionTransformer or MlpMixer "
+                "(try vit_base_patch16_224 or mixer_b16_224)"
+            )
+        self.model = model.requires_grad_(False)
+        self.classifiers = nn.ModuleDict()
+
+    @property
+    def blocks(self) -> nn.Sequential:
+        return self.model.blocks
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.model.blocks)
+
+    def add_classifier(self, name: str, num_classes: int) -> None:
+        """Add a trainable classifier; `head` is the one at the end of every model."""
+        self.classifiers[name] = Classifier(self.model.num_features, num_classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, T, D)"""
+        if hasattr(self.model, "stem"):  # MlpMixer
+            return self.model.stem(x)
+        tokens = self.model._pos_embed(self.model.patch_embed(x))
+        return self.model.norm_pre(self.model.patch_drop(tokens))
+
+    def features(self, tokens: Tensor) -> Tensor:
+        """(B, T, D) -> (B, D): the frozen final norm, then timm's pooling."""
+        return self.model.forward_head(self.model.norm(tokens), pre_logits=True)
+
+    def forward(self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit]) -> list[Tensor]:
+        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order."""
+        at: dict[int, list[str]] = {}
+        for exit in exits:
+            at.setdefault(exit.depth, []).append(exit.classifier)
+        tokens, logits = self.embed(x), {}
+        for depth in range(len(layers) + 1):
+            if depth > 0:
+                tokens = self.blocks[layers[depth - 1]](tokens)
+            if depth in at:
+                features = self.features(tokens)
+                logits.update({name: self.classifiers[name](features) for name in at[depth]})
+        return [logits[exit.classifier] for exit in exits]
+
+    def r(self, j: int) -> dict[str, nn.Parameter]:
+        """r_j: the trainable parameters standing in layer j, by name."""
+        return {name: p for name, p in self.blocks[j].named_parameters() if p.requires_grad}
+
+    def shared(self) -> dict[str, nn.Parameter]:
+        """What is trained outside the layers: `head.weight`, `exit3.bias`, `model.patch_embed.proj.lora_A`, ..."""
+        outside = {
+            name: p for name, p in self.named_parameters() if p.requires_grad and not name.startswith("model.blocks.")
+        }
+        return {name.removeprefix("classifiers."): p for name, p in outside.items()}
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Initialise everything trainable from one generator: adapters and classifiers know how (`draw`)."""
+        for module in self.modules():
+            if module is not self and hasattr(module, "draw"):
+                module.draw(generator)
+
+    def frozen_bytes(self, layers: int) -> int:
+        """Bytes of the frozen parameters a client with that many layers is sent: embedding, layers and norm.
+
+        The layers of a ViT or Mixer are equal in size, so that only their number counts.
+        """
+        frozen = [(name, p) for name, p in self.model.named_parameters() if not p.requires_grad]
+        outside = _bytes(p for name, p in frozen if not name.startswith("blocks."))
+        return outside + layers * _bytes(p for name, p in frozen if name.startswith("blocks.0."))
+
+
+def holds(classifiers: Iterable[str], name: str) -> bool:
+    """Whether a client with these classifiers trains the shared tensor `name`: its classifiers', and all that is not one's."""
+    owner = name.rsplit(".", 1)[0]
+    return owner in classifiers or owner.startswith("model.")
+
+
+def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -> None:
+    """Copy values into parameters of the same names."""
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(values[name])
+
+
+def _bytes(parameters: Iterable[Tensor]) -> int:
+    return sum(p.numel() * p.element_size() for p in parameters)

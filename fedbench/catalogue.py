@@ -1,0 +1,132 @@
+"""Which components exist, from which package, with which options: known without importing any of them."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fedbench.errors import UserError
+
+KINDS = {
+    "allocation": "fedbench_register_allocations",
+    "aggregator": "fedbench_register_aggregators",
+    "objective": "fedbench_register_objectives",
+    "adapter": "fedbench_register_adapters",
+    "backbone": "fedbench_register_backbones",
+    "method": "fedbench_register_methods",
+    "dataset": "fedbench_register_datasets",
+    "partition": "fedbench_register_partitions",
+    "metric": "fedbench_register_metrics",
+    "executor": "fedbench_register_executors",
+}
+
+REQUIRED = "<required>"
+
+# What the core hands to a component by name; every other parameter is an option that a suite may set.
+ALLOCATION_INPUTS = frozenset(
+    "capacities num_layers generator round client_ids layer_costs budgets scores history".split()
+)
+_GIVEN = {"allocation": ALLOCATION_INPUTS, "dataset": {"image_size"}, "backbone": {"name", "load"}}
+
+
+@dataclass(frozen=True)
+class Component:
+    """A registered name: who registered it, what it is for, and its options with their defaults."""
+
+    name: str
+    kind: str
+    plugin: str
+    package: str
+    summary: str
+    options: dict[str, Any]
+    profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
+    open: bool = False
+    exact: bool = True
+
+    @classmethod
+    def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
+        """Describe `make` by its signature and docstring. Raises ValueError where a suite could not express its options."""
+        options, open_ = {}, False
+        for parameter in inspect.signature(make).parameters.values():
+            if parameter.name == "setup" or parameter.name in _GIVEN.get(kind, ()):
+                continue
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                raise ValueError(f"{kind} {name!r} takes *{parameter.name}, which a suite cannot set")
+            if parameter.kind is parameter.VAR_KEYWORD:
+                open_ = True
+                continue
+            options[parameter.name] = REQUIRED if parameter.default is parameter.empty else _plain(parameter)
+        summary = " ".join((inspect.getdoc(make) or "").split("\n\n")[0].split())
+        return cls(name, kind, plugin, package, summary, options, open=open_, **facts)
+
+
+def _plain(parameter: inspect.Parameter) -> Any:
+    try:
+        return json.loads(json.dumps(parameter.default))
+    except TypeError:
+        raise ValueError(f"option {parameter.name!r} has a default that JSON cannot write") from None
+
+
+@dataclass
+class Catalogue:
+    """All components by kind and name, the plugins that failed to load, and the names that two packages claim."""
+
+    components: dict[str, dict[str, Component]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    broken: dict[str, str] = field(default_factory=dict)
+    clashes: dict[str, str] = field(default_factory=dict)
+    lifecycle: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Component]:
+        return (component for kind in self.components.values() for component in kind.values())
+
+    def add(self, components: Iterable[Component]) -> None:
+        """Enter components; a name that is taken becomes a clash, reported when it is used."""
+        for new in components:
+            old = self.components[new.kind].setdefault(new.name, new)
+            if old is not new:
+                self.clashes[f"{new.kind} {new.name}"] = (
+                    f"two packages register the {new.kind} {new.name!r}: {old.package} (plugin {old.plugin}) and "
+                    f"{new.package} (plugin {new.plugin}); uninstall one of them, or rename one"
+                )
+
+    def find(self, kind: str, name: str) -> Component:
+        """The component of that name; any other backbone's name is left to the component `timm`.
+
+        Raises UserError with the nearest names, the clash, or the broken plugins that may have held it.
+        """
+        if clash := self.clashes.get(f"{kind} {name}"):
+            raise UserError(clash)
+        known = self.components[kind]
+        if name in known:
+            return known[name]
+        if kind == "backbone" and "timm" in known:
+            return known["timm"]
+        raise UserError(self.unknown(kind, name))
+
+    def unknown(self, kind: str, name: str) -> str:
+        """What to tell someone who asked for a component that does not exist."""
+        known = sorted(self.components[kind])
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known) or 'none'}"
+        lost = [f"{plugin} ({message})" for plugin, message in self.broken.items()]
+        note = f" Plugins that failed to load: {'; '.join(lost)}." if lost else ""
+        return f"no {kind} is called {name!r}{hint}{note}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "components": [asdict(component) for component in self],
+            "broken": self.broken,
+            "clashes": self.clashes,
+            "lifecycle": self.lifecycle,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Catalogue:
+        catalogue = cls(broken=data["broken"], clashes=data["clashes"], lifecycle=data["lifecycle"])
+        for component in data["components"]:
+            catalogue.components[component["kind"]][component["name"]] = Component(**component)
+        return catalogue

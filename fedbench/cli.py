@@ -1,0 +1,72 @@
+"""The command line: one command a file in `commands/`, imported when it is used; plugins may add their own."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+from fedbench import __version__
+from fedbench.errors import UserError
+
+COMMANDS = ("run", "plan", "compare", "plugins", "data", "schema", "doctor")
+GROUP = "fedbench.commands"
+
+
+class Commands(click.Group):
+    """Finds commands by name, the built-in ones first; what the user got wrong ends with one message and exit code 2."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*COMMANDS, *sorted(_foreign().keys() - set(COMMANDS))]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in COMMANDS:
+            return getattr(import_module(f"fedbench.commands.{name}"), name)
+        point = _foreign().get(name)
+        if point is None:
+            return None
+        try:
+            return point.load()
+        except Exception as error:  # a stranger's module; it must not take `--help` with it
+            package = point.dist.name if point.dist else "an unknown package"
+            message = f"command {name!r} of {package} does not load: {type(error).__name__}: {error}"
+            return click.Command(name, callback=lambda: _fail(message), help=message, short_help="(does not load)")
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> tuple:
+        if args and args[0] not in self.list_commands(context):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.list_commands(context), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.list_commands(context))}"
+            raise click.UsageError(f"no command is called {args[0]!r}; {hint}", context)
+        return super().resolve_command(context, args)
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except UserError as error:
+            _fail(str(error))
+
+
+def _foreign() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _fail(message: str) -> None:
+    click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True)
+    sys.exit(2)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fedbench")
+def main() -> None:
+    """Benchmark federated fine-tuning when clients are unequal.
+
+    \b
+    fedbench run suites/quickstart.yaml      run a suite, here the five-minute one
+    fedbench compare results/quickstart      its leaderboard
+    fedbench plan suites/extreme_hetero.yaml what a suite would compute, and its cost
+    fedbench doctor                          what would stop a run, and the mend
+    """

@@ -1,0 +1,41 @@
+"""fedbench compare: leaderboards from results on disk."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(short_help="Print leaderboards from results.")
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
+@click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
+@click.option("--at", type=click.Choice(["final", "best", "last4"]), default="final", show_default=True, help="Which round counts.")
+@click.option("--baseline", metavar="METHOD", help="What gaps are measured to; alllarge where it is there.")
+@click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
+@click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
+@click.option(
+    "--format", "form", type=click.Choice(["rich", "csv", "json", "markdown", "latex"]), default="rich", show_default=True
+)
+def compare(paths: tuple, metric: str, at: str, baseline: str | None, scenarios: tuple, methods: tuple, form: str) -> None:
+    """Print a leaderboard for every scenario under PATH (results/ if none is given).
+
+    \b
+    fedbench compare results/quickstart
+    fedbench compare results --scenario 'all_*' --baseline fedra
+    fedbench compare results/quickstart --format csv > quickstart.csv
+    """
+    from rich.console import Console
+
+    from fedbench.compare import leaderboards
+    from fedbench.grouping import select
+    from fedbench.results import load
+
+    results = select(load(paths or ("results",)), scenarios, methods)
+    boards = leaderboards(results, metric=metric, at=at, baseline=baseline)
+    if form == "rich":
+        from fedbench.tables import show
+
+        show(boards, Console(highlight=False))
+    else:
+        from fedbench.formats import render
+
+        click.echo(render(boards, form), nl=False)

@@ -1,0 +1,105 @@
+"""fedbench run: compute what a suite asks for and is not there yet."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from fedbench.commands.choices import RESULTS, SUITE, cells
+from fedbench.errors import UserError
+
+
+@click.command(short_help="Run a suite; what is finished is kept.")
+@SUITE
+@cells
+@RESULTS
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Short for --set precision=...")
+@click.option("--engine", type=click.Choice(["auto", "sequential"]), help="Short for --set engine=...")
+@click.option("--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core.")
+@click.option("--executor", default="local", show_default=True, metavar="NAME", help="Where cells run.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long.")
+@click.option("--retry-failed", is_flag=True, help="Run cells again that failed or timed out before.")
+@click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Start no more cells after N failures.")
+@click.option("--force", is_flag=True, help="Run finished cells again too.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
+def run(
+    suite: str, plugins: tuple, precision: str | None, engine: str | None, sets: tuple, jobs: str, quiet: bool, as_json: bool,
+    **choices,
+) -> None:
+    """Run every cell of SUITE that is not finished yet, and print the leaderboard.
+
+    \b
+    fedbench run suites/quickstart.yaml
+    fedbench run suites/extreme_hetero.yaml --scenario 'all_*' --method fedra --seed 1
+    fedbench run suites/quickstart.yaml --set train.rounds=3 --results /tmp/try
+
+    Exit code: 0 all fine, 1 some cells failed, 2 the input is wrong, 130 interrupted.
+    """  # fmt: skip
+    from rich.console import Console
+
+    from fedbench import runner
+    from fedbench.progress import Watch
+
+    sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
+    quiet = quiet or as_json
+    try:
+        with Watch(Console(highlight=False), quiet) as watch:
+            outcome = runner.run(suite, sets=sets, plugins=plugins, jobs=_workers(jobs), observe=watch, **choices)
+    except KeyboardInterrupt:
+        click.echo(
+            "\nInterrupted. Finished cells are kept; the same command runs the rest.\n"
+            "`fedbench compare` shows what is there so far.",
+            err=True,
+        )
+        sys.exit(130)
+    if as_json:
+        click.echo(json.dumps(_summary(outcome), indent=1))
+    elif not quiet:
+        _close(outcome)
+    sys.exit(1 if outcome.failed or outcome.stopped else 0)
+
+
+def _workers(jobs: str) -> str | int:
+    if jobs != "auto" and not (jobs.isdigit() and int(jobs) > 0):
+        raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r}")
+    return jobs if jobs == "auto" else int(jobs)
+
+
+def _close(outcome) -> None:
+    """The leaderboard, and what to do next."""
+    from rich.console import Console
+
+    from fedbench.compare import leaderboards
+    from fedbench.progress import duration
+    from fedbench.results import load
+    from fedbench.tables import show
+
+    console = Console(highlight=False)
+    kept = len(outcome.manifests) - outcome.ran
+    console.print(f"{outcome.ran} cells in {duration(outcome.seconds)}" + (f", {kept} kept from before" if kept else ""))
+    results = load([outcome.folder])
+    if any(result.status == "finished" for result in results):
+        console.print()
+        show(leaderboards(results), console)
+        console.print()
+    console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
+    if outcome.failed:
+        console.print(f"{len(outcome.failed)} cells failed: `--retry-failed` runs them again. Why:", style="red")
+        for name, manifest in list(outcome.failed.items())[:10]:
+            console.print(f"  {outcome.titles[name]}: {manifest['reason']}", soft_wrap=True)
+        console.print("  Tracebacks are in each cell's manifest.json.", style="dim")
+
+
+def _summary(outcome) -> dict:
+    return {
+        "suite": outcome.suite,
+        "folder": str(outcome.folder),
+        "ran": outcome.ran,
+        "seconds": round(outcome.seconds, 3),
+        "counts": dict(outcome.counts),
+        "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},
+    }

@@ -1,0 +1,23 @@
+"""Data: where pixels come from and where they are kept once decoded. Nothing in this package imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedbench.data.cache import NewArray, cache_dir, cached
+
+if TYPE_CHECKING:
+    from fedbench.plugins import Plugins
+    from fedbench.types import Dataset
+
+__all__ = ["NewArray", "cache_dir", "cached", "dataset_of"]
+
+# What stands in a configuration's `data` section beside the options of the data set itself.
+BESIDE = ("partition", "normalize", "image_size")
+
+
+def dataset_of(data: Mapping[str, Any], plugins: Plugins, image_size: int) -> Dataset:
+    """The data set of a configuration's `data` section, at its own image size or else the given one (the backbone's)."""
+    ref = {key: value for key, value in data.items() if key not in BESIDE}
+    return plugins.make("dataset", ref, image_size=data.get("image_size") or image_size)

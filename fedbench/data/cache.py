@@ -1,0 +1,202 @@
+"""The cache of decoded images: npy files written once, renamed into place and read as memory maps."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from fedbench.errors import UserError
+from fedbench.types import Images, Splits
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CACHE_VERSION = 1
+INDEX = "index.json"
+DTYPES = {"x": "uint8", "y": "int64", "domain": "int64"}
+ARRAYS = tuple(f"{split}_{part}" for split in ("train", "test") for part in DTYPES)
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class NewArray(Protocol):
+    """What a build is given: a place on disk for one of `ARRAYS`, so that no split has to fit in memory."""
+
+    def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray: ...
+
+
+def cache_dir() -> Path:
+    """What can be made again stands here: $FEDBENCH_CACHE, or `fedbench` in the platform's cache folder."""
+    chosen = os.environ.get("FEDBENCH_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if xdg.is_absolute():
+        return xdg / "fedbench"
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "fedbench"
+
+
+def cached(fingerprint: str, build: Callable[[NewArray], Splits]) -> Splits:
+    """The splits known by `fingerprint`: from the cache, or from `build` and then from the cache.
+
+    `fingerprint` must change with everything that the arrays depend on, the image size included.
+    `build(new_array)` returns Splits. Its arrays may be ordinary ones, and `new_array` is then of no use;
+    or x may be what `new_array("train_x", (n, 3, H, W))` gave, a memory map already in its place, or the
+    first rows of it. x comes back as a read-only memory map, y and domain in memory. Of two processes that
+    want one entry, one builds.
+
+    Raises: UserError where the cache folder cannot be written to or the disk is full.
+    """
+    entry = cache_dir() / "splits" / hashlib.sha256(fingerprint.encode()).hexdigest()[:24]
+    found = _read(entry, fingerprint)
+    if found is None:
+        with cache_errors(entry.parent), _sole_builder(entry):
+            found = _read(entry, fingerprint)  # another process may have built it while this one waited
+            if found is None:
+                _write(entry, fingerprint, build)
+                found = _read(entry, fingerprint)
+    if found is None:
+        raise UserError(f"the cache entry {entry} was written but cannot be read back; {_ELSEWHERE}")
+    return found
+
+
+_ELSEWHERE = "set FEDBENCH_CACHE to a folder that can be written to and has room"
+
+
+@contextmanager
+def cache_errors(folder: Path) -> Iterator[None]:
+    """Turn a full disk or an unwritable cache folder into a UserError; any other error stays what it is."""
+    try:
+        yield
+    except OSError as error:
+        inside = os.fspath(error.filename or "").startswith(os.fspath(cache_dir()))
+        if error.errno in NO_ROOM:
+            raise UserError(f"no room in the cache folder {folder}: {error}; {_ELSEWHERE}") from error
+        if inside or error.errno == errno.EROFS:
+            raise UserError(f"cannot write to the cache folder {folder}: {error}; {_ELSEWHERE}") from error
+        raise
+
+
+@contextmanager
+def _sole_builder(entry: Path) -> Iterator[None]:
+    from filelock import FileLock
+
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{entry}.lock"):
+        yield
+
+
+def _read(entry: Path, fingerprint: str) -> Splits | None:
+    """The entry's splits, or None where it is missing, torn or somebody else's."""
+    import numpy as np
+
+    try:
+        index = json.loads((entry / INDEX).read_text(encoding="utf-8"))
+        if (index["version"], index["fingerprint"]) != (CACHE_VERSION, fingerprint):
+            return None
+        arrays = {}
+        for name in ARRAYS:
+            file, facts = entry / f"{name}.npy", index["arrays"][name]
+            mapped = "r" if name.endswith("_x") else None
+            array = np.load(file, mmap_mode=mapped, allow_pickle=False)
+            if _facts(file, array) != {key: facts[key] for key in ("bytes", "shape", "dtype")}:
+                return None
+            if not mapped and _sha256(array) != facts["sha256"]:
+                return None
+            arrays[name] = array
+        train, test = ([arrays[f"{split}_{part}"] for part in DTYPES] for split in ("train", "test"))
+        return Splits(Images(*train), Images(*test), tuple(index["skipped"]))
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return None
+
+
+def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -> None:
+    """Build into a temporary folder beside the entry, then rename it: an entry is there whole or not at all."""
+    for left in entry.parent.glob(
+        f"{entry.name}.*.tmp"
+    ):  # of a build that was killed: this process holds the lock
+        shutil.rmtree(left)
+    folder = entry.with_name(f"{entry.name}.{os.getpid()}.tmp")
+    folder.mkdir()
+    try:
+        given: dict[str, np.ndarray] = {}
+
+        def new_array(name: str, shape: tuple[int, ...]) -> np.ndarray:
+            given[name] = _allocate(folder, name, shape)
+            return given[name]
+
+        splits = build(new_array)
+        facts = {}
+        for split, images in (("train", splits.train), ("test", splits.test)):
+            _check(split, images)
+            for part in DTYPES:
+                name, array = f"{split}_{part}", getattr(images, part)
+                facts[name] = _store(folder, name, array, in_place=array is given.get(name))
+        index = {"version": CACHE_VERSION, "fingerprint": fingerprint}
+        index |= {"arrays": facts, "skipped": list(splits.skipped)}
+        (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+        if entry.exists():  # torn or foreign, or it would have been read
+            entry.rename(entry.with_name(f"{entry.name}.old.tmp"))
+        folder.rename(entry)
+    finally:
+        for left in entry.parent.glob(f"{entry.name}.*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A memory map over a new npy file, its blocks reserved: on a full disk a write to a hole kills (SIGBUS)."""
+    import numpy as np
+
+    if name not in ARRAYS:
+        raise ValueError(f"a cached array is one of {', '.join(ARRAYS)}, not {name!r}")
+    dtype = np.dtype(DTYPES[name.split("_")[1]])
+    wanted, free = int(np.prod(shape)) * dtype.itemsize, shutil.disk_usage(folder).free
+    if wanted > free:
+        raise OSError(errno.ENOSPC, f"{name} needs {wanted:,} bytes and {free:,} are free", os.fspath(folder))
+    file = folder / f"{name}.npy"
+    array = np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with file.open("r+b") as handle:
+            os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
+    return array
+
+
+def _store(folder: Path, name: str, array: np.ndarray, in_place: bool) -> dict:
+    """Bring one array to disk and say what the index must know about it."""
+    file = folder / f"{name}.npy"
+    if not in_place:
+        # `array` may be a view of this very file: it keeps its pixels until the map is closed
+        file.unlink(missing_ok=True)
+        values, array = array, _allocate(folder, name, array.shape)
+        array[...] = values
+    array.flush()
+    with file.open("r+b") as handle:
+        os.fsync(handle.fileno())
+    facts = _facts(file, array)
+    return facts if name.endswith("_x") else facts | {"sha256": _sha256(array)}
+
+
+def _facts(file: Path, array: np.ndarray) -> dict:
+    return {"bytes": file.stat().st_size, "shape": list(array.shape), "dtype": str(array.dtype)}
+
+
+def _check(split: str, images: Images) -> None:
+    """Refuse what a data set plugin may not return; its author reads the traceback."""
+    x = images.x
+    if str(x.dtype) != "uint8" or x.ndim != 4 or x.shape[1] != 3:
+        raise TypeError(f"{split}: x must be (n, 3, H, W) uint8, not {x.shape} {x.dtype}")
+    for part in ("y", "domain"):
+        array = getattr(images, part)
+        if array.shape != (len(x),) or array.dtype.kind not in "iu":
+            raise TypeError(f"{split}: {part} must be ({len(x)},) integers, not {array.shape} {array.dtype}")
+
+
+def _sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()

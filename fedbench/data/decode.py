@@ -1,0 +1,189 @@
+"""From image files to a data set: decoding in threads, and what to do with an image that cannot be read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fedbench.data.cache import NewArray, cached
+from fedbench.data.files import content, content_hashes, in_threads
+from fedbench.errors import UserError
+from fedbench.types import Dataset, Images, Splits
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DECODE_VERSION = 1
+INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
+UNREADABLE = ("fail", "skip")
+
+
+class Sample(NamedTuple):
+    """One image file: its path below the root (with "/"), its class and its domain."""
+
+    path: str
+    label: int
+    domain: int
+
+
+def image_dataset(
+    root: Path,
+    domains: Sequence[str],
+    classes: Sequence[str],
+    train: Sequence[Sample],
+    test: Sequence[Sample],
+    image_size: int,
+    interpolation: str = "bicubic",
+    unreadable: str = "fail",
+) -> Dataset:
+    """The data set of the files in `train` and `test`, decoded to (3, H, H) uint8 on the first load.
+
+    Its fingerprint covers the bytes of every file, paths, labels, domains, H = `image_size`, `interpolation`
+    and Pillow's version. Images that cannot be read are left out of the cache; `unreadable` says whether
+    `load` then fails or goes on, so one cache entry serves both.
+
+    Raises: UserError for an unknown option value or a file that cannot be opened; from `load`, for images
+    that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
+    """
+    import PIL
+
+    _one_of("interpolation", interpolation, INTERPOLATIONS)
+    _one_of("unreadable", unreadable, UNREADABLE)
+    if image_size < 1:
+        raise UserError(f"image_size must be at least 1, not {image_size}")
+    hashes = content_hashes(root, [sample.path for sample in (*train, *test)])
+    options = [DECODE_VERSION, PIL.__version__, image_size, interpolation]
+    facts = [*options, domains, classes, train, test, list(hashes.values())]
+    fingerprint = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    def build(new_array: NewArray) -> Splits:
+        parts, skipped = [], []
+        for name, samples in (("train", train), ("test", test)):
+            x = new_array(f"{name}_x", (len(samples), 3, image_size, image_size))
+            images, bad = decode(root, samples, x, interpolation, hashes)
+            parts.append(images)
+            skipped += bad
+        return Splits(parts[0], parts[1], tuple(skipped))
+
+    def load() -> Splits:
+        splits = cached(fingerprint, build)
+        if splits.skipped:
+            _judge_skipped(root, splits, train, test, unreadable, domains, classes)
+        return splits
+
+    return Dataset(tuple(domains), tuple(classes), fingerprint, load)
+
+
+def decode(
+    root: Path, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: dict[str, str]
+) -> tuple[Images, list[str]]:
+    """Fill x (n, 3, H, H) uint8 from the files; the images that could be read, and the paths of those that could not."""
+    import numpy as np
+
+    def work(i: int) -> bool:
+        encoded = content(root, samples[i].path)
+        if hashlib.sha256(encoded).hexdigest() != hashes[samples[i].path]:
+            raise UserError(
+                f"{root / samples[i].path} changed while the data set was being prepared; run again"
+            )
+        try:
+            x[i] = pixels(encoded, x.shape[-1], interpolation)
+        except MemoryError:
+            raise
+        except Exception:  # Pillow raises nearly anything on a damaged file: SyntaxError, struct.error, ...
+            return False
+        return True
+
+    with _strict_pillow():
+        readable = np.array(in_threads(work, len(samples), "decoding images"), dtype=bool)
+    kept = np.flatnonzero(readable)
+    if len(kept) < len(samples):
+        for to, at in enumerate(kept):  # in place and upwards: `to` never passes `at`
+            x[to] = x[at]
+        x = x[: len(kept)]
+    y, domain = (np.array([s[column] for s in samples], dtype=np.int64)[kept] for column in (1, 2))
+    return Images(x, y, domain), [samples[i].path for i in np.flatnonzero(~readable)]
+
+
+def pixels(encoded: bytes, image_size: int, interpolation: str) -> np.ndarray:
+    """(3, H, H) uint8 of an encoded image: its first frame, upright by EXIF, RGB without alpha.
+
+    It is squeezed to a square, whatever its shape, and antialiased, as Pillow does.
+    """
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    with Image.open(io.BytesIO(encoded)) as opened:
+        opened.load()
+        try:
+            image = ImageOps.exif_transpose(opened)
+        except Exception:  # the pixels are read: a damaged EXIF block costs the orientation, not the image
+            image = opened
+        if image.mode.startswith("I;16"):  # Pillow would clip 16 bits at 255, which leaves a white square
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        if image.mode in (
+            "P",
+            "PA",
+        ):  # a palette's own transparency is unfolded first, then dropped like any alpha
+            image = image.convert("RGBA")
+        image = image.convert("RGB")
+        resized = image.resize((image_size, image_size), Image.Resampling[interpolation.upper()])
+        return np.asarray(resized).transpose(2, 0, 1)
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UserError(f"{option} must be one of {', '.join(known)}, not {value!r}")
+
+
+@contextmanager
+def _strict_pillow() -> Iterator[None]:
+    """More pixels than Pillow thinks safe are an error; its remarks on odd metadata are not wanted."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
+
+
+def _judge_skipped(
+    root: Path,
+    splits: Splits,
+    train: Sequence[Sample],
+    test: Sequence[Sample],
+    unreadable: str,
+    domains: Sequence[str],
+    classes: Sequence[str],
+) -> None:
+    """Raise what unreadable images call for: always under `fail`, under `skip` where a class lost all its images."""
+    if unreadable == "fail":
+        shown = "\n".join(f"  {root / path}: {_complaint(root, path)}" for path in splits.skipped[:10])
+        more = f"\n  and {len(splits.skipped) - 10} more" if len(splits.skipped) > 10 else ""
+        raise UserError(
+            f"{len(splits.skipped)} of {len(train) + len(test)} images cannot be read "
+            f"(`unreadable: skip` leaves them out):\n{shown}{more}"
+        )
+    for name, samples, images in (("training", train, splits.train), ("test", test, splits.test)):
+        left = set(zip(images.domain.tolist(), images.y.tolist(), strict=True))
+        for domain, label in sorted({(s.domain, s.label) for s in samples} - left):
+            raise UserError(
+                f"domain {domains[domain]!r} has no readable {name} image of class {classes[label]!r} "
+                f"({len(splits.skipped)} unreadable images were skipped)"
+            )
+
+
+def _complaint(root: Path, path: str) -> str:
+    try:
+        with _strict_pillow():
+            pixels(content(root, path), 8, "nearest")
+    except Exception as error:
+        unknown = type(error).__name__ == "UnidentifiedImageError"
+        return "not an image" if unknown else str(error) or type(error).__name__
+    return "could not be read when the data set was prepared"

@@ -1,0 +1,106 @@
+"""A check-up of the machine: each finding with its mend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedbench import __version__, machine
+from fedbench.data import cache_dir
+from fedbench.errors import UserError
+from fedbench.plan import NUMERICAL
+from fedbench.plugins import Plugins, package_version
+
+ENOUGH_DISK_GIB = 2.0
+ENOUGH_MEMORY_GIB = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. level: `ok`, `note` (a run would work, perhaps not as wished) or `STOP`."""
+
+    level: str
+    what: str
+    found: str
+    mend: str = ""
+
+
+def checkup(plugin_files: Sequence[str] = (), results: str = "results") -> Iterator[Finding]:
+    """Look at everything a run needs, the cheap things first."""
+    yield Finding("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}")
+    yield from _packages()
+    yield from _devices()
+    yield from _plugins(plugin_files)
+    yield from _weights(plugin_files)
+    yield _folder("results", Path(results), "choose another with --results DIR")
+    yield _folder("cache", cache_dir(), "set FEDBENCH_CACHE to a folder that can be written to")
+
+
+def _packages() -> Iterator[Finding]:
+    for name in NUMERICAL:
+        version = package_version(name)
+        if version is None:
+            yield Finding("STOP", name, "not installed", f"pip install {name}")
+        else:
+            yield Finding("ok", name, version)
+
+
+def _devices() -> Iterator[Finding]:
+    import psutil
+
+    free = psutil.virtual_memory().available / 2**30
+    level = "ok" if free >= ENOUGH_MEMORY_GIB else "note"
+    mend = "" if level == "ok" else f"less than {ENOUGH_MEMORY_GIB:g} GiB: use --jobs 1, or close other programs"
+    yield Finding(level, "cpu", f"{machine.cpu()}, {machine.cores()} cores, {free:.1f} GiB of memory free", mend)
+    try:
+        import torch
+    except Exception as error:  # a broken build raises whatever it likes
+        yield Finding("STOP", "torch", f"does not import: {error}", "install torch again")
+        return
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        yield Finding("ok", "gpu", f"{torch.cuda.get_device_name()}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+    elif machine.has_gpu():
+        yield Finding("note", "gpu", "a driver is there, but torch cannot use it", "install a CUDA build of torch that fits the driver")
+    else:
+        yield Finding("ok", "gpu", "none; runs use the CPU")
+
+
+def _plugins(files: Sequence[str]) -> Iterator[Finding]:
+    registry = Plugins(files)
+    try:
+        catalogue = registry.catalogue
+    except UserError as error:
+        yield Finding("STOP", "plugins", str(error), "mend the file, or leave out --plugin")
+        return
+    yield Finding("ok", "plugins", f"{len(registry.entry_points)} installed, {sum(1 for _ in catalogue)} components")
+    for plugin, message in catalogue.broken.items():
+        yield Finding("note", "plugin", message, f"update or uninstall {registry.package(plugin)}")
+    for message in catalogue.clashes.values():
+        yield Finding("note", "plugin", message)
+
+
+def _weights(files: Sequence[str]) -> Iterator[Finding]:
+    registry = Plugins(files)
+    for name in registry.catalogue.components["backbone"].keys() - {"timm"}:  # whose weights a suite chooses
+        try:
+            registry.make("backbone", {"name": name})
+            yield Finding("ok", "weights", f"{name} loads")
+        except UserError as error:
+            yield Finding("STOP", "weights", str(error), "install fedbench again")
+
+
+def _folder(what: str, folder: Path, mend: str) -> Finding:
+    there = folder.resolve()
+    while not there.exists():
+        there = there.parent
+    if not os.access(there, os.W_OK):
+        return Finding("STOP", what, f"{folder} cannot be written to", mend)
+    free = shutil.disk_usage(there).free / 2**30
+    if free < ENOUGH_DISK_GIB:
+        return Finding("note", what, f"{folder}: only {free:.1f} GiB free", mend)
+    return Finding("ok", what, f"{folder}: {free:.0f} GiB free")

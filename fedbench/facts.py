@@ -1,0 +1,129 @@
+"""What must be known of a cell before it runs: layers, fingerprints, totals. Computed with torch once, then read from disk."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedbench.data.cache import cache_dir
+from fedbench.errors import NotApplicable
+from fedbench.plugins import Plugins, keep, package_version
+from fedbench.types import Dataset
+
+Ref = Mapping[str, Any]
+
+
+class Facts:
+    """Facts about backbones, data and cells, kept in the cache folder under a hash of all they depend on."""
+
+    def __init__(self, plugins: Plugins) -> None:
+        self.plugins = plugins
+        self._datasets: dict[str, Dataset] = {}
+        self._stamps: dict[str, Any] = {}
+
+    def num_layers(self, backbone: Ref) -> int:
+        """L of a backbone. Raises UserError where it does not exist or cannot be cut into layers."""
+        return self.backbone(backbone)["num_layers"]
+
+    def domains(self, data: Ref) -> tuple[str, ...]:
+        """The domains of a data set. Raises UserError where it is not there."""
+        return self.dataset(data, data.get("image_size") or 32).domains
+
+    def backbone(self, ref: Ref) -> dict[str, Any]:
+        """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
+
+        def compute() -> dict[str, Any]:
+            import torch
+
+            from fedbench.backbone import Blocks
+
+            with torch.device("meta"):
+                source = self.plugins.make("backbone", ref, load=False)
+            layers = Blocks(source.model).num_layers
+            return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
+
+        weights = ref.get("pretrained")
+        file = _stat(Path(weights)) if isinstance(weights, str) else None
+        return self._kept("backbone", [dict(ref), file, self._stamp("backbone", ref)], compute)
+
+    def dataset(self, data: Ref, image_size: int) -> Dataset:
+        """The data set of a configuration's `data` section; its own image size wins over the backbone's."""
+        from fedbench.data import dataset_of
+
+        key = json.dumps([data, image_size], sort_keys=True)
+        if key not in self._datasets:
+            self._datasets[key] = dataset_of(data, self.plugins, image_size)
+        return self._datasets[key]
+
+    def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """What stands behind the names of a configuration: the pixels and the weights."""
+        backbone = self.backbone(config["backbone"])
+        return {
+            "data": self.dataset(config["data"], backbone["image_size"]).fingerprint,
+            "weights": backbone["fingerprint"],
+        }
+
+    def totals(self, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """What a cell will cost: client_rounds, images, flops, bytes_down, bytes_up; or `not_applicable` with the reason."""
+
+        def compute() -> dict[str, Any]:
+            import torch
+
+            from fedbench.trial import Trial
+
+            try:
+                with torch.device("meta"):
+                    return Trial(config, self.plugins, device="meta").totals()
+            except NotApplicable as reason:
+                return {"not_applicable": str(reason)}
+
+        return self._kept("totals", [cell_id, self._stamp("method", config["method"])], compute)
+
+    def _stamp(self, kind: str, ref: Ref) -> list[Any]:
+        """What changes when the code behind a component, fedbench, torch or timm does."""
+        plugin = self.plugins.catalogue.find(kind, ref["name"]).plugin
+        if plugin not in self._stamps:
+            self._stamps[plugin] = [
+                self.plugins.version(plugin),
+                _tree(self.plugins.module_file(plugin)),
+                _tree(importlib.util.find_spec("fedbench").origin),
+                package_version("torch"),
+                package_version("timm"),
+            ]
+        return self._stamps[plugin]
+
+    def _kept(self, kind: str, key: Any, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
+        file = cache_dir() / kind / f"{digest}.json"
+        try:
+            return json.loads(file.read_text())
+        except (OSError, ValueError):
+            value = compute()
+            keep(file, json.dumps(value))
+            return value
+
+
+def _stat(file: Path) -> list[int] | None:
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def _tree(module_file: str | None, at_most: int = 2000) -> list[int]:
+    """Newest change, total size and number of the files in a module's folder."""
+    newest = size = count = 0
+    for folder, folders, names in os.walk(Path(module_file).parent if module_file else Path("/nonexistent")):
+        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+        for name in names:
+            stat = os.stat(os.path.join(folder, name))
+            newest, size, count = max(newest, stat.st_mtime_ns), size + stat.st_size, count + 1
+            if count == at_most:
+                return [newest, size, count]
+    return [newest, size, count]

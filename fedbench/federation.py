@@ -1,0 +1,115 @@
+"""A scenario at work: the registered clients, and in each round who takes part, with what capacity and which batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedbench.errors import UserError
+from fedbench.seeding import numpy_generator
+from fedbench.types import Client, Cohort, Images, Scenario
+
+# Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were trained with.
+NORMALIZE = {
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}
+
+
+class Pixels:
+    """Images in uint8 on one side, normalised float tensors on the device on the other."""
+
+    def __init__(self, images: Images, mean: Any, std: Any, device: str, dtype: torch.dtype = torch.float32) -> None:
+        self.images, self.device, self.dtype = images, device, dtype
+        self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
+        self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
+
+    def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+        """x (B, 3, H, W) normalised, y (B,) int64."""
+        x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices])).to(self.device)
+        y = torch.from_numpy(self.images.y[indices]).to(self.device)
+        return (x.to(self.dtype) / 255 - self.mean) / self.std, y
+
+
+class Federation:
+    """The clients of one cell over its rounds; every draw is a function of (seed, round, client) alone."""
+
+    def __init__(self, config: Mapping[str, Any], clients: list[Client], num_layers: int, pixels: Pixels) -> None:
+        self.clients, self.pixels = clients, pixels
+        self.seed, self.train = config["seed"], config["train"]
+        self.capacities, self.participation = config["capacities"], config["participation"]
+        self.batches = [math.ceil(len(client) / self.train["batch_size"]) for client in clients]  # an epoch's, by client
+        lowest_highest = np.array([self._range(client) for client in clients])
+        self.scenario = Scenario(clients, lowest_highest, num_layers, self.train["rounds"])
+
+    def cohort(self, t: int) -> Cohort:
+        """The clients of round t."""
+        ids = self._sample(t)
+        return Cohort(
+            ids=ids,
+            capacities=_whole_numbers(self._capacity(t, self.clients[i]) for i in ids),
+            num_examples=_whole_numbers(len(self.clients[i]) for i in ids),
+            steps=_whole_numbers(self._steps(i) for i in ids),
+            batches=lambda n: self._batches(t, ids[n]),
+        )
+
+    def _sample(self, t: int) -> list[int]:
+        how, N = self.participation, len(self.clients)
+        draw = numpy_generator(self.seed, t, use="participation")
+        if "all" in how:
+            return list(range(N))
+        if "per_domain" in how:
+            chosen: list[int] = []
+            for domain in sorted({client.domain for client in self.clients}):
+                here = [client.id for client in self.clients if client.domain == domain]
+                chosen += draw.choice(here, size=min(how["per_domain"], len(here)), replace=False).tolist()
+            return sorted(chosen)
+        count = how["count"] if "count" in how else max(1, round(how["fraction"] * N))
+        return sorted(draw.choice(N, size=min(count, N), replace=False).tolist())
+
+    def _range(self, client: Client) -> tuple[int, int]:
+        """The smallest and the largest L_n this client can have."""
+        if "uniform" in self.capacities:
+            return tuple(self.capacities["uniform"])
+        place, key = (client.id, "by_client") if "by_client" in self.capacities else (client.domain, "by_domain")
+        given = self.capacities[key]
+        if place >= len(given):
+            raise UserError(f"capacities: {len(given)} values for {len(self.clients)} clients; give one for each")
+        return given[place], given[place]
+
+    def _capacity(self, t: int, client: Client) -> int:
+        low, high = self._range(client)
+        if low == high:
+            return low
+        return int(numpy_generator(self.seed, t, client.id, "capacity").integers(low, high + 1))
+
+    def _steps(self, client: int) -> int:
+        """local_epochs over the client's batches, at most max_steps; `smallest`: at most one more than the smallest client's
+        batches (the FedRA authors' code)."""
+        most = self.train["max_steps"]
+        limit = min(self.batches) + 1 if most == "smallest" else most
+        steps = self.train["local_epochs"] * self.batches[client]
+        return steps if limit is None else min(steps, limit)
+
+    def images(self, client: int, steps: int) -> int:
+        """How many images `steps` batches hold, short last batches counted as they are."""
+        epochs, rest = divmod(steps, self.batches[client])
+        return epochs * len(self.clients[client]) + min(rest * self.train["batch_size"], len(self.clients[client]))
+
+    def _batches(self, t: int, client: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The client's batches of round t: each epoch in a new order, the last batch short."""
+        size, own = self.train["batch_size"], self.clients[client].indices
+        for epoch in range(self.train["local_epochs"]):
+            order = numpy_generator(self.seed, t, client, f"shuffle/{epoch}").permutation(own)
+            for first in range(0, len(order), size):
+                yield self.pixels(order[first : first + size])
+
+
+def _whole_numbers(values: Iterable[int]) -> Tensor:
+    return torch.tensor(list(values), dtype=torch.int64, device="cpu")  # also where the model is but a shape

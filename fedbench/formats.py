@@ -1,0 +1,181 @@
+"""Leaderboards as text for other programs and for papers: CSV, JSON, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedbench.columns import Cell, Column, columns, heading, legend, subtitle
+from fedbench.compare import Leaderboard, Row
+from fedbench.measures import GLOBAL, Score, score
+
+CSV_COLUMNS = (
+    "suite", "scenario", "method", "variant", "backbone", "dataset", "metric", "domain", "client", "split",
+    "mean", "std", "n_seeds", "round",
+)  # fmt: skip
+
+
+def render(boards: Sequence[Leaderboard], format: str) -> str:
+    """The text of all leaderboards in one of FORMATS, ending with a line break."""
+    return FORMATS[format](boards)
+
+
+def to_csv(boards: Sequence[Leaderboard]) -> str:
+    """A row for every method, metric and domain (and client, where each has its own model), then the average.
+
+    client is -1 for the global model and empty for a mean over clients; std is empty for one seed. A method
+    without a finished cell has no rows.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for board in boards:
+        for row in (row for row in board.rows if row.runs):
+            for domain, client, value in _csv_scores(row):
+                where = (
+                    board.suite,
+                    board.scenario,
+                    row.method,
+                    board.variant,
+                    board.backbone,
+                    board.dataset,
+                )
+                std = "" if value.std is None else value.std
+                writer.writerow(
+                    (*where, row.metric, domain, client, board.split, value.mean, std, value.n, row.round)
+                )
+    return out.getvalue()
+
+
+def _csv_scores(row: Row) -> Iterator[tuple[str, int | str, Score]]:
+    by_client: dict[tuple[str, int], list[float]] = {}
+    for run in row.runs:
+        for key, value in run.clients.items():
+            by_client.setdefault(key, []).append(value)
+    for (domain, client), values in by_client.items():
+        yield domain, client, score(values)
+    everyone = any(client == GLOBAL for _, client in by_client)
+    if not everyone:
+        for domain, value in row.domains.items():
+            yield domain, "", value
+    yield "average", GLOBAL if everyone else "", row.average
+
+
+def to_json(boards: Sequence[Leaderboard]) -> str:
+    """Everything a leaderboard knows, in fractions, bytes and seconds; what does not exist is null."""
+    found = [_plain(_board(board)) for board in boards]
+    return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _board(board: Leaderboard) -> dict[str, Any]:
+    found = asdict(board) | {"domains": list(board.domains)}
+    for row, into in zip(board.rows, found["rows"], strict=True):
+        into |= {"label": row.label, "n_seeds": len(row.runs), "round": row.round if row.runs else None}
+        for run in into["runs"]:
+            run["clients"] = [
+                {"domain": d, "client": c, "value": v} for (d, c), v in run["clients"].items() if c != GLOBAL
+            ]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN: what is not a finite number becomes null."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_markdown(boards: Sequence[Leaderboard]) -> str:
+    """Pipe tables; best in bold, second in italics."""
+    parts = []
+    for board in boards:
+        found = columns(board)
+        lines = [f"### {_escape_markdown(heading(board))}", "", _escape_markdown(subtitle(board)), ""]
+        lines.append(_piped([_escape_markdown(column.title) for column in found]))
+        lines.append(_piped([":--" if column.part == "name" else "--:" for column in found]))
+        lines += [_piped([_markdown(column.cells[i]) for column in found]) for i in range(len(board.rows))]
+        if board.notes:
+            lines += ["", *(f"- {_escape_markdown(note)}" for note in board.notes)]
+        parts.append("\n".join(lines))
+    words = " ".join(legend(boards)).replace("* best, + second", "Bold best, italic second", 1)
+    return "\n\n".join([*parts, _escape_markdown(words)]) + "\n"
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escape_markdown(text: str) -> str:
+    return "".join(f"\\{c}" if c in "\\|*_`<[]" else c for c in text).replace("\n", " ")
+
+
+def _markdown(cell: Cell) -> str:
+    around = {"best": "**", "second": "*", "": ""}[cell.mark]
+    return around + _escape_markdown(cell.text) + around + (f" {cell.spread}" if cell.spread else "")
+
+
+LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
+    "%": r"\%", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}",
+    "±": r"$\pm$", "Γ": r"$\Gamma$", "·": r"$\cdot$", "–": "--", "*": r"$^{*}$",
+}  # fmt: skip
+
+
+def to_latex(boards: Sequence[Leaderboard]) -> str:
+    """Two booktabs tables for each leaderboard, scores and cost; best in bold, second underlined."""
+    lines = ["% \\usepackage{booktabs}"]
+    for board in boards:
+        name, *rest = columns(board)
+        for part in ("score", "cost"):
+            if chosen := [column for column in rest if column.part == part]:
+                caption = [heading(board), subtitle(board) if part == "score" else "cost"]
+                lines += _tabular([name, *chosen], "; ".join(caption))
+        lines += [f"% {note}" for note in board.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _tabular(page: Sequence[Column], caption: str) -> list[str]:
+    rows = range(len(page[0].cells))
+    return [
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{_escape_latex(caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(page) - 1)}}}",
+        r"\toprule",
+        " & ".join(_escape_latex(column.title) for column in page) + r" \\",
+        r"\midrule",
+        *(" & ".join(_latex(column.cells[i]) for column in page) + r" \\" for i in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ]
+
+
+def _escape_latex(text: str) -> str:
+    return "".join(LATEX.get(c, c) for c in text)
+
+
+def _latex(cell: Cell) -> str:
+    """A minus sign is set as one: -3.4 becomes $-$3.4."""
+    text = re.sub(r"(?<!\S)-(?=\d)", "$-$", _escape_latex(cell.text))
+    command = {"best": r"\textbf", "second": r"\underline", "": ""}[cell.mark]
+    marked = f"{command}{{{text}}}" if command else text
+    return f"{marked} {_escape_latex(cell.spread)}" if cell.spread else marked
+
+
+FORMATS: Mapping[str, Callable[[Sequence[Leaderboard]], str]] = {
+    "csv": to_csv,
+    "json": to_json,
+    "markdown": to_markdown,
+    "latex": to_latex,
+}

@@ -1,0 +1,103 @@
+"""Which results may be compared: filters, and groups whose settings agree in all but seed and method."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.results import Result
+
+# The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
+SHARED = ("backbone", "adapter", "data", "capacities", "participation", "train", "profile", "precision")
+
+
+def select(
+    results: Sequence[Result],
+    scenarios: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+) -> list[Result]:
+    """The results whose scenario and method match a glob and whose seed is listed; no filter, no limit.
+
+    Raises: UserError for a filter that matches nothing.
+    """
+    chosen = list(results)
+    for what, wanted in (("scenario", scenarios), ("method", methods), ("seed", seeds)):
+        names = {getattr(r.entry, what): None for r in results}
+        matches = {pattern: [n for n in names if fnmatchcase(str(n), str(pattern))] for pattern in wanted}
+        for pattern, matched in matches.items():
+            if not matched:
+                raise UserError(unknown(what, str(pattern), map(str, names)))
+        if wanted:
+            kept = {name for matched in matches.values() for name in matched}
+            chosen = [r for r in chosen if getattr(r.entry, what) in kept]
+    return chosen
+
+
+def unknown(what: str, name: str, have: Iterable[str]) -> str:
+    known = list(dict.fromkeys(have))
+    close = get_close_matches(name, known, 1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return f"no {what} '{name}' in these results.{hint} There are: {', '.join(known)}."
+
+
+def settings(results: Sequence[Result]) -> Iterable[tuple[str, list[Result]]]:
+    """(variant, results) of each leaderboard; the variant also says what sets it apart from its namesakes."""
+    named: dict[tuple, list[Result]] = {}
+    for r in results:
+        e = r.entry
+        named.setdefault((r.suite, e.scenario, e.variant, e.backbone, e.dataset, e.profile), []).append(r)
+    for (_, _, variant, *_), group in named.items():
+        for text, part in _apart(group, _shared):
+            yield "; ".join(filter(None, (variant, text))), part
+
+
+def _shared(result: Result) -> dict[str, Any]:
+    config = result.manifest["config"]
+    shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
+    if isinstance(capacities := shared["capacities"], dict):
+        shared["capacities"] = {k: sorted(v) if isinstance(v, list) else v for k, v in capacities.items()}
+    return shared
+
+
+def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
+    """The results of one method's name, split where its options differ, with the text of what differs."""
+    return _apart(results, lambda result: {"method": result.manifest["config"].get("method")})
+
+
+def _apart(
+    results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]]
+) -> list[tuple[str, list[Result]]]:
+    """Results split by a part of their configuration, with the text of what differs ("" where nothing does).
+
+    A cell that was not started has no configuration yet; it stays with the first of its name.
+    """
+    parts: dict[str, dict[str, str]] = {}
+    groups: dict[str, list[Result]] = {}
+    started = [r for r in results if r.manifest]
+    if not started:
+        return [("", list(results))]
+    for r in results:
+        flat = dict(_flatten(part_of(r if r.manifest else started[0])))
+        key = json.dumps(flat, sort_keys=True)
+        parts[key] = flat
+        groups.setdefault(key, []).append(r)
+    names = dict.fromkeys(name for flat in parts.values() for name in flat)
+    differing = [name for name in names if len({flat.get(name) for flat in parts.values()}) > 1]
+    return [
+        ("; ".join(f"{n}={parts[k][n]}" for n in differing if n in parts[k]), group)
+        for k, group in groups.items()
+    ]
+
+
+def _flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
+    """A nested configuration as dotted keys with their values as text."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,138 @@
+"""Every hook of fedbench, on one page.
+
+A plugin is a module named by an entry point of the group `fedbench`. It implements the hooks it wants with
+`@fedbench.hookimpl`; an implementation may take fewer arguments than the specification.
+
+The `fedbench_register_*` hooks are each called with one function, `register(name, make, **facts)`:
+
+:param name: how suites call the component; unique within its kind over all installed packages.
+:param make: the function that makes it. Its parameters are the options a suite may set, its defaults their defaults
+    (JSON values), the first paragraph of its docstring what `fedbench plugins show` prints.
+:param profiles: optional, `{"reference": {option: value}}`: what a fidelity profile sets instead of the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pluggy
+
+hookspec = pluggy.HookspecMarker("fedbench")
+Register = Callable[..., None]
+
+
+# --- components ---------------------------------------------------------------------------------------------------
+
+
+@hookspec
+def fedbench_register_allocations(register: Register) -> None:
+    """Who holds which layers: `register(name, allocate, exact=True)`.
+
+    `allocate` is itself the allocation, a plain function returning M, (N, L) bool, and takes whichever it wants of
+
+    :param capacities: (N,) int64, the L_n of the round's clients.
+    :param num_layers: L.
+    :param generator: a torch.Generator of this round; the only source of chance.
+    :param round: t, from 0.
+    :param client_ids: the N ids of the round's clients.
+    :param layer_costs: (L,) float64, FLOPs of one image through each layer, forward and backward.
+    :param budgets: (N,) float64, L_n mean layers' FLOPs.
+    :param scores: (L,) float64, the norm of each layer's last aggregated update (0 before the first).
+    :param history: (L,) int64, how many client updates each layer has received so far.
+
+    Any further parameter is an option. Row n must sum to L_n; with `exact=False` it may stay below.
+    """
+
+
+@hookspec
+def fedbench_register_aggregators(register: Register) -> None:
+    """How uploads become the next state: `make(**options) -> aggregate(state, uploads, plan, num_examples) -> state`.
+
+    What it remembers between rounds it keeps in `state["memory"]`, nested dicts and lists of tensors.
+    """
+
+
+@hookspec
+def fedbench_register_objectives(register: Register) -> None:
+    """What a client minimises: `make(**options) -> objective(exits, y, t) -> loss`.
+
+    `exits` lists the logits (B, C) of every classifier of the client, shallow to deep; `y` is (B,) int64; t the round.
+    An objective that sets `make(setup, ...)` is given the run's `Setup` too.
+    """
+
+
+@hookspec
+def fedbench_register_adapters(register: Register) -> None:
+    """What is trained inside the frozen layers: `make(**options) -> attach(blocks)`, which puts its modules in place.
+
+    Every parameter it adds is trainable and belongs to the layer it stands in; whatever stands in no layer is shared.
+    """
+
+
+@hookspec
+def fedbench_register_backbones(register: Register) -> None:
+    """The pre-trained network: `make(**options) -> fedbench.backbone.Source`.
+
+    A reference to a name nobody registered is offered to the component named `timm`.
+    """
+
+
+@hookspec
+def fedbench_register_methods(register: Register) -> None:
+    """An algorithm: `make(setup, **options) -> fedbench.method.Method`.
+
+    :param setup: a `fedbench.types.Setup`. Options called `allocation`, `aggregator` or `objective` are references to
+        components of that kind.
+    """
+
+
+@hookspec
+def fedbench_register_datasets(register: Register) -> None:
+    """Images: `make(image_size, **options) -> fedbench.types.Dataset`. Facts at once, pixels on `load()`."""
+
+
+@hookspec
+def fedbench_register_partitions(register: Register) -> None:
+    """Who owns which images: `make(**options) -> partition(y, domain, num_domains, generator) -> [Client]`.
+
+    `y` and `domain` are the (n,) labels of the training split, `generator` a numpy.random.Generator.
+    """
+
+
+@hookspec
+def fedbench_register_metrics(register: Register) -> None:
+    """What is measured at evaluation: `make(**options) -> metric(logits (n, C), y (n,)) -> float`."""
+
+
+@hookspec
+def fedbench_register_executors(register: Register) -> None:
+    """Where cells run: `make(**options) -> execute(cells, run_cell, on_event)`, see `fedbench.executors.local`."""
+
+
+# --- life cycle, for trackers -------------------------------------------------------------------------------------
+
+
+@hookspec
+def fedbench_suite_started(suite: str, cells: list[dict[str, Any]]) -> None:
+    """Called in the main process before the first cell: the suite's name and every cell's manifest."""
+
+
+@hookspec
+def fedbench_suite_finished(suite: str, cells: list[dict[str, Any]]) -> None:
+    """Called in the main process after the last cell, with the final manifests."""
+
+
+@hookspec
+def fedbench_cell_started(manifest: dict[str, Any]) -> None:
+    """Called in the process that runs the cell."""
+
+
+@hookspec
+def fedbench_round_finished(manifest: dict[str, Any], round: int, rows: list[dict[str, Any]]) -> None:
+    """Called in the process that runs the cell, with the round's rows of rounds.parquet (one a client)."""
+
+
+@hookspec
+def fedbench_cell_finished(manifest: dict[str, Any], evaluation: list[dict[str, Any]]) -> None:
+    """Called in the process that runs the cell, with every row of eval.parquet."""

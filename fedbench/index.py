@@ -1,0 +1,124 @@
+"""index.json: which names (scenario, method, variant, seed) point to which cell folder of a suite."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench.atomic import cannot_write, read_json, write_json
+from fedbench.errors import UserError
+
+INDEX, MANIFEST = "index.json", "manifest.json"
+MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name under which a cell appears. Several entries may point to one cell folder."""
+
+    scenario: str
+    method: str
+    variant: str
+    seed: int
+    cell: str
+    backbone: str
+    dataset: str
+    profile: str
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return self.scenario, self.method, self.variant, self.seed
+
+
+@dataclass(frozen=True)
+class Index:
+    """A suite's name and its entries, in the order of the suite."""
+
+    suite: str
+    entries: Sequence[Entry]
+
+
+def read_index(suite_folder: Path) -> Index | None:
+    """The index of a suite folder, or None where there is none. Raises: UserError where it cannot be used."""
+    path = Path(suite_folder) / INDEX
+    if not path.is_file():
+        return None
+    mend = f"Delete it and run the suite again: finished cells are kept.\n{MAKE_SOME}"
+    value = read_json(path, ("suite", "entries"), mend)
+    try:
+        return Index(value["suite"], [Entry(**entry) for entry in value["entries"]])
+    except TypeError as error:
+        raise UserError(f"{path}: an entry is not one of fedbench ({error}).\n{mend}") from error
+
+
+def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mapping[str, Any]]) -> Index:
+    """Put entries into index.json under a lock, replacing those of the same key; returns the merged index.
+
+    A new entry is placed behind its predecessor in `entries`, so that a run of one method leaves the suite's
+    order alone.
+    """
+    from filelock import FileLock
+
+    folder = Path(suite_folder)
+    new = [entry if isinstance(entry, Entry) else Entry(**entry) for entry in entries]
+    prepare_folder(folder)
+    with FileLock(folder / f".{INDEX}.lock"):
+        old = read_index(folder)
+        merged = Index(suite, _merge(old.entries if old else (), new))
+        write_json(folder / INDEX, asdict(merged))
+    return merged
+
+
+def _merge(old: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
+    entries = {entry.key: entry for entry in (*old, *new)}
+    keys = [entry.key for entry in old]
+    known = set(keys)
+    fresh = list(dict.fromkeys(entry.key for entry in new))
+    # What comes before the first known one goes before it; all others go behind the one before them.
+    place = next((keys.index(key) for key in fresh if key in known), len(keys))
+    for key in fresh:
+        if key in known:
+            place = keys.index(key) + 1
+        else:
+            keys.insert(place, key)
+            place += 1
+    return [entries[key] for key in keys]
+
+
+def prepare_folder(suite_folder: Path) -> None:
+    """Make the folder of a suite, or refuse it before anything is computed.
+
+    Raises: UserError where it cannot be written to, holds a torn or newer index, or is full of files while
+    nothing in it was written by fedbench.
+    """
+    folder = Path(suite_folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    names = visible(folder)
+    if names and INDEX not in names and not any(_cell_or_empty(folder / name) for name in names):
+        raise UserError(
+            f"{folder}: holds files that fedbench did not write ({shortened(names)}) and no {INDEX}.\n"
+            "Nothing was changed. Choose another folder with --results DIR, or empty this one."
+        )
+    read_index(folder)
+
+
+def _cell_or_empty(path: Path) -> bool:
+    """A run that was killed before its first index leaves cell folders, perhaps still empty."""
+    return path.is_dir() and ((path / MANIFEST).is_file() or not visible(path))
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+
+
+def shortened(names: Sequence[str], at_most: int = 5) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return (", ".join(names[:at_most]) or "nothing") + more

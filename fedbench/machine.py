@@ -1,0 +1,61 @@
+"""The machine a result was made on: facts for manifests and for `fedbench doctor`. Without torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import psutil
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu() -> str:
+    """The processor's name as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def has_gpu() -> bool:
+    """Whether a CUDA driver is there; asking torch would take seconds."""
+    return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+
+
+def describe(device: str) -> dict[str, str | int]:
+    """What a manifest keeps of a machine."""
+    facts: dict[str, str | int] = {
+        "device": device,
+        "cpu": cpu(),
+        "cores": cores(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+    if device == "cuda":
+        import torch
+
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def git_revision(folder: Path) -> str | None:
+    """The commit checked out in a folder, with `+` where files differ from it; None outside a repository."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

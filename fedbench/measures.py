@@ -1,0 +1,226 @@
+"""The numbers behind a leaderboard: what a run scored and cost, and how runs compare over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow
+
+AT = ("final", "best", "last4")
+GLOBAL = -1  # the client number of the global model
+CONFIDENCE = 0.95
+
+
+def higher_is_better(metric: str) -> bool:
+    return metric.partition("/")[0] not in ("loss", "error")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One seed's values at the chosen round (for last4: their means over the last four evaluated rounds).
+
+    clients: by (domain, client), client -1 for a global model. A domain's value is the global model's, or
+    where every client has its own, the plain mean over the domain's clients. average: the plain mean over
+    domains. worst: the worst domain.
+    """
+
+    seed: int
+    round: int
+    clients: Mapping[tuple[str, int], float]
+    domains: Mapping[str, float]
+    average: float
+    worst: float
+
+
+def metrics(table: pyarrow.Table, metric: str, split: str) -> list[str]:
+    """`metric` and its second outputs (`accuracy/last`), as far as an evaluation has them, in its order."""
+    pairs = dict.fromkeys(zip(table["metric"].to_pylist(), table["split"].to_pylist(), strict=True))
+    return [
+        name for name, part in pairs if part == split and (name == metric or name.startswith(f"{metric}/"))
+    ]
+
+
+def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str) -> Run | None:
+    """The values of one metric (exactly that name) in one evaluation table; None where it has none."""
+    values: dict[int, dict[tuple[str, int], float]] = {}
+    names = ("round", "split", "domain", "client", "metric", "value")
+    for t, part, domain, client, name, value in zip(*(table[n].to_pylist() for n in names), strict=True):
+        if part == split and name == metric:
+            values.setdefault(t, {})[domain, client] = value
+    if not values:
+        return None
+    rounds = sorted(values)
+    if at == "best":
+        sign = 1 if higher_is_better(metric) else -1
+        # Of equal rounds the earliest: max keeps the first it meets.
+        rounds = [max(rounds, key=lambda t: sign * _average(_by_domain(values[t])))]
+    else:
+        rounds = rounds[-4:] if at == "last4" else rounds[-1:]
+    clients = {
+        key: float(np.mean([values[t][key] for t in rounds if key in values[t]]))
+        for key in values[rounds[-1]]
+    }
+    domains = _by_domain(clients)
+    worst = min if higher_is_better(metric) else max
+    return Run(seed, rounds[-1], clients, domains, _average(domains), worst(domains.values()))
+
+
+def _by_domain(clients: Mapping[tuple[str, int], float]) -> dict[str, float]:
+    grouped: dict[str, dict[int, float]] = {}
+    for (domain, client), value in clients.items():
+        grouped.setdefault(domain, {})[client] = value
+    return {d: by[GLOBAL] if GLOBAL in by else float(np.mean(list(by.values()))) for d, by in grouped.items()}
+
+
+def _average(domains: Mapping[str, float]) -> float:
+    return float(np.mean(list(domains.values())))
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over seeds; std is the sample standard deviation (n - 1), None for one seed."""
+
+    mean: float
+    std: float | None
+    n: int
+
+
+def score(values: Sequence[float]) -> Score:
+    return Score(
+        float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values)
+    )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took: bytes and GFLOPs as means over client-rounds (one client in one round) and in total.
+
+    memory_bytes: the largest estimate of any client · seconds: wall time of the cell.
+    gamma: FedRA v2's Gamma* (Theorem 1), the smallest number of clients that trained a layer, over rounds t
+    and the layers S^t trained in t. coverage: the mean of that number over all rounds and all layers ever
+    trained, a layer that nobody held in a round counting 0. Only clients whose work arrived are counted; both
+    are None where no layer is trained.
+    """
+
+    client_rounds: float
+    bytes_down: float
+    bytes_up: float
+    gflops: float
+    total_bytes: float
+    total_gflops: float
+    memory_bytes: float
+    seconds: float
+    gamma: int | None
+    coverage: float | None
+
+
+def cost(table: pyarrow.Table, seconds: float) -> Cost | None:
+    """The cost of one run from its rounds table; None where no client ever took part."""
+    n = table.num_rows
+    if n == 0:
+        return None
+    # to_pylist, here and above: the columns are short, and Arrow's to_numpy would import pandas.
+    down, up, flops = (float(sum(table[name].to_pylist())) for name in ("bytes_down", "bytes_up", "flops"))
+    gamma, coverage = layer_coverage(*(table[name].to_pylist() for name in ("round", "layers", "arrived")))
+    return Cost(
+        client_rounds=n,
+        bytes_down=down / n,
+        bytes_up=up / n,
+        gflops=flops / n / 1e9,
+        total_bytes=down + up,
+        total_gflops=flops / 1e9,
+        memory_bytes=float(max(table["memory_bytes"].to_pylist())),
+        seconds=seconds,
+        gamma=gamma,
+        coverage=coverage,
+    )
+
+
+def layer_coverage(
+    rounds: Sequence[int], layers: Sequence[Sequence[int]], arrived: Sequence[bool]
+) -> tuple[int | None, float | None]:
+    """(Gamma*, mean coverage) as `Cost` defines them; position i is one client in one round."""
+    holders: dict[tuple[int, int], int] = {}
+    for t, held, came in zip(rounds, layers, arrived, strict=True):
+        for layer in held if came else ():
+            holders[t, layer] = holders.get((t, layer), 0) + 1
+    if not holders:
+        return None, None
+    trained = {layer for _, layer in holders}
+    return min(holders.values()), sum(holders.values()) / (len(set(rounds)) * len(trained))
+
+
+def mean_cost(costs: Sequence[Cost]) -> Cost | None:
+    """Means over seeds; Gamma* is the smallest and the memory the largest of them."""
+    if not costs:
+        return None
+    special = {"gamma": min, "memory_bytes": max}
+    merged = {}
+    for name in Cost.__dataclass_fields__:
+        values = [value for c in costs if (value := getattr(c, name)) is not None]
+        merged[name] = special.get(name, lambda v: float(np.mean(v)))(values) if values else None
+    return Cost(**merged)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean difference over paired seeds. low, high (95 % interval) and p exist from three pairs on."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    p: float | None
+    n: int
+
+
+def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
+    """ours - theirs over the seeds both have; None where they share none.
+
+    The interval is Student's t for paired differences. A bootstrap over three or five seeds is far too narrow
+    (for three, it ends at the smallest and the largest difference, which covers the truth in 75 % of cases),
+    so none is offered. p is the exact two-sided sign-flip test; n pairs cannot give less than 2 / 2^n.
+    """
+    d = np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+    n = len(d)
+    if n == 0:
+        return None
+    mean = float(d.mean())
+    if n < 3:
+        return Difference(mean, None, None, None, n)
+    half = t_quantile(CONFIDENCE, n - 1) * float(d.std(ddof=1)) / n**0.5
+    return Difference(mean, mean - half, mean + half, sign_flip(d), n)
+
+
+@cache
+def t_quantile(confidence: float, df: int) -> float:
+    """The t with P(|T| < t) = confidence for Student's T with df degrees of freedom.
+
+    With T = sqrt(df) tan(a), P(|T| < t) is the integral of cos(a)^(df - 1) from 0, normalised; five
+    significant digits, and scipy.stats, which takes a second to import, is not needed.
+    """
+    angle = np.linspace(0, np.pi / 2, 20_001)
+    density = np.cos(angle) ** (df - 1)
+    area = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return float(df**0.5 * np.tan(np.interp(confidence, area / area[-1], angle)))
+
+
+def sign_flip(d: np.ndarray) -> float:
+    """Two-sided p of "the signs of the paired differences d (n,) are fair coins".
+
+    From all 2^n signs, or from 20,000 seeded draws above n = 14.
+    """
+    n = len(d)
+    if n <= 14:
+        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+    else:
+        signs = np.random.default_rng(0).choice([-1, 1], size=(20_000, n))
+        signs[0] = 1  # the observed signs belong to the draws, so that p is never 0
+    sums = np.abs(signs @ d)
+    # A hair of tolerance: the same sum in another order of signs may differ in the last bit.
+    return float(np.mean(sums >= np.abs(d.sum()) * (1 - 1e-12) - 1e-15))

@@ -1,0 +1,212 @@
+"""The plugin manager: entry points, files named on the command line, and the catalogue of what they register."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pluggy
+
+from fedbench import __version__, hookspecs
+from fedbench.catalogue import KINDS, Catalogue, Component
+from fedbench.data.cache import cache_dir
+from fedbench.errors import UserError
+
+GROUP = "fedbench"
+_LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") and name not in KINDS.values()]
+
+
+class Plugins:
+    """Everything installed under the entry-point group `fedbench`, and `files` given by `--plugin`.
+
+    A plugin is imported when one of its components is made; what exists is known from the catalogue, which is kept on disk.
+    """
+
+    def __init__(self, files: Sequence[str] = ()) -> None:
+        self.entry_points: dict[str, EntryPoint] = {}
+        self.doubles: dict[str, str] = {}
+        for point in entry_points(group=GROUP):
+            first = self.entry_points.setdefault(point.name, point)
+            if first.value != point.value:
+                self.doubles[point.name] = (
+                    f"two packages install a plugin called {point.name!r}: {_package(first)} and {_package(point)}; "
+                    f"the one of {_package(first)} is used"
+                )
+        self.files = {Path(file).stem: Path(file).resolve() for file in files}
+        self._makers: dict[str, dict[tuple[str, str], tuple[Callable, Component]]] = {}
+        self.manager = pluggy.PluginManager(GROUP)
+        self.manager.add_hookspecs(hookspecs)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """What can be named in a suite, read from disk unless a package or a plugin's file has changed."""
+        kept = cache_dir() / "catalogue" / f"{self._stamp()}.json"
+        try:
+            catalogue = Catalogue.from_json(json.loads(kept.read_text()))
+        except (OSError, ValueError, KeyError, TypeError):
+            catalogue = Catalogue()
+            for name in self.entry_points:
+                self._enter(name, catalogue)
+            catalogue.broken.update(self.doubles)
+            keep(kept, json.dumps(catalogue.to_json()))
+        for name in self.files:
+            self._enter(name, catalogue)
+            if name in catalogue.broken:
+                raise UserError(f"{self.files[name]}: {catalogue.broken[name]}")
+        return catalogue
+
+    def _enter(self, plugin: str, catalogue: Catalogue) -> None:
+        try:
+            made = self.load(plugin)
+        except UserError as error:
+            catalogue.broken[plugin] = str(error)
+            return
+        catalogue.add(component for _, component in made.values())
+        module = self.manager.get_plugin(plugin)
+        if any(hasattr(module, hook) for hook in _LIFECYCLE):
+            catalogue.lifecycle.append(plugin)
+
+    def load(self, plugin: str) -> dict[tuple[str, str], tuple[Callable, Component]]:
+        """Import a plugin and collect what it registers, by (kind, name). Raises UserError naming its package."""
+        if plugin in self._makers:
+            return self._makers[plugin]
+        package = self.package(plugin)
+        try:
+            module = self._import(plugin)
+            self.manager.register(module, plugin)
+            self.manager.check_pending()
+            made = self._collect(plugin, package, module)
+        except Exception as error:  # whatever a stranger's module raises is that module's fault, and only its own
+            if self.manager.has_plugin(plugin):
+                self.manager.unregister(name=plugin)
+            raise UserError(f"plugin {plugin!r} of {package} does not load: {type(error).__name__}: {error}") from error
+        self._makers[plugin] = made
+        return made
+
+    def _import(self, plugin: str) -> ModuleType:
+        if plugin not in self.files:
+            return importlib.import_module(self.entry_points[plugin].module)
+        file = self.files[plugin]
+        if not file.is_file():
+            raise FileNotFoundError("there is no such file")
+        name = f"fedbench_plugin_{plugin}"
+        spec = importlib.util.spec_from_file_location(name, file)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def _collect(self, plugin: str, package: str, module: ModuleType) -> dict:
+        others = [other for other in self.manager.get_plugins() if other is not module]
+        made: dict[tuple[str, str], tuple[Callable, Component]] = {}
+        for kind, hook in KINDS.items():
+
+            def register(name: str, make: Callable, *, kind: str = kind, **facts: Any) -> None:
+                if (kind, name) in made:
+                    raise ValueError(f"it registers the {kind} {name!r} twice")
+                made[kind, name] = make, Component.of(kind, name, make, plugin, package, **facts)
+
+            self.manager.subset_hook_caller(hook, others)(register=register)
+        return made
+
+    def component(self, kind: str, ref: dict[str, Any]) -> tuple[Callable, Component]:
+        """The maker behind a resolved reference `{name: ..., option: value}`, importing its plugin."""
+        component = self.catalogue.find(kind, ref["name"])
+        return self.load(component.plugin)[kind, component.name]
+
+    def make(self, kind: str, ref: dict[str, Any], **given: Any) -> Any:
+        """Make a component: its options from `ref`, and what the core gives (`setup`, `image_size`) where it is asked for."""
+        maker, component = self.component(kind, ref)
+        options = {key: value for key, value in ref.items() if key != "name"}
+        if component.name != ref["name"]:  # a name left to the component `timm`
+            options["name"] = ref["name"]
+        if kind == "allocation":  # what is registered is the allocation itself
+            allocate = functools.partial(maker, **options)
+            allocate.exact, allocate.name = component.exact, f"the allocation {component.name!r} of {component.package}"
+            return allocate
+        return maker(**options, **_accepted(maker, given))
+
+    def load_trackers(self) -> None:
+        """Import the plugins that implement life-cycle hooks, so that `manager.hook` reaches them."""
+        for plugin in self.catalogue.lifecycle:
+            self.load(plugin)
+
+    def package(self, plugin: str) -> str:
+        """The distribution a plugin comes from, or the file."""
+        return str(self.files[plugin]) if plugin in self.files else _package(self.entry_points[plugin])
+
+    def label(self, plugin: str) -> str:
+        """What a plugin is called in an identity: its package, or its own name where it is a file."""
+        return plugin if plugin in self.files else _package(self.entry_points[plugin])
+
+    def version(self, plugin: str) -> str:
+        """What identifies the code of a plugin: its package's version, or a file's hash."""
+        if plugin in self.files:
+            return "sha256:" + hashlib.sha256(self.files[plugin].read_bytes()).hexdigest()[:16]
+        dist = self.entry_points[plugin].dist
+        return dist.version if dist else "unknown"
+
+    def module_file(self, plugin: str) -> str | None:
+        """Where a plugin's code lies, found without importing it."""
+        return str(self.files[plugin]) if plugin in self.files else _origin(self.entry_points[plugin].module)
+
+    def _stamp(self) -> str:
+        facts: list[Any] = [__version__, sys.version]
+        for point in self.entry_points.values():
+            facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
+            facts.append(_file_stamp(point.module))
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def _accepted(maker: Callable, given: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key in inspect.signature(maker).parameters}
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an unknown package"
+
+
+def _origin(module: str) -> str | None:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return spec.origin if spec else None
+
+
+def _file_stamp(module: str) -> list[int] | None:
+    file = _origin(module)
+    if file is None or not os.path.isfile(file):
+        return None
+    stat = os.stat(file)
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def keep(path: Path, text: str) -> None:
+    """Cache a text; a folder that cannot be written only costs time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        draft.write_text(text)
+        os.replace(draft, path)
+    except OSError:
+        pass
+
+
+def package_version(name: str) -> str | None:
+    """The installed version of a distribution, without importing it."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

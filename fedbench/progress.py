@@ -1,0 +1,105 @@
+"""What a run shows while it runs: bars with the time left on a terminal, one line a cell where output is piped."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TimeRemainingColumn
+from rich.text import Text
+
+from fedbench.plan import Work
+
+# How an end is marked, so that it reads without colour.
+MARKS = {"finished": ("ok", "green"), "not_applicable": ("n/a", "dim"), "failed": ("FAILED", "red"), "timeout": ("TIMEOUT", "red")}
+
+
+class Watch:
+    """Listens to a run's events and shows them; a context manager, so that bars are cleared whatever happens."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        self.console, self.quiet = console, quiet
+        self.bars: Progress | None = None
+        self.began: dict[str, float] = {}
+        self.done = 0
+
+    def __call__(self, suite: str, works: list[Work], missing: list[Work]) -> Any:
+        self.works = {work.id: work for work in missing}
+        self.total = len(missing)
+        kept = len(works) - len(missing)
+        names = sum(len(work.cells) for work in works)
+        if self.quiet:
+            return self.event
+        same = f" under {names} names" if names > len(works) else ""
+        self.console.print(
+            Text.assemble((suite, "bold"), f": {len(works)} cells{same}, {kept} already done, {self.total} to run")
+        )
+        if self.console.is_terminal and missing:
+            self.bars = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self.rounds = self.bars.add_task("[bold]all rounds", total=sum(_rounds(work) for work in missing))
+            self.tasks: dict[str, Any] = {}
+            self.bars.start()
+        return self.event
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.bars:
+            self.bars.stop()
+
+    def event(self, event: dict[str, Any]) -> None:
+        if self.quiet:
+            return
+        folder = event["folder"]
+        work = self.works[Path(folder).name.rpartition("-")[2]]
+        if event["event"] == "started":
+            self.began[folder] = time.monotonic()
+            if self.bars:
+                self.tasks[folder] = self.bars.add_task(work.title, total=_rounds(work))
+        elif event["event"] == "round" and self.bars:
+            self.bars.update(self.tasks[folder], completed=event["round"])
+            self.bars.advance(self.rounds)
+        elif event["event"] == "ended":
+            self._ended(event, work)
+
+    def _ended(self, event: dict[str, Any], work: Work) -> None:
+        self.done += 1
+        if self.bars:
+            task = self.tasks.pop(event["folder"])
+            left = _rounds(work) - self.bars.tasks[self.bars.task_ids.index(task)].completed
+            self.bars.advance(self.rounds, left)
+            self.bars.remove_task(task)
+        mark, style = MARKS[event["status"]]
+        width = len(str(self.total))
+        took = duration(time.monotonic() - self.began[event["folder"]])
+        line = Text.assemble(f"[{self.done:{width}}/{self.total}] ", (f"{mark:7}", style), f" {work.title}", (f"  {took}", "dim"))
+        self.console.print(line)
+        if event["status"] != "finished" and event.get("reason"):
+            self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"))
+
+
+def duration(seconds: float) -> str:
+    """8.2 s, 3 min 05 s, 2 h 07 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def _rounds(work: Work) -> int:
+    return work.config["train"]["rounds"]

@@ -1,0 +1,210 @@
+"""Results on disk: a cell's manifest and tables, and everything under a folder as a list of results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench.atomic import read_json, write_atomically, write_json
+from fedbench.errors import UserError
+from fedbench.index import (
+    INDEX,
+    MAKE_SOME,
+    MANIFEST,
+    Entry,
+    merge_index,
+    prepare_folder,
+    read_index,
+    shortened,
+    visible,
+)
+from fedbench.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, read_table, to_table
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+__all__ = [
+    "RESULT_VERSION",
+    "STATUSES",
+    "Entry",
+    "Result",
+    "content_hash",
+    "load",
+    "load_results",
+    "merge_index",
+    "prepare_folder",
+    "read_index",
+    "read_manifest",
+    "read_rows",
+    "write_manifest",
+    "write_rows",
+]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One entry with its cell: the manifest at once, the tables when they are asked for.
+
+    manifest is empty and status "pending" where the cell has not been started.
+    """
+
+    suite: str
+    entry: Entry
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def status(self) -> str:
+        return self.manifest.get("status", "pending")
+
+    @cached_property
+    def eval(self) -> pyarrow.Table:
+        return read_table("eval", self.folder / "eval.parquet")
+
+    @cached_property
+    def rounds(self) -> pyarrow.Table:
+        return read_table("rounds", self.folder / "rounds.parquet")
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
+    if manifest.get("status") not in STATUSES:
+        raise ValueError(f"status {manifest.get('status')!r} is not one of {', '.join(STATUSES)}")
+    write_json(Path(folder) / MANIFEST, manifest)
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """manifest.json of one cell, or None where there is none. Raises: UserError where it cannot be used."""
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        return None
+    mend = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
+    return read_json(path, ("status", "config"), mend)
+
+
+def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """All rows of "eval" or "rounds" of one cell, replacing the file. Raises: ValueError for a wrong row."""
+    from pyarrow.parquet import write_table
+
+    table = to_table(kind, rows)
+    write_atomically(Path(folder) / f"{kind}.parquet", lambda temporary: write_table(table, temporary))
+
+
+def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """What `write_rows` wrote, for a cell that goes on from its checkpoint."""
+    return read_table(kind, Path(folder) / f"{kind}.parquet").to_pylist()
+
+
+def load(paths: Iterable[str | Path]) -> list[Result]:
+    """Everything under the given results roots, suite folders or cell folders, in the order of the suites.
+
+    Foreign files are ignored. Two suites of one name in different folders are kept apart: the folder is added
+    to the name. Raises: UserError where a path holds no results, or a file of ours cannot be read.
+    """
+    found: dict[tuple[Path, tuple], Result] = {}
+    for path in paths:
+        for result in _load_one(Path(path)):
+            found.setdefault((result.folder.parent.resolve(), result.entry.key), result)
+    folders: dict[str, set[Path]] = {}
+    for (folder, _), result in found.items():
+        folders.setdefault(result.suite, set()).add(folder)
+    alike = {suite for suite, places in folders.items() if len(places) > 1}
+    return [
+        replace(result, suite=f"{result.suite} ({result.folder.parent})") if result.suite in alike else result
+        for result in found.values()
+    ]
+
+
+def _load_one(path: Path) -> list[Result]:
+    if not path.is_dir():
+        what = "a file, not a folder" if path.exists() else "no such folder"
+        raise UserError(
+            f"{path}: {what}. Wanted: a results folder, a suite's folder in it or a cell's folder.\n"
+            f"{MAKE_SOME}"
+        )
+    if (path / MANIFEST).is_file():
+        return _load_cell(path)
+    suites = [path] if (path / INDEX).is_file() else sorted(p.parent for p in path.glob(f"*/{INDEX}"))
+    if results := [result for suite in suites for result in _load_suite(suite)]:
+        return results
+    raise UserError(
+        f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
+        f"found {shortened(visible(path))}.\n{MAKE_SOME}"
+    )
+
+
+def _load_suite(folder: Path) -> list[Result]:
+    index = read_index(folder)
+    if index is None:
+        return []
+    manifests = {cell: read_manifest(folder / cell) or {} for cell in {e.cell for e in index.entries}}
+    return [Result(index.suite, entry, folder / entry.cell, manifests[entry.cell]) for entry in index.entries]
+
+
+def _load_cell(folder: Path) -> list[Result]:
+    """The entries that point to this cell; where its suite is not around, one made from its configuration."""
+    folder = folder.resolve()
+    if listed := [result for result in _load_suite(folder.parent) if result.folder == folder]:
+        return listed
+    manifest = read_manifest(folder) or {}
+    config = manifest["config"]
+
+    def name(key: str) -> str:
+        return config.get(key, {}).get("name", "")
+
+    entry = Entry(
+        scenario=folder.name.rpartition("-")[0] or folder.name,
+        method=name("method"),
+        variant="",
+        seed=config.get("seed", 0),
+        cell=folder.name,
+        backbone=name("backbone"),
+        dataset=name("data"),
+        profile=config.get("profile", ""),
+    )
+    return [Result(folder.parent.name, entry, folder, manifest)]
+
+
+def content_hash(folder: str | Path) -> str:
+    """A hash (hex) over everything the results under `folder` say, without timings, machine and git revision.
+
+    Equal for two runs of one suite, whatever the number of workers, the order of cells or the interruptions.
+    """
+    seen: dict[str, Any] = {}
+    for result in load([folder]):
+        cell = seen.setdefault(f"{result.suite}/{result.entry.cell}", {"entries": []})
+        cell["entries"].append({name: value for name, value in vars(result.entry).items() if name != "cell"})
+        cell["manifest"] = {k: v for k, v in result.manifest.items() if k not in TIMINGS["manifest"]}
+        for kind in COLUMNS:
+            if (result.folder / f"{kind}.parquet").is_file():
+                cell[kind] = getattr(result, kind).drop_columns(list(TIMINGS[kind])).to_pydict()
+    for cell in seen.values():
+        cell["entries"].sort(key=json.dumps)
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+
+
+def load_results(path: str | Path = "results") -> pandas.DataFrame:
+    """All finished results under `path` as one tidy table: a row per round, split, domain, client and metric.
+
+    Columns: suite, scenario, method, variant, seed, backbone, dataset, profile, then those of eval.parquet
+    (accuracy is a fraction).
+    """
+    import pandas
+
+    names = ("scenario", "method", "variant", "seed", "backbone", "dataset", "profile")
+    frames = []
+    for result in load([path]):
+        if result.status == "finished":
+            frame = result.eval.to_pandas()
+            for place, name in enumerate(names):
+                frame.insert(place, name, getattr(result.entry, name))
+            frame.insert(0, "suite", result.suite)
+            frames.append(frame)
+    columns = ["suite", *names, *COLUMNS["eval"]]
+    return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)

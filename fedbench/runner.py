@@ -1,0 +1,156 @@
+"""Runs the cells of a suite: what is finished is kept, what is equal runs once, what fails stays alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedbench import machine
+from fedbench import suite as suites
+from fedbench.errors import UserError
+from fedbench.facts import Facts
+from fedbench.index import merge_index, prepare_folder
+from fedbench.plan import Work, entries, status, works
+from fedbench.plugins import Plugins
+from fedbench.results import read_manifest
+
+KEPT = ("finished", "not_applicable")
+GIVEN_UP = ("failed", "timeout")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run may be told; none of it changes a result."""
+
+    results: str = "results"
+    device: str = "auto"
+    jobs: str | int = "auto"
+    executor: str = "local"
+    timeout: float | None = None
+    retry_failed: bool = False
+    max_failures: int | None = None
+    force: bool = False
+
+    def workers(self) -> int:
+        """`auto` is one for each core; one in all where there is a GPU to be shared."""
+        if self.jobs != "auto":
+            return int(self.jobs)
+        on_gpu = self.device == "cuda" or (self.device == "auto" and machine.has_gpu())
+        return 1 if on_gpu else machine.cores()
+
+
+@dataclass
+class Outcome:
+    """What a run left behind: the suite's folder, and every cell's last manifest by folder name."""
+
+    suite: str
+    folder: Path
+    manifests: dict[str, dict[str, Any]]
+    ran: int
+    seconds: float
+    stopped: bool = False
+    titles: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(manifest["status"] for manifest in self.manifests.values())
+
+    @property
+    def failed(self) -> dict[str, dict[str, Any]]:
+        return {name: m for name, m in self.manifests.items() if m["status"] in GIVEN_UP}
+
+
+def load(path: str | Path, plugins: Plugins, **choices: Any) -> suites.Suite:
+    """Read a suite against everything that is installed. choices: `sets`, `profile`, `data` of `fedbench.suite.load`."""
+    return suites.load(path, plugins.catalogue, facts=Facts(plugins), **choices)
+
+
+def run(
+    path: str | Path,
+    *,
+    scenarios: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    sets: Sequence[str] = (),
+    profile: str | None = None,
+    data: str | None = None,
+    plugins: Sequence[str] = (),
+    observe: Callable[[str, list[Work], list[Work]], Callable[[dict[str, Any]], None]] | None = None,
+    **options: Any,
+) -> Outcome:
+    """Run a suite and return what is now on disk.
+
+    scenarios, methods, seeds: only these · sets: `dotted.key=value` overrides · plugins: files with plugins of one's own ·
+    options: fields of `Options` · observe(suite, all works, those to do) returns a listener for events. Raises UserError for input
+    that cannot work, before anything is written.
+    """
+    registry = Plugins(plugins)
+    suite = load(path, registry, sets=sets, profile=profile, data=data)
+    chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
+    cells = suite.cells(scenarios=scenarios, methods=methods, seeds=seeds)
+    return execute(suite, works(cells, registry, Facts(registry)), registry, chosen, observe)
+
+
+def execute(suite: suites.Suite, todo: list[Work], plugins: Plugins, options: Options, observe: Any = None) -> Outcome:
+    """Run what is not on disk yet; the index names every cell from the start, so that `compare` can follow along."""
+    began = time.monotonic()
+    if options.device == "cuda" and not machine.has_gpu():
+        raise UserError("--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`")
+    folder = Path(options.results) / suite.name
+    prepare_folder(folder)
+    missing = [work for work in todo if _is_missing(work, folder, options)]
+    merge_index(folder, suite.name, entries(todo, folder))
+    plugins.load_trackers()
+    plugins.manager.hook.fedbench_suite_started(suite=suite.name, cells=[work.manifest() for work in todo])
+    listen = observe(suite.name, todo, missing) if observe else lambda event: None
+    failures = 0
+
+    def on_event(event: dict[str, Any]) -> bool:
+        """Pass an event on; whether new cells may still start."""
+        nonlocal failures
+        failures += event["event"] == "ended" and event["status"] in GIVEN_UP
+        listen(event)
+        return options.max_failures is None or failures < options.max_failures
+
+    if missing:
+        make = {"name": options.executor}
+        run_all = plugins.make("executor", make, workers=min(options.workers(), len(missing)), timeout=options.timeout)
+        git = machine.git_revision(Path(suite.path).resolve().parent)
+        run_all([_job(work, folder, plugins, options, git) for work in missing], on_event)
+    manifests = {}
+    for work in todo:
+        place = work.folder_in(folder)
+        manifests[place.name] = read_manifest(place) or {**work.manifest(), "status": "pending"}
+    plugins.manager.hook.fedbench_suite_finished(suite=suite.name, cells=list(manifests.values()))
+    return Outcome(
+        suite=suite.name,
+        folder=folder,
+        manifests=manifests,
+        ran=len(missing),
+        seconds=time.monotonic() - began,
+        stopped=any(manifest["status"] == "pending" for manifest in manifests.values()),
+        titles={work.folder_in(folder).name: work.title for work in todo},
+    )
+
+
+def _is_missing(work: Work, folder: Path, options: Options) -> bool:
+    found = status(work, folder)
+    if found in KEPT:
+        return options.force
+    return found not in GIVEN_UP or options.retry_failed or options.force
+
+
+def _job(work: Work, folder: Path, plugins: Plugins, options: Options, git: str | None) -> str:
+    return json.dumps(
+        {
+            "folder": str(work.folder_in(folder).resolve()),
+            "manifest": {**work.manifest(), "git": git},
+            "device": options.device,
+            "plugins": [str(file) for file in plugins.files.values()],
+        }
+    )

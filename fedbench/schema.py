@@ -1,0 +1,142 @@
+"""The two Parquet tables of a cell: their columns, their version, and the check of what enters and leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# Raised whenever the meaning of a file changes; part of every cell's id, so old results are never reused.
+RESULT_VERSION = 1
+VERSION_KEY = b"fedbench.result_version"
+
+STATUSES = ("running", "finished", "failed", "timeout", "not_applicable")
+
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    # A row for each evaluated round x split x domain or client x metric. client -1 is the global model;
+    # accuracy is a fraction.
+    "eval": {
+        "round": "int32",
+        "split": "string",
+        "domain": "string",
+        "client": "int32",
+        "metric": "string",
+        "value": "float64",
+        "examples": "int64",
+    },
+    # A row for each round x client that was asked to take part; arrived is False where its work was lost.
+    # layers count from 0.
+    "rounds": {
+        "round": "int32",
+        "client": "int32",
+        "domain": "string",
+        "capacity": "int16",
+        "layers": "list<int16>",
+        "examples": "int64",
+        "steps": "int32",
+        "arrived": "bool",
+        "loss": "float64",
+        "bytes_down": "int64",
+        "bytes_up": "int64",
+        "flops": "int64",
+        "memory_bytes": "int64",
+        "seconds": "float64",
+    },
+}
+
+# What depends on the machine and the hour, and is left out when two results are compared for equality.
+TIMINGS = {
+    "eval": (),
+    "rounds": ("seconds",),
+    "manifest": ("started", "seconds", "machine", "git", "traceback"),
+}
+
+
+def arrow_schema(kind: str) -> pyarrow.Schema:
+    """The Arrow schema of "eval" or "rounds". No column may hold a null: a missing loss is NaN."""
+    import pyarrow as pa
+
+    types = {"list<int16>": pa.list_(pa.int16()), "bool": pa.bool_()}
+    fields = [
+        pa.field(name, types[text] if text in types else getattr(pa, text)(), nullable=False)
+        for name, text in COLUMNS[kind].items()
+    ]
+    return pa.schema(fields, metadata={VERSION_KEY: str(RESULT_VERSION)})
+
+
+def to_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
+    """Rows as an Arrow table of the fixed schema.
+
+    Raises: ValueError (a fault of the program, not of the user) for a column that is missing, unknown, null
+    or does not fit its type.
+    """
+    import pyarrow as pa
+
+    names = COLUMNS[kind].keys()
+    for position, row in enumerate(rows):
+        if row.keys() != names:
+            wrong = sorted(row.keys() ^ names)
+            raise ValueError(f"{kind} row {position}: missing or unknown columns {', '.join(wrong)}")
+    schema = arrow_schema(kind)
+    columns = []
+    for field in schema:
+        try:
+            column = pa.array([_whole(row[field.name], field.type) for row in rows], type=field.type)
+        except (pa.ArrowInvalid, TypeError, OverflowError) as error:
+            raise ValueError(f"{kind} column {field.name}: not {field.type}: {error}") from error
+        if column.null_count:
+            raise ValueError(
+                f"{kind} column {field.name}: row {column.is_null().index(True).as_py()} holds no value"
+            )
+        columns.append(column)
+    return pa.table(columns, schema=schema)
+
+
+def _whole(value: Any, kind: pyarrow.DataType) -> Any:
+    """Integers must be integers: Arrow would quietly make 1 of 1.5."""
+    from pyarrow import types
+
+    if types.is_integer(kind):
+        return index(value)
+    return [index(item) for item in value] if types.is_list(kind) else value
+
+
+def read_table(kind: str, path: Path) -> pyarrow.Table:
+    """The table of one cell, checked.
+
+    Raises: UserError naming the file where it is missing, torn, foreign or of another version.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    mend = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
+    try:
+        with ParquetFile(path) as file:
+            table = file.read()
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: the file is missing though its cell is recorded as finished.\n{mend}"
+        ) from None
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path}: not a readable Parquet file ({reason}).\n{mend}") from error
+    found = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
+    if found != str(RESULT_VERSION):
+        raise UserError(wrong_version(path, found))
+    if not table.schema.equals(arrow_schema(kind)):
+        raise UserError(f"{path}: its columns are not those of a fedbench {kind} table.\n{mend}")
+    return table
+
+
+def wrong_version(path: Path, found: object) -> str:
+    """The message for a file that another fedbench wrote."""
+    return (
+        f"{path}: result version {found}, but this fedbench reads version {RESULT_VERSION}.\n"
+        "Read it with the fedbench that wrote it, or run the suite again into another folder (--results DIR)."
+    )

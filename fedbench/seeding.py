@@ -1,0 +1,33 @@
+"""Every random draw of the project comes from here, so that no result depends on the order in which things run."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+
+def seed_of(seed: int, round: int = -1, client: int = -1, use: str = "") -> int:
+    """The 63-bit seed of one draw: a function of the run's seed, the round, the client and what the draw is for.
+
+    What belongs to no round or no client is given -1.
+    """
+    digest = hashlib.sha256(f"{seed}/{round}/{client}/{use}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def generator(seed: int, round: int = -1, client: int = -1, use: str = "") -> torch.Generator:
+    """A fresh CPU generator for one draw."""
+    import torch
+
+    return torch.Generator().manual_seed(seed_of(seed, round, client, use))
+
+
+def numpy_generator(seed: int, round: int = -1, client: int = -1, use: str = "") -> numpy.random.Generator:
+    """The same for draws over indices and labels, which need no torch."""
+    import numpy
+
+    return numpy.random.Generator(numpy.random.PCG64(seed_of(seed, round, client, use)))

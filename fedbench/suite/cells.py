@@ -1,0 +1,107 @@
+"""A validated suite, and the cells it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.suite.problems import suggestion
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One unit of work: its names, and the resolved configuration, in which no name occurs."""
+
+    scenario: str
+    method: str
+    variant: str
+    seed: int
+    config: dict[str, Any] = field(repr=False)
+
+    @property
+    def backbone(self) -> str:
+        """The backbone's name, as leaderboards show it."""
+        return self.config["backbone"]["name"]
+
+    @property
+    def dataset(self) -> str:
+        """The data set's name, as leaderboards show it."""
+        return self.config["data"]["name"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of one scenario at one point of the sweep: all but method and seed decided."""
+
+    scenario: str
+    variant: str
+    settings: dict[str, Any]
+    methods: dict[str, dict[str, Any]]
+    rotate: bool
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order."""
+
+    name: str
+    path: str
+    description: str
+    profile: str
+    seeds: tuple[int, ...]
+    scenarios: tuple[str, ...]
+    methods: tuple[str, ...]
+    timeout: float | None
+    expected: tuple[dict[str, Any], ...]
+    groups: tuple[Group, ...] = field(repr=False)
+
+    def cells(
+        self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), seeds: Iterable[int] = ()
+    ) -> list[Cell]:
+        """The cells, by scenario, sweep point, method and seed.
+
+        scenarios: patterns (`all_*`), any of which must match · methods: labels · seeds: instead of the suite's own.
+        An empty argument means everything. Raises UserError for a pattern or a label that nothing answers to.
+        """
+        for pattern in scenarios:
+            if not any(fnmatchcase(name, pattern) for name in self.scenarios):
+                self._nothing("scenario", pattern, self.scenarios)
+        for label in methods:
+            if label not in self.methods:
+                self._nothing("method", label, self.methods)
+        chosen = tuple(dict.fromkeys(seeds)) or self.seeds
+        for seed in chosen:
+            if not 0 <= seed < 2**32:
+                raise UserError(f"seed {seed}: expected a whole number from 0 to {2**32 - 1}")
+        return [
+            Cell(group.scenario, label, group.variant, seed, self._config(group, method, seed))
+            for group in self.groups
+            if not scenarios or any(fnmatchcase(group.scenario, pattern) for pattern in scenarios)
+            for label, method in group.methods.items()
+            if not methods or label in methods
+            for seed in chosen
+        ]
+
+    def _nothing(self, what: str, asked: str, known: Iterable[str]) -> None:
+        raise UserError(
+            f"{self.path}: no {what} of this suite is called {asked!r}{suggestion(asked, known, 'there are')}"
+        )
+
+    def _config(self, group: Group, method: dict[str, Any], seed: int) -> dict[str, Any]:
+        settings = deepcopy(group.settings)
+        if group.rotate:
+            settings["capacities"] = rotated(settings["capacities"], seed)
+        return {**settings, "method": deepcopy(method), "seed": seed, "profile": self.profile}
+
+
+def rotated(capacities: dict[str, list[int]], seed: int) -> dict[str, list[int]]:
+    """Every client or domain gets the depth of the one `seed` places on, cyclically; `uniform` has no places."""
+    ((way, depths),) = capacities.items()
+    if way == "uniform":
+        return capacities
+    places = seed % len(depths)
+    return {way: depths[places:] + depths[:places]}

@@ -1,0 +1,99 @@
+"""What only the chosen backbone and data set can tell: whether the capacities fit them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from fedbench.errors import UserError
+from fedbench.suite.layers import BESIDE
+from fedbench.suite.node import INVALID, Node
+from fedbench.suite.problems import Problems
+
+
+class Facts(Protocol):
+    """Answers about components, from whoever can load them. Either raises UserError where it cannot tell."""
+
+    def num_layers(self, backbone: dict[str, Any]) -> int:
+        """L of a complete reference to a backbone."""
+
+    def domains(self, data: dict[str, Any]) -> Sequence[str]:
+        """The names of a data set's domains, of the complete `data` part of a configuration."""
+
+
+class Limits:
+    """Checks settings against facts; each distinct backbone and data set is asked about once."""
+
+    def __init__(self, facts: Facts | None, problems: Problems) -> None:
+        self.facts, self.problems = facts, problems
+        self._known: dict[str, Any] = {}
+
+    def check(self, settings: Node) -> None:
+        """Report capacities that no client of these settings could have. Without facts there is nothing to check."""
+        if self.facts is None:
+            return
+        L = self._ask("backbone", settings.get("backbone"), self.facts.num_layers)
+        domains = self._ask("data", settings.get("data"), self.facts.domains)
+        capacities = settings.get("capacities")
+        if capacities is None or not capacities.is_mapping:
+            return
+        ((way, depths),) = capacities.value.items()
+        if L is not None and isinstance(depths.value, list):
+            for depth in depths.value:
+                if isinstance(depth.value, int) and depth.value > L:
+                    name = settings.get("backbone", "name").value
+                    self.problems.add(depth.mark, f"capacity {depth.value} is above the {L} layers of {name}")
+        if domains is not None:
+            self._check_length(way, depths, settings, len(domains))
+            self._check_participation(settings, len(domains))
+
+    def _ask(self, what: str, node: Node | None, question: Callable[[dict[str, Any]], Any]) -> Any:
+        if node is None or not node.is_valid:
+            return None
+        reference = node.plain()
+        beside = BESIDE.get(what, frozenset()) - {"image_size"}
+        apart = {key: value for key, value in reference.items() if key not in beside}
+        key = json.dumps([what, apart], sort_keys=True)
+        if key not in self._known:
+            try:
+                self._known[key] = question(reference)
+            except UserError as error:
+                self._known[key] = None
+                self.problems.add(node.get("name").mark, str(error))
+        return self._known[key]
+
+    def _check_length(self, way: str, depths: Node, settings: Node, domains: int) -> None:
+        if depths.value is INVALID:
+            return
+        if way == "by_domain":
+            expected, what = domains, f"the data set has {_counted(domains, 'domain')}"
+        elif way == "by_client" and (clients := _clients(settings, domains)):
+            expected, what = clients, f"this partition makes {_counted(clients, 'client')}"
+        else:
+            return
+        if len(depths.value) != expected:
+            self.problems.add(depths.mark, f"{_counted(len(depths.value), 'capacity')} given, but {what}")
+
+    def _check_participation(self, settings: Node, domains: int) -> None:
+        clients = _clients(settings, domains)
+        for key, most in (("count", clients), ("per_domain", clients // domains)) if clients and domains else ():
+            node = settings.get("participation", key)
+            if node is not None and isinstance(node.value, int) and node.value > most:
+                there = _counted(most, "client")
+                self.problems.add(node.mark, f"participation {key} {node.value} is above the {there} there are")
+
+
+def _clients(settings: Node, domains: int) -> int | None:
+    """How many clients the partition makes, where the core can know: `by_domain` makes as many for each domain."""
+    partition = settings.get("data", "partition")
+    if partition is None or not partition.is_valid or partition.get("name").value != "by_domain":
+        return None
+    each = partition.get("clients_per_domain")
+    return domains * (each.value if each is not None and isinstance(each.value, int) else 1)
+
+
+def _counted(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"

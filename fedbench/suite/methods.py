@@ -1,0 +1,85 @@
+"""The methods of a suite: names of their own, what they extend, and the options they end up with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedbench.suite.components import References
+from fedbench.suite.layers import nest, written_out
+from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.problems import Problems, suggestion
+
+PREFIX = "methods."
+
+
+class Methods:
+    """The entries of `methods` by label, each resolvable to a complete reference."""
+
+    def __init__(self, entries: Node | None, references: References) -> None:
+        self.references, self.problems = references, references.problems
+        self.entries: dict[str, Node] = {}
+        listed = entries.value if entries is not None and isinstance(entries.value, list) else []
+        for entry in listed:
+            name = entry.get("name")
+            if name is None or name.value is INVALID:
+                if name is None and entry.value is not INVALID:
+                    self.problems.add(entry.mark, "this method has no name")
+                continue
+            self._enter(name, entry)
+
+    def _enter(self, name: Node, entry: Node) -> None:
+        first = self.entries.setdefault(name.value, entry)
+        if first is not entry:
+            self.problems.add(
+                name.mark,
+                f"the method {shown(name.value)} is listed twice, first on line {first.get('name').mark.line}; "
+                "give one of them a name of its own and `extends`",
+            )
+
+    def override(self, dotted: str, value: Node, key: Mark) -> tuple[str, Node] | None:
+        """`methods.fedra.missing_layers` as (label, options); None and a problem where no such method is listed."""
+        rest = dotted.removeprefix(PREFIX)
+        labels = [label for label in self.entries if rest.startswith(f"{label}.") and rest != f"{label}."]
+        if not labels:
+            hint = suggestion(rest.split(".")[0], self.entries, "this suite lists")
+            told = f"{shown(dotted)}: expected methods.NAME.option, with a method of this suite{hint}"
+            self.problems.add(key, told)
+            return None
+        label = max(labels, key=len)
+        return label, written_out(nest(rest.removeprefix(f"{label}."), value, key))
+
+    def resolve(self, label: str, overrides: list[Node]) -> Node:
+        """The complete reference behind a label."""
+        name, *layers = self._chain(label, ())
+        return self.references.complete(name, "method", above=[*layers, *overrides], label=label)
+
+    def _chain(self, label: str, below: tuple[str, ...]) -> list[Node]:
+        """The registered method's name, then the options of each entry down to this one.
+
+        They stay apart until the method's defaults lie under them: only there is it known which aggregator, say, a nameless
+        `aggregator: {weights: uniform}` is about.
+        """
+        entry = self.entries[label]
+        options = replace(
+            entry, value={key: part for key, part in entry.value.items() if key not in ("name", "extends")}
+        )
+        extends = entry.get("extends")
+        if extends is None:
+            return [replace(entry, value={"name": entry.get("name")}), options]
+        if extends.value in below:
+            circle = " -> ".join((*below, label, extends.value))
+            self.problems.add(extends.mark, f"the methods extend each other in a circle: {circle}")
+        elif extends.value is not INVALID:
+            if extends.value != label and extends.value in self.entries:
+                return [*self._chain(extends.value, (*below, label)), options]
+            return [replace(entry, value={"name": self._known(extends)}), options]
+        return [replace(entry, value=INVALID), options]
+
+    def _known(self, extends: Node) -> Node:
+        """The name of a registered method. A wrong one is told here: the suite's own names may have been meant."""
+        registered = self.references.catalogue.components["method"]
+        if extends.value in registered or self.references.catalogue.broken:
+            return extends
+        hint = suggestion(extends.value, [*registered, *self.entries])
+        self.problems.add(extends.mark, f"no method is called {shown(extends.value)}{hint}")
+        return replace(extends, value=INVALID)

@@ -1,0 +1,117 @@
+"""A value that remembers where it was written, so that whatever is wrong with it later can be reported there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place: a file with line and column (both from 1), or just a name such as `--set train.rounds=3`."""
+
+    source: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}:{self.column}"
+
+
+class _Invalid:
+    """Stands for a value that has been reported as wrong: whoever meets it later stays silent."""
+
+    def __repr__(self) -> str:
+        return "INVALID"
+
+
+INVALID: Any = _Invalid()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A scalar, a list of nodes or a dict of nodes, never changed once made.
+
+    mark: where the value stands · key: where its key stands, for a value of a mapping.
+    """
+
+    value: Any
+    mark: Mark
+    key: Mark | None = None
+
+    @classmethod
+    def of(cls, value: Any, mark: Mark) -> Node:
+        """The node of a plain value, every part of it at `mark`."""
+        if isinstance(value, dict):
+            return cls({key: cls.of(part, mark) for key, part in value.items()}, mark, mark)
+        if isinstance(value, list | tuple):
+            return cls([cls.of(part, mark) for part in value], mark, mark)
+        return cls(value, mark, mark)
+
+    @property
+    def named(self) -> Mark:
+        """Where its key stands, or else the value."""
+        return self.key or self.mark
+
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self.value, dict)
+
+    def plain(self) -> Any:
+        """The value as fresh dicts, lists and scalars."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+    def get(self, *path: str | int) -> Node | None:
+        """The node at a path of keys and positions, None where there is none."""
+        node: Node | None = self
+        for step in path:
+            value = node.value
+            if isinstance(value, dict):
+                node = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+                node = value[step]
+            else:
+                return None
+            if node is None:
+                return None
+        return node
+
+    def put(self, path: tuple[str | int, ...], new: Node | None) -> Node:
+        """This tree with the node at `path` replaced, or removed where `new` is None; missing mappings are made."""
+        if not path:
+            return new or self
+        step, rest = path[0], path[1:]
+        parts = list(self.value) if isinstance(self.value, list) else dict(self.value if self.is_mapping else {})
+        if new is None and not rest:
+            del parts[step]
+        else:
+            has = isinstance(parts, list) or step in parts
+            parts[step] = (parts[step] if has else Node({}, new.mark, new.named)).put(rest, new)
+        return replace(self, value=parts)
+
+    def walk(self) -> Iterator[Node]:
+        """This node and everything in it."""
+        yield self
+        parts = self.value.values() if isinstance(self.value, dict) else self.value
+        if isinstance(self.value, dict | list):
+            for part in parts:
+                yield from part.walk()
+
+    @property
+    def is_valid(self) -> bool:
+        return all(node.value is not INVALID for node in self.walk())
+
+
+def shown(value: Any, width: int = 60) -> str:
+    """A value as a message quotes it, on one line and cut to `width`."""
+    if value is None:
+        return "null"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,53 @@
+"""Everything that is wrong with a suite, collected and told at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from fedbench.errors import UserError
+from fedbench.suite.node import Mark, shown
+
+ON_A_SCREEN = 20
+
+
+class Problems:
+    """A list of (place, message) that ends in one UserError; the same problem met twice is told once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Mark, str], None] = {}
+
+    def add(self, mark: Mark, message: str) -> None:
+        """Note what is wrong, and go on."""
+        self._found[mark, message] = None
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def raise_any(self) -> None:
+        """Raises UserError with the problems in the order of the file, at most one screen of them."""
+        if not self._found:
+            return
+        order = sorted(self._found, key=lambda found: (found[0].line is None, found[0].line, found[0].column))
+        lines = [f"{mark}: {message}" for mark, message in order[:ON_A_SCREEN]]
+        if left := len(order) - len(lines):
+            lines.append(f"... and {left} more problem{'s' if left > 1 else ''}")
+        raise UserError("\n".join(lines))
+
+
+def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
+    """`; did you mean "fedra"?`, or what there is to choose from."""
+    names = sorted(set(known))
+    return nearest(word, names) or (f"; {what}: {shortened(names)}" if names else "")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "fedra"?`, or nothing."""
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), folded, n=1)
+    return f"; did you mean {shown(folded[near[0]])}?" if near else ""
+
+
+def shortened(names: list[str], most: int = 12) -> str:
+    """Names with commas, the first `most` of them."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,244 @@
+"""A suite file and the command line's wishes -> a Suite: layers laid on each other, every scenario and sweep point checked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedbench import profiles
+from fedbench.catalogue import Catalogue
+from fedbench.errors import UserError
+from fedbench.suite import model, structure
+from fedbench.suite.cells import Group, Suite
+from fedbench.suite.components import References
+from fedbench.suite.layers import nest, sets_anew, stack
+from fedbench.suite.limits import Facts, Limits
+from fedbench.suite.methods import PREFIX, Methods
+from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.problems import Problems, suggestion
+from fedbench.suite.source import parse_value, read
+
+MAX_CELLS = 20_000
+
+
+def load(
+    path: str | Path,
+    catalogue: Catalogue,
+    *,
+    sets: Sequence[str] = (),
+    profile: str | None = None,
+    data: str | None = None,
+    facts: Facts | None = None,
+) -> Suite:
+    """Read a suite. Raises UserError with everything that is wrong in it.
+
+    What says it last holds; from the bottom to the top: the defaults of components and of fedbench, the profile, the suite's
+    `defaults`, the scenario, the sweep point, the overlay `data`, `sets`. An overlay lies above the suite because it moves a
+    whole suite elsewhere, say from photographs to the embedded data: backbone, image size, rounds and learning rate go
+    together. A sweep over something that the overlay or a `--set` replaces is not swept.
+
+    sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an overlay of the
+    suite, a built-in one, or the name of a data set · facts: without them capacities are not compared with the backbone.
+    """
+    return _Resolver(path, catalogue, profile, data).suite(sets, facts)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One value for one dotted key: a sweep point, or a `--set`. It is a layer of settings, or options of one method."""
+
+    text: str
+    layer: Node | None = None
+    label: str | None = None
+    options: Node | None = None
+
+
+class _Resolver:
+    def __init__(self, path: str | Path, catalogue: Catalogue, profile: str | None, data: str | None) -> None:
+        self.path, self.catalogue, self.data = path, catalogue, data
+        self.problems = Problems()
+        self.tree = structure.suite_file(read(path, self.problems), self.problems)
+        if not self.tree.is_mapping:
+            self.problems.raise_any()
+        own = self._plain("profile", "paper")
+        self.profile = profile or (own if own in profiles.PROFILES else "paper")
+        if self.profile not in profiles.PROFILES:
+            raise UserError(f"--profile {shown(profile)}: no such profile{suggestion(profile, profiles.PROFILES)}")
+        self.called = [f"data={data}"] if data else []
+        self.called += [f"profile={profile}"] if profile and profile != own else []
+        self.references = References(catalogue, self.profile, self.problems)
+        self.methods = Methods(self.tree.get("methods"), self.references)
+
+    def _plain(self, key: str, default: Any) -> Any:
+        node = self.tree.get(key)
+        return default if node is None or not node.is_valid else node.plain()
+
+    def suite(self, sets: Sequence[str], facts: Facts | None) -> Suite:
+        self.overlay = self._overlay()
+        self.sets = self._sets(sets)
+        self.axes = self._axes()
+        self._check_unused_overlays()
+        self._check_size()
+        limits = Limits(facts, self.problems)
+        found = []
+        for scenario, variant, settings, methods in self._points():
+            limits.check(settings)
+            found.append((scenario, variant, settings, methods))
+        self.problems.raise_any()
+        return Suite(
+            name=self._plain("suite", ""),
+            path=str(self.path),
+            description=self._plain("description", ""),
+            profile=self.profile,
+            seeds=tuple(self._plain("seeds", [0])),
+            scenarios=tuple(self.tree.get("scenarios").value),
+            methods=tuple(self.methods.entries),
+            timeout=self._plain("timeout", None),
+            expected=tuple(self._plain("expected", [])),
+            groups=tuple(_group(*point) for point in found),
+        )
+
+    def _overlay(self) -> Node | None:
+        if self.data is None:
+            return None
+        own = self.tree.get("overlays", self.data)
+        if own is not None:
+            return own
+        if self.data in profiles.OVERLAYS:
+            mark = Mark(f"overlay {self.data}")
+            return structure.settings(Node.of(profiles.OVERLAYS[self.data], mark), self.problems)
+        mark = Mark(f"--data {self.data}")
+        if self.data not in self.catalogue.components["dataset"]:
+            section = self.tree.get("overlays")
+            known = [*profiles.OVERLAYS, *(section.value if section and section.is_mapping else ())]
+            near = suggestion(self.data, [*known, *self.catalogue.components["dataset"]])
+            self.problems.add(mark, f"neither an overlay nor a data set{near}")
+            return None
+        return Node.of({"data": {"name": self.data}}, mark)
+
+    def _sets(self, sets: Sequence[str]) -> dict[str, _Choice]:
+        chosen: dict[str, _Choice] = {}
+        for text in sets:
+            dotted, equals, value = text.partition("=")
+            mark = Mark(f"--set {text}")
+            if not equals or not value.strip():
+                self.problems.add(
+                    mark, "expected dotted.key=value, for example train.rounds=3; nothing is written null"
+                )
+                continue
+            try:
+                node = parse_value(value, mark)
+            except UserError as error:
+                self.problems.add(mark, str(error).removeprefix(f"{mark}: "))
+                continue
+            chosen.pop(dotted.strip(), None)
+            chosen[dotted.strip()] = self._choice(dotted.strip(), node, mark)
+        return chosen
+
+    def _choice(self, dotted: str, value: Node, key: Mark) -> _Choice:
+        text = f"{dotted}={_text(value.plain())}"
+        if dotted.startswith(PREFIX):
+            found = self.methods.override(dotted, value, key)
+            return _Choice(text, label=found[0], options=found[1]) if found else _Choice(text)
+        return _Choice(text, layer=structure.settings(nest(dotted, value, key), self.problems))
+
+    def _axes(self) -> list[list[_Choice]]:
+        """The sweep, without the axes that overlay or command line have replaced."""
+        axes = []
+        sweep = self.tree.get("sweep")
+        for dotted, points in sweep.value.items() if sweep is not None and sweep.is_mapping else ():
+            if not isinstance(points.value, list):
+                continue
+            axis = [self._choice(dotted, point, points.named) for point in points.value]
+            self._check_distinct(axis, points.value)
+            layers = [self.overlay, *(choice.layer for choice in self.sets.values())]
+            if dotted not in self.sets and not any(layer and sets_anew(layer, dotted) for layer in layers):
+                axes.append(axis)
+        return axes
+
+    def _check_distinct(self, axis: list[_Choice], points: list[Node]) -> None:
+        seen: set[str] = set()
+        for choice, point in zip(axis, points, strict=True):
+            if choice.text in seen:
+                self.problems.add(point.mark, f"the sweep point {shown(choice.text)} is listed twice")
+            seen.add(choice.text)
+
+    def _check_unused_overlays(self) -> None:
+        overlays = self.tree.get("overlays")
+        for name, layer in overlays.value.items() if overlays is not None and overlays.is_mapping else ():
+            if name != self.data:
+                self.references.loose(layer)
+
+    def _check_size(self) -> None:
+        points = math.prod(map(len, self.axes))
+        scenarios = self.tree.get("scenarios")
+        seeds = self._plain("seeds", [0])
+        count = len(scenarios.value) if scenarios is not None and scenarios.is_mapping else 1
+        cells = points * len(self.methods.entries or [0]) * len(seeds) * count
+        if cells > MAX_CELLS:
+            at = self.tree.get("sweep") or self.tree
+            self.problems.add(at.named, f"this suite has {cells:,} cells; at most {MAX_CELLS:,} are taken")
+            self.problems.raise_any()
+
+    def _points(self) -> Iterator[tuple[str, str, Node, dict[str, Node]]]:
+        """Every scenario at every sweep point, complete: (scenario, variant, settings, methods)."""
+        base = [
+            Node.of(profiles.DEFAULTS, Mark("defaults")),
+            Node.of(profiles.PROFILES[self.profile], Mark(f"profile {self.profile}")),
+            self.tree.get("defaults") or Node({}, self.tree.mark),
+        ]
+        scenarios = self.tree.get("scenarios")
+        methods: dict[tuple[int, ...], dict[str, Node]] = {}
+        for name, scenario in scenarios.value.items() if scenarios is not None and scenarios.is_mapping else ():
+            below = stack([*base, scenario])
+            for point in itertools.product(*self.axes):
+                choices = [*point, *self.sets.values()]
+                layers = [*(c.layer for c in point), self.overlay, *(c.layer for c in self.sets.values())]
+                settings = stack([below, *(layer for layer in layers if layer is not None)])
+                key = tuple(id(choice) for choice in choices if choice.label)
+                if key not in methods:
+                    methods[key] = self._methods(choices)
+                variant = "; ".join([*(c.text for c in point), *self.called, *(c.text for c in self.sets.values())])
+                settings = self.references.settings(self._needed(name, scenario, settings))
+                yield name, variant, settings, methods[key]
+
+    def _methods(self, choices: list[_Choice]) -> dict[str, Node]:
+        return {
+            label: self.methods.resolve(label, [c.options for c in choices if c.label == label and c.options])
+            for label in self.methods.entries
+        }
+
+    def _needed(self, name: str, scenario: Node, settings: Node) -> Node:
+        """Report what no layer says."""
+        for key in structure.NEEDED if settings.is_mapping else ():
+            node = settings.get(key)
+            if node is not None and node.value is INVALID:
+                continue
+            if (settings.get("data", "name") if key == "data" else node) is None:
+                self.problems.add(scenario.named, f"scenario {shown(name)} has no {key}, and neither have the defaults")
+                settings = settings.put((key,), replace(scenario, value=INVALID))
+        return settings
+
+
+def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]) -> Group:
+    """The settings once more through the model, which turns 1 into 1.0 where it must: equal cells look equal."""
+    plain = structure.adapter(model.Settings).validate_python(settings.plain())
+    rotate = plain.pop("rotate_capacities")
+    plain["engine"] = profiles.ENGINES[plain["engine"]]
+    return Group(scenario, variant, plain, {label: method.plain() for label, method in methods.items()}, rotate)
+
+
+def _text(value: Any) -> str:
+    """A value as a variant's name shows it: `attn.proj+mlp.fc2`, `lora(rank=4)`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "+".join(map(_text, value))
+    if isinstance(value, dict):
+        options = ",".join(f"{key}={_text(part)}" for key, part in value.items() if key != "name")
+        return f"{value.get('name', '')}({options})" if options else str(value.get("name", "{}"))
+    return shown(value)

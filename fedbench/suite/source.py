@@ -1,0 +1,198 @@
+"""YAML 1.2 text -> nodes with line and column, safe against whatever the text holds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml import events as ev
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.reader import ReaderError
+
+from fedbench.errors import UserError
+from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.problems import Problems
+
+MAX_BYTES = 2**20
+MAX_NODES = 100_000  # after every alias is written out
+MAX_DEPTH = 40
+
+_TAG = "tag:yaml.org,2002:"
+
+
+class Unreadable(Exception):
+    """The text cannot be read any further: (mark, message)."""
+
+
+def read(path: str | Path, problems: Problems) -> Node:
+    """The document in a file. Raises UserError if there is none to be had; lesser faults go to `problems`."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        raise UserError(f"{path}: this is a folder; expected a suite, a YAML file") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(raw) > MAX_BYTES:
+        raise UserError(f"{path}: larger than 1 MiB; that is no suite")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}:1: not UTF-8 text; save the file as UTF-8") from None
+    return parse(text, str(path), problems)
+
+
+def parse(text: str, source: str, problems: Problems) -> Node:
+    """The one document in `text`. Raises UserError where it is not YAML, or too much of it."""
+    try:
+        return _Composer(text, source, problems).document()
+    except Unreadable as error:
+        raise UserError("{}: {}".format(*error.args)) from None
+
+
+def parse_value(text: str, mark: Mark) -> Node:
+    """The value of a `--set`, all of it at `mark`. Raises UserError."""
+    problems = Problems()
+    try:
+        node = parse(text, "value", problems)
+        problems.raise_any()
+    except UserError as error:
+        raise UserError(f"{mark}: {shown(text)} is not a YAML value: {error}") from None
+    return Node.of(node.plain(), mark)
+
+
+class _Composer:
+    """Turns the parser's events into nodes.
+
+    ruamel's own composer recurses as deep as the text says and forgets positions; this one counts, and keeps them.
+    """
+
+    def __init__(self, text: str, source: str, problems: Problems) -> None:
+        self.text, self.source, self.problems = text, source, problems
+        self.yaml = YAML(typ="safe", pure=True)
+        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.size = 0
+
+    def document(self) -> Node:
+        events = self._events()
+        root: Node | None = None
+        for event in events:
+            if isinstance(event, ev.DocumentStartEvent):
+                if root is not None:
+                    raise Unreadable(self._mark(event), "a second document starts here; a suite is one document")
+                if event.version not in (None, (1, 2)):
+                    raise Unreadable(self._mark(event), "suites are YAML 1.2; remove the %YAML line")
+                root = self._node(next(events), events, 0)
+        if root is None:
+            raise Unreadable(Mark(self.source, 1, 1), "empty")
+        return root
+
+    def _events(self) -> Iterator[ev.Event]:
+        try:
+            yield from self.yaml.parse(self.text)
+        except MarkedYAMLError as error:
+            at = error.problem_mark or error.context_mark
+            mark = Mark(self.source, at.line + 1, at.column + 1) if at else Mark(self.source, 1, 1)
+            raise Unreadable(mark, f"not valid YAML: {error.problem or error.context}") from None
+        except ReaderError as error:
+            line = self.text.count("\n", 0, error.position) + 1
+            column = error.position - self.text.rfind("\n", 0, error.position)
+            raise Unreadable(Mark(self.source, line, column), "a control character; YAML is plain text") from None
+        except (YAMLError, ValueError, RecursionError) as error:
+            raise Unreadable(Mark(self.source, 1, 1), f"not valid YAML: {error}") from None
+
+    def _mark(self, event: ev.Event) -> Mark:
+        return Mark(self.source, event.start_mark.line + 1, event.start_mark.column + 1)
+
+    def _count(self, event: ev.Event, nodes: int) -> None:
+        self.size += nodes
+        if self.size > MAX_NODES:
+            raise Unreadable(self._mark(event), f"more than {MAX_NODES:,} values once aliases are written out")
+
+    def _node(self, event: ev.Event, events: Iterator[ev.Event], depth: int) -> Node:
+        if isinstance(event, ev.AliasEvent):
+            return self._alias(event)
+        if depth > MAX_DEPTH:
+            raise Unreadable(self._mark(event), f"nested deeper than {MAX_DEPTH} levels")
+        before = self.size
+        self._count(event, 1)
+        if isinstance(event, ev.ScalarEvent):
+            node = Node(self._scalar(event), self._mark(event))
+        else:
+            if event.tag not in (None, "!"):
+                self._no_tag(event)
+            build = self._mapping if isinstance(event, ev.MappingStartEvent) else self._sequence
+            node = Node(build(events, depth), self._mark(event))
+        if event.anchor:
+            self.anchors[event.anchor] = node, self.size - before
+        return node
+
+    def _alias(self, event: ev.AliasEvent) -> Node:
+        if event.anchor not in self.anchors:
+            raise Unreadable(self._mark(event), f"*{event.anchor} stands for nothing written before it")
+        node, size = self.anchors[event.anchor]
+        self._count(event, size)
+        return node
+
+    def _sequence(self, events: Iterator[ev.Event], depth: int) -> list[Node]:
+        items = []
+        while not isinstance(event := next(events), ev.SequenceEndEvent):
+            items.append(self._node(event, events, depth + 1))
+        return items
+
+    def _mapping(self, events: Iterator[ev.Event], depth: int) -> dict[str, Node]:
+        parts: dict[str, Node] = {}
+        while not isinstance(event := next(events), ev.MappingEndEvent):
+            mark = self._mark(event)
+            key = event.value if isinstance(event, ev.ScalarEvent) else None
+            if key is None:
+                self._node(event, events, depth + 1)
+            value = self._node(next(events), events, depth + 1)
+            if key is None:
+                self.problems.add(mark, "a key must be a plain text")
+            elif key == "<<" and event.style is None:
+                self.problems.add(
+                    mark, "merge keys (<<) are not YAML 1.2; put what is shared under defaults or overlays"
+                )
+            elif key in parts:
+                first = parts[key].key.line
+                self.problems.add(mark, f"the key {shown(key)} appears twice here; the first is on line {first}")
+            else:
+                parts[key] = replace(value, key=mark)
+        return parts
+
+    def _scalar(self, event: ev.ScalarEvent) -> Any:
+        if event.tag not in (None, "!"):
+            return self._no_tag(event)
+        if event.style is not None or event.tag == "!":
+            return event.value
+        tag = str(self.yaml.resolver.resolve(ScalarNode, event.value, event.implicit)).removeprefix(_TAG)
+        if tag not in ("null", "bool", "int", "float"):
+            return event.value
+        try:
+            value = self.yaml.constructor.construct_object(
+                ScalarNode(_TAG + tag, _decimal(event.value, tag), event.start_mark, event.end_mark)
+            )
+        except (ValueError, OverflowError):
+            self.problems.add(self._mark(event), f"not a number that can be read: {shown(event.value)}")
+            return INVALID
+        if isinstance(value, float) and not math.isfinite(value):
+            self.problems.add(self._mark(event), f"expected a finite number, got {shown(event.value)}")
+            return INVALID
+        return value
+
+    def _no_tag(self, event: ev.Event) -> Any:
+        self.problems.add(self._mark(event), f"tags are not used in suites; remove {shown(str(event.tag))}")
+        return INVALID
+
+
+def _decimal(text: str, tag: str) -> str:
+    """An integer as YAML 1.2 means it: `010` is ten."""
+    return re.sub(r"^([-+]?)0+(?=[0-9])", r"\1", text) if tag == "int" else text

@@ -1,0 +1,187 @@
+"""The nouns that the parts of fedbench hand to each other, with their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from fedbench.backbone import Blocks
+    from fedbench.cost import ClientCost
+
+
+@dataclass(frozen=True)
+class Images:
+    """Decoded images with their labels.
+
+    x: (n, 3, H, W) uint8, possibly a memory map · y: (n,) int64 class · domain: (n,) int64 index into `Dataset.domains`.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    domain: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The two halves of a data set, and the paths of images that could not be read and were skipped."""
+
+    train: Images
+    test: Images
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a dataset plugin returns: the facts at once, the pixels when `load()` is called.
+
+    `fingerprint` changes whenever an image, a label or the split could; it enters the identity of every cell.
+    """
+
+    domains: tuple[str, ...]
+    classes: tuple[str, ...]
+    fingerprint: str
+    load: Callable[[], Splits]
+
+
+@dataclass(frozen=True)
+class Client:
+    """One registered client: its domain (index) and the positions (n_i,) of its images in the training split."""
+
+    id: int
+    domain: int
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Who could take part: every registered client, and the smallest and largest L_n that may occur.
+
+    capacities: (clients, 2) int64.
+    """
+
+    clients: Sequence[Client]
+    capacities: np.ndarray
+    num_layers: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The N clients of one round.
+
+    ids (N,) · capacities (N,) the L_n · num_examples (N,) the |D_n| · steps (N,) optimiser steps to take ·
+    batches(n) yields client n's (x, y) batches of this round, the same for every engine.
+    """
+
+    ids: Sequence[int]
+    capacities: Tensor
+    num_examples: Tensor
+    steps: Tensor
+    batches: Callable[[int], Iterator[tuple[Tensor, Tensor]]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def only(self, chosen: Sequence[int]) -> Cohort:
+        """The same round with the clients at positions `chosen` alone."""
+        rows = list(chosen)
+        return Cohort(
+            ids=[self.ids[n] for n in rows],
+            capacities=self.capacities[rows],
+            num_examples=self.num_examples[rows],
+            steps=self.steps[rows],
+            batches=lambda n: self.batches(rows[n]),
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who trains what in this round.
+
+    M: (N, L) bool, the allocation matrix · exits: for each client the depths (1-based, counted in layers held) after which
+    a classifier reads the features, with the classifier's name · rank: (N, L) int or None, for rank-heterogeneous LoRA.
+    """
+
+    M: Tensor
+    exits: Sequence[Sequence[Exit]]
+    rank: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A classifier that reads the features after `depth` held layers."""
+
+    depth: int
+    classifier: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a client trains: what an engine needs besides data and allocation.
+
+    objective(logits of every exit [m x (B, C)], y (B,), t) -> scalar loss · clip: the largest gradient norm of a client, or None.
+    """
+
+    t: int
+    seed: int
+    optimizer: Mapping[str, Any]
+    clip: float | None
+    objective: Callable[[Sequence[Tensor], Tensor, int], Tensor]
+
+
+@dataclass
+class Uploads:
+    """What came back.
+
+    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n · shared[name]: (n, ...) from the
+    clients that hold it, in order · arrived (N,) bool · loss (N,) mean training loss · steps (N,) steps taken · seconds (N,).
+    """
+
+    r: list[dict[str, Tensor]]
+    shared: dict[str, Tensor]
+    arrived: Tensor
+    loss: Tensor
+    steps: Tensor
+    seconds: Tensor
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a round tells the record: the plan followed, who took part, what came back, and what each client paid."""
+
+    plan: Plan
+    cohort: Cohort
+    uploads: Uploads
+    cost: Sequence[ClientCost]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a method is built from.
+
+    backbone: the frozen model, yet without adapters or classifiers · adapter(backbone) attaches the adapters · engine: see
+    `fedbench.engine` · train: the suite's `train` section, resolved · component(kind, ref): makes a component of the registry.
+    """
+
+    backbone: Blocks
+    adapter: Callable[[Blocks], None]
+    engine: Callable[..., Uploads]
+    scenario: Scenario
+    train: Mapping[str, Any]
+    num_classes: int
+    image_size: int
+    seed: int
+    component: Callable[[str, Any], Any]
+    device: str = "cpu"
+    profile: str = "paper"

@@ -1,0 +1,80 @@
+"""What happens inside a worker process: one cell, from its manifest to its files, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+# Imported before the workers are forked, so that each of them starts with them in place (see executors/local.py).
+import timm  # noqa: F401
+import torch
+
+from fedbench import machine
+from fedbench.errors import NotApplicable, UserError
+from fedbench.plugins import Plugins
+from fedbench.results import write_manifest, write_rows
+from fedbench.trial import Diverged, Trial
+
+Send = Callable[[dict[str, Any]], None]
+
+
+def main(job: str, events: Connection) -> None:
+    """The entry point of a worker process: a job is one JSON string, events go back through a pipe."""
+    os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
+    torch.set_num_threads(1)
+    run(json.loads(job), events.send)
+    events.close()
+
+
+def run(job: dict[str, Any], send: Send = lambda event: None) -> dict[str, Any]:
+    """Compute a cell into its folder and return its last manifest.
+
+    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin).
+    """
+    folder, device = Path(job["folder"]), resolved(job["device"])
+    manifest = {**job["manifest"], "status": "running", "machine": machine.describe(device), "seconds": 0.0}
+    manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
+    began = time.perf_counter()
+    write_manifest(folder, manifest)
+    plugins = Plugins(job["plugins"])
+    plugins.load_trackers()
+    hook = plugins.manager.hook
+    hook.fedbench_cell_started(manifest=manifest)
+    evaluation: list[dict[str, Any]] = []
+
+    def on_round(t: int, rows: list[dict[str, Any]]) -> None:
+        hook.fedbench_round_finished(manifest=manifest, round=t, rows=rows)
+        send({"event": "round", "round": t})
+
+    try:
+        trial = Trial(manifest["config"], plugins, device)
+        evaluation, rounds = trial.run(on_round)
+        write_rows(folder, "rounds", rounds)
+        write_rows(folder, "eval", evaluation)
+        outcome = {"status": "finished"}
+    except NotApplicable as reason:
+        outcome = {"status": "not_applicable", "reason": str(reason)}
+    except (UserError, Diverged) as error:
+        outcome = {"status": "failed", "reason": str(error)}
+    except Exception as error:  # one cell's fault must not become another's
+        outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+    manifest = {**manifest, **outcome, "seconds": round(time.perf_counter() - began, 3)}
+    write_manifest(folder, manifest)
+    hook.fedbench_cell_finished(manifest=manifest, evaluation=evaluation)
+    return manifest
+
+
+def resolved(device: str) -> str:
+    """`auto` is the GPU where there is one."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch finds no CUDA device here; `fedbench doctor` says more")
+    return device

@@ -1,0 +1,48 @@
+"""Partition `by_domain`: feature skew, every client sees one domain (FedRA: six domains, six clients)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.types import Client
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def make(clients_per_domain: int = 1) -> Callable[..., list[Client]]:
+    """One client per domain, or each domain dealt evenly, at random, to `clients_per_domain` clients.
+
+    Client ids are consecutive, domain by domain.
+
+    Raises: UserError where a domain has fewer training images than clients.
+    """
+    if clients_per_domain < 1:
+        raise UserError(f"by_domain: clients_per_domain must be at least 1, not {clients_per_domain}")
+
+    def partition(
+        y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator
+    ) -> list[Client]:
+        import numpy as np
+
+        clients: list[Client] = []
+        for d in range(num_domains):
+            own = np.flatnonzero(domain == d)
+            if len(own) < clients_per_domain:
+                raise UserError(
+                    f"by_domain: domain {d} has {len(own)} training images for {clients_per_domain} clients"
+                )
+            dealt = generator.permutation(own) if clients_per_domain > 1 else own
+            for part in np.array_split(dealt, clients_per_domain):
+                clients.append(Client(id=len(clients), domain=d, indices=np.sort(part)))
+        return clients
+
+    return partition
+
+
+@hookimpl
+def fedbench_register_partitions(register: Callable) -> None:
+    register("by_domain", make)

@@ -1,0 +1,81 @@
+"""LoRA by loralib on configurable targets (Hu et al., arXiv 2106.09685)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import loralib
+import torch
+from torch import Tensor, nn
+
+from fedbench import hookimpl
+from fedbench.adapter import SeededDropout, resolve_targets
+from fedbench.backbone import Blocks
+from fedbench.errors import UserError
+
+
+class LoRALinear(loralib.Linear):
+    """y = W x + (alpha / r) B A dropout(x), around the frozen W and bias of an existing layer. x (..., in) -> (..., out)."""
+
+    def __init__(self, frozen: nn.Linear, rank: int, alpha: float, dropout: float) -> None:
+        super().__init__(
+            frozen.in_features, frozen.out_features, r=rank, lora_alpha=alpha, bias=frozen.bias is not None, merge_weights=False
+        )
+        self.weight, self.bias = frozen.weight, frozen.bias
+        self.lora_dropout = SeededDropout(dropout)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """loralib's own initialisation: A uniform (Kaiming, a = sqrt 5), B zero."""
+        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
+        nn.init.zeros_(self.lora_B)
+
+
+class LoRAConv2d(nn.Module):
+    """PEFT's form of LoRA for a convolution: an r-channel convolution of the same geometry, then a 1x1 convolution.
+
+    x (B, in, H, W) -> (B, out, H', W'). loralib's ConvLoRA factorises the kernel in another way.
+    """
+
+    def __init__(self, frozen: nn.Conv2d, rank: int, alpha: float, dropout: float) -> None:
+        super().__init__()
+        self.frozen, self.scaling, self.lora_dropout = frozen, alpha / rank, SeededDropout(dropout)
+        self.lora_A = nn.Parameter(torch.empty(rank, frozen.in_channels, *frozen.kernel_size))
+        self.lora_B = nn.Parameter(torch.empty(frozen.out_channels, rank, 1, 1))
+
+    def draw(self, generator: torch.Generator) -> None:
+        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
+        nn.init.zeros_(self.lora_B)
+
+    def forward(self, x: Tensor) -> Tensor:
+        low = nn.functional.conv2d(
+            self.lora_dropout(x), self.lora_A, None, self.frozen.stride, self.frozen.padding, self.frozen.dilation
+        )
+        return self.frozen(x) + self.scaling * nn.functional.conv2d(low, self.lora_B)
+
+
+def lora(
+    rank: int = 8, alpha: float = 8, dropout: float = 0.0, targets: str | list = "last_fc"
+) -> Callable[[Blocks], None]:
+    """Low-rank adapters B A in the target layers, scaled by alpha / rank, with dropout on their input.
+
+    targets: `last_fc` (the last fully connected layer of each sub-layer: attn.proj and mlp.fc2 in a ViT), `reference` (that, and the
+    patch embedding's convolution, as the FedRA authors' code), or a list of module names.
+    """
+    if rank < 1 or not 0 <= dropout < 1:
+        raise UserError(f"lora: rank must be at least 1 and dropout in [0, 1); they are {rank} and {dropout}")
+
+    def attach(blocks: Blocks) -> None:
+        for parent, attribute in resolve_targets(blocks, targets):
+            frozen = getattr(parent, attribute)
+            kinds = {nn.Linear: LoRALinear, nn.Conv2d: LoRAConv2d}
+            if type(frozen) not in kinds:
+                raise UserError(f"lora: {attribute!r} is a {type(frozen).__name__}; LoRA adapts Linear and Conv2d layers")
+            setattr(parent, attribute, kinds[type(frozen)](frozen, rank, alpha, dropout))
+
+    return attach
+
+
+@hookimpl
+def fedbench_register_adapters(register):
+    register("lora", lora)

@@ -1,0 +1,181 @@
+"""Results folders made of invented numbers, for tests of what reads results: nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedbench.index import Entry
+from fedbench.results import merge_index, write_manifest, write_rows
+
+DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
+CAPACITIES = (12, 10, 8, 6, 4, 3)
+
+
+def config(method: str, seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """A resolved configuration; `train__rounds=3` changes one value of a part."""
+    found: dict[str, Any] = {
+        "backbone": {"name": "micro_vit", "pretrained": True},
+        "adapter": {"name": "lora", "rank": 8, "alpha": 8, "dropout": 0.1, "targets": "last_fc"},
+        "data": {
+            "name": "strokes6",
+            "image_size": None,
+            "normalize": "backbone",
+            "partition": {"name": "by_domain"},
+        },
+        "capacities": {"by_client": list(CAPACITIES[seed % 6 :] + CAPACITIES[: seed % 6])},
+        "participation": {"all": True},
+        "train": {"rounds": 12, "local_epochs": 1, "max_steps": None, "batch_size": 32, "clip": None},
+        "method": {"name": method},
+        "evaluation": {"every": None, "batch_size": 500, "metrics": [{"name": "accuracy"}]},
+        "seed": seed,
+        "profile": "paper",
+        "precision": "fp32",
+        "engine": "sequential",
+    }
+    for dotted, value in changes.items():
+        part, _, key = dotted.partition("__")
+        if key:
+            found[part][key] = value
+        else:
+            found[part] = value
+    return found
+
+
+def eval_rows(
+    values: Mapping[int, Mapping[str, float]], metric: str = "accuracy", client: int = -1
+) -> list[dict[str, Any]]:
+    """{round: {domain: value}} as rows of eval.parquet."""
+    return [
+        {
+            "round": t,
+            "split": "test",
+            "domain": d,
+            "client": client,
+            "metric": metric,
+            "value": v,
+            "examples": 300,
+        }
+        for t, by_domain in values.items()
+        for d, v in by_domain.items()
+    ]
+
+
+def round_row(t: int, client: int, layers: Sequence[int], **changes: Any) -> dict[str, Any]:
+    """One client in one round: 1 MB down, 0.5 MB up and 2 GFLOPs for each layer it holds."""
+    row = {
+        "round": t,
+        "client": client,
+        "domain": DOMAINS[client % len(DOMAINS)],
+        "capacity": len(layers),
+        "layers": list(layers),
+        "examples": 1200,
+        "steps": 38,
+        "arrived": True,
+        "loss": 1.5,
+        "bytes_down": 1_000_000 * len(layers),
+        "bytes_up": 500_000 * len(layers),
+        "flops": 2_000_000_000 * len(layers),
+        "memory_bytes": 10_000_000 * len(layers),
+        "seconds": 0.2,
+    }
+    return row | changes
+
+
+def prefix_rounds(capacities: Sequence[int] = CAPACITIES, rounds: int = 12) -> list[dict[str, Any]]:
+    """Every client holds its first L_n layers in every round."""
+    return [round_row(t, n, range(depth)) for t in range(1, rounds + 1) for n, depth in enumerate(capacities)]
+
+
+def write_cell(
+    suite_folder: Path,
+    method: str,
+    seed: int = 0,
+    *,
+    scenario: str = "mixed",
+    variant: str = "",
+    label: str = "",
+    status: str = "finished",
+    reason: str | None = None,
+    evaluation: Sequence[Mapping[str, Any]] = (),
+    rounds: Sequence[Mapping[str, Any]] | None = None,
+    **changes: Any,
+) -> Path:
+    """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
+    resolved = config(method, seed, **changes)
+    name = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}-{resolved['train']['rounds']:012x}"
+    folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    if status == "finished":
+        write_rows(folder, "eval", evaluation)
+        write_rows(folder, "rounds", prefix_rounds() if rounds is None else rounds)
+    manifest = {
+        "id": name[-12:],
+        "status": status,
+        "reason": reason,
+        "traceback": None,
+        "config": resolved,
+        "fingerprints": {"data": "d0", "weights": "w0"},
+        "versions": {"fedbench": "0.1.0"},
+        "machine": {"cpu": "any"},
+        "git": None,
+        "started": "2026-01-02T03:04:05+00:00",
+        "seconds": 20.0 + seed,
+    }
+    write_manifest(folder, manifest)
+    entry = Entry(
+        scenario=scenario,
+        method=label or method,
+        variant=variant,
+        seed=seed,
+        cell=folder.name,
+        backbone=resolved["backbone"]["name"],
+        dataset=resolved["data"]["name"],
+        profile=resolved["profile"],
+    )
+    merge_index(suite_folder, suite_folder.name, [entry])
+    return folder
+
+
+def write_suite(folder: Path, seeds: Sequence[int] = (0, 1, 2), scenario: str = "mixed") -> Path:
+    """A suite like the shipped ones: five methods, two controls, one second output, one cell that failed, one
+    not applicable.
+    """
+    last = {
+        "inclusivefl": 0.80,
+        "depthfl": 0.83,
+        "fedra": 0.86,
+        "allsmall": 0.58,
+        "alllarge": 0.92,
+        "head_only": 0.52,
+    }
+    difficulty = dict(zip(DOMAINS, (0.05, 0.02, 0.0, -0.12, -0.03, 0.08), strict=True))
+    for method, level in last.items():
+        for seed in seeds:
+            values = {
+                t: {d: _invented(level, e, t, seed, d) for d, e in difficulty.items()} for t in (3, 6, 9, 12)
+            }
+            rows = eval_rows(values) + eval_rows(
+                {t: {d: 1 - v for d, v in by.items()} for t, by in values.items()}, "loss"
+            )
+            if method == "depthfl":
+                rows += eval_rows(
+                    {t: {d: v - 0.01 for d, v in by.items()} for t, by in values.items()}, "accuracy/last"
+                )
+            write_cell(folder, method, seed, scenario=scenario, evaluation=rows)
+    for seed in seeds:
+        write_cell(
+            folder,
+            "exclusive",
+            seed,
+            scenario=scenario,
+            status="not_applicable",
+            reason="no client holds all 12 layers",
+        )
+    return folder
+
+
+def _invented(level: float, ease: float, t: int, seed: int, domain: str) -> float:
+    """A fraction of 300 test images, with some made-up scatter over seeds and domains."""
+    scatter = (int(level * 100) * (seed + 3) * (DOMAINS.index(domain) + 2) % 13 - 6) / 400
+    return round(min(1.0, level + ease + scatter - (12 - t) / 60) * 300) / 300
