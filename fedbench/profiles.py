@@ -32,7 +32,7 @@ PAPER: dict[str, Any] = {
     },
 }
 
-# The released code also runs 150 rounds where labels are skewed: that hangs on the scenario, so it is the suite's to say.
+# The released code also runs 150 rounds where labels are skewed; what hangs on the scenario is the suite's to say.
 REFERENCE: dict[str, Any] = {
     "adapter": {**PAPER["adapter"], "targets": "reference"},  # also the ViT's patch_embed.proj
     "data": {"normalize": "clip"},

@@ -118,7 +118,7 @@ def _read(entry: Path, fingerprint: str) -> Splits | None:
 
 
 def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -> None:
-    """Build into a temporary folder beside the entry, then rename it: an entry is there whole or not at all."""
+    """Build into a temporary folder, then rename it into place: an entry is there whole or not at all."""
     for left in entry.parent.glob(
         f"{entry.name}.*.tmp"
     ):  # of a build that was killed: this process holds the lock
@@ -151,7 +151,7 @@ def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -
 
 
 def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """A memory map over a new npy file, its blocks reserved: on a full disk a write to a hole kills (SIGBUS)."""
+    """A memory map of a new npy file, blocks reserved: on a full disk, writing to a hole kills (SIGBUS)."""
     import numpy as np
 
     if name not in ARRAYS:

@@ -83,7 +83,7 @@ def image_dataset(
 def decode(
     root: Path, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: dict[str, str]
 ) -> tuple[Images, list[str]]:
-    """Fill x (n, 3, H, H) uint8 from the files; the images that could be read, and the paths of those that could not."""
+    """Fill x (n, 3, H, H) uint8: the images that can be read, and the paths of those that cannot."""
     import numpy as np
 
     def work(i: int) -> bool:
@@ -162,7 +162,7 @@ def _judge_skipped(
     domains: Sequence[str],
     classes: Sequence[str],
 ) -> None:
-    """Raise what unreadable images call for: always under `fail`, under `skip` where a class lost all its images."""
+    """Raise what unreadable images call for: under `skip` only where a class lost all its images."""
     if unreadable == "fail":
         shown = "\n".join(f"  {root / path}: {_complaint(root, path)}" for path in splits.skipped[:10])
         more = f"\n  and {len(splits.skipped) - 10} more" if len(splits.skipped) > 10 else ""

@@ -26,10 +26,7 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
     Raises: UserError where a file cannot be opened.
     """
     sidecar = cache_dir() / "hashes" / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:24]}.json"
-    try:
-        known = json.loads(sidecar.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
+    known = _read_sidecar(sidecar)
     started = time.time_ns()
 
     def work(i: int) -> tuple[list[int], str]:
@@ -49,6 +46,15 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
     if any(known.get(path) != list(fact) for path, fact in settled.items()):
         _write_sidecar(sidecar, known | settled)
     return {path: digest for path, (_, digest) in found.items()}
+
+
+def _read_sidecar(sidecar: Path) -> dict:
+    """path -> [[size, mtime, ctime], sha256]; nothing where the record is missing or damaged."""
+    try:
+        found = json.loads(sidecar.read_text(encoding="utf-8"))
+        return {path: [facts, digest] for path, (facts, digest) in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def _write_sidecar(sidecar: Path, known: dict) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fedbench.suite.components import References
 from fedbench.suite.layers import nest, written_out
 from fedbench.suite.node import INVALID, Mark, Node, shown
-from fedbench.suite.problems import Problems, suggestion
+from fedbench.suite.problems import suggestion
 
 PREFIX = "methods."
 
@@ -56,8 +56,8 @@ class Methods:
     def _chain(self, label: str, below: tuple[str, ...]) -> list[Node]:
         """The registered method's name, then the options of each entry down to this one.
 
-        They stay apart until the method's defaults lie under them: only there is it known which aggregator, say, a nameless
-        `aggregator: {weights: uniform}` is about.
+        They stay apart until the method's defaults lie under them: only there is it known which aggregator, say,
+        a nameless `aggregator: {weights: uniform}` is about.
         """
         entry = self.entries[label]
         options = replace(

@@ -215,9 +215,7 @@ class SuiteFile(TypedDict):
     sweep: NotRequired[
         Annotated[
             dict[str, Annotated[list[Any], Field(min_length=1)]],
-            Field(
-                description="dotted keys of settings, or methods.NAME.option, with their points: the cross product is run"
-            ),
+            Field(description="dotted keys of settings, or methods.NAME.option, with points; all combinations are run"),
         ]
     ]
     seeds: NotRequired[

@@ -1,4 +1,4 @@
-"""A suite file and the command line's wishes -> a Suite: layers laid on each other, every scenario and sweep point checked."""
+"""A suite file and the command line -> a Suite: layers laid on each other, every scenario and sweep point checked."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def load(
 ) -> Suite:
     """Read a suite. Raises UserError with everything that is wrong in it.
 
-    What says it last holds; from the bottom to the top: the defaults of components and of fedbench, the profile, the suite's
-    `defaults`, the scenario, the sweep point, the overlay `data`, `sets`. An overlay lies above the suite because it moves a
-    whole suite elsewhere, say from photographs to the embedded data: backbone, image size, rounds and learning rate go
-    together. A sweep over something that the overlay or a `--set` replaces is not swept.
+    The last word holds; from the bottom to the top: the defaults of components and of fedbench, the profile, the
+    suite's `defaults`, the scenario, the sweep point, the overlay `data`, `sets`. An overlay lies above the suite
+    because it moves a whole suite elsewhere, say from photographs to the embedded data: backbone, image size, rounds
+    and learning rate go together. A sweep over something that the overlay or a `--set` replaces is not swept.
 
-    sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an overlay of the
-    suite, a built-in one, or the name of a data set · facts: without them capacities are not compared with the backbone.
+    sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an overlay of
+    the suite, a built-in one, or the name of a data set · facts: without them capacities are not compared to anything.
     """
     return _Resolver(path, catalogue, profile, data).suite(sets, facts)
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """One value for one dotted key: a sweep point, or a `--set`. It is a layer of settings, or options of one method."""
+    """One value for one dotted key, of a sweep or a `--set`: a layer of settings, or options of one method."""
 
     text: str
     layer: Node | None = None

@@ -1,4 +1,4 @@
-"""One layer of a suite against the models: short spellings written out, faults told plainly, what is wrong taken out."""
+"""A layer of a suite against the models: short spellings written out, faults told plainly, wrong parts taken out."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _names(node: Node, section: str) -> list[Path]:
 
 
 def _written_out(node: Node) -> Node:
-    """Settings spelled in full: `vit` as {name: vit}, a list of capacities as {by_client: ...}, `all` as {all: true}."""
+    """Settings spelled in full: `vit` as {name: vit}, listed capacities as {by_client: ...}, `all` as {all: true}."""
     for dotted in COMPONENTS:
         node = _change(node, tuple(dotted.split(".")), _named)
     node = _change(node, ("evaluation", "metrics"), _named_items)

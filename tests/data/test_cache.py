@@ -1,4 +1,4 @@
-"""The decoded-image cache with real files and real processes: whole entries or none, whoever builds and whatever dies."""
+"""The decoded-image cache, with real files and real processes: an entry is there whole or not at all."""
 
 from __future__ import annotations
 
@@ -53,7 +53,11 @@ def test_second_call_reads_what_the_first_built():
     first, second = cached("f", plain), cached("f", never)
     for splits in (first, second):
         assert isinstance(splits.train.x, np.memmap) and not splits.train.x.flags.writeable
-        assert splits.train.x.shape == (5, 3, 4, 4) and (splits.train.x == 7).all() and (splits.test.x == 9).all()
+        assert (
+            splits.train.x.shape == (5, 3, 4, 4)
+            and (splits.train.x == 7).all()
+            and (splits.test.x == 9).all()
+        )
         assert splits.train.y.tolist() == [0, 1, 2, 3, 4] and splits.train.y.dtype == np.int64
         assert splits.test.domain.tolist() == [0, 0] and splits.skipped == ("a/b.jpg",)
 
@@ -130,7 +134,7 @@ def test_error_of_a_build_passes_through_and_leaves_nothing(folder):
     with pytest.raises(ZeroDivisionError):
         cached("f", lambda _: 1 / 0)
     with pytest.raises(FileNotFoundError):
-        cached("f", lambda _: open("/no/such/image.jpg"))
+        cached("f", lambda _: Path("/no/such/image.jpg").read_bytes())
     assert [path.suffix for path in (folder / "splits").iterdir()] in ([], [".lock"])
 
 
@@ -253,6 +257,7 @@ def test_cache_folder_follows_the_environment(tmp_path, monkeypatch):
 
 def test_importing_the_cache_imports_no_torch():
     worker = python(
-        "import fedbench.data, fedbench.data.decode, sys; print('torch' in sys.modules)", stdout=subprocess.PIPE
+        "import fedbench.data, fedbench.data.decode, sys; print('torch' in sys.modules)",
+        stdout=subprocess.PIPE,
     )
     assert worker.communicate(timeout=30)[0] == "False\n"

@@ -1,0 +1,73 @@
+"""Layers can be left out, and nothing frozen is ever trained."""
+
+import pytest
+import torch
+from conftest import tiny_mixer, tiny_vit
+from torch import nn
+
+from fedbench.backbone import Blocks
+from fedbench.errors import UserError
+from fedbench.types import Exit
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_all_layers_give_what_timm_gives(make):
+    model = make()
+    blocks = Blocks(model)
+    blocks.add_classifier("head", 3)
+    x = torch.randn(2, 3, 8, 8)
+    (logits,) = blocks(x, range(4), [Exit(4, "head")])
+    torch.testing.assert_close(logits, blocks.classifiers["head"](model(x)))
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_some_layers_are_a_shallower_model_in_the_original_order(make):
+    """FedRA's client is the backbone with the other layers taken out (Sec. 3.5, step 2)."""
+    model, shallow = make(), make()
+    shallow.blocks = nn.Sequential(shallow.blocks[1], shallow.blocks[3])
+    blocks = Blocks(model)
+    blocks.add_classifier("head", 3)
+    x = torch.randn(2, 3, 8, 8)
+    (logits,) = blocks(x, [1, 3], [Exit(2, "head")])
+    torch.testing.assert_close(logits, blocks.classifiers["head"](shallow(x)))
+
+
+def test_exits_read_the_features_after_their_depth():
+    blocks = Blocks(tiny_vit())
+    for name in ("exit1", "head"):
+        blocks.add_classifier(name, 3)
+    x = torch.randn(2, 3, 8, 8)
+    first, last = blocks(x, [0, 2], [Exit(1, "exit1"), Exit(2, "head")])
+    tokens = blocks.blocks[0](blocks.embed(x))
+    torch.testing.assert_close(first, blocks.classifiers["exit1"](blocks.features(tokens)))
+    torch.testing.assert_close(last, blocks.classifiers["head"](blocks.features(blocks.blocks[2](tokens))))
+
+
+def test_only_classifiers_are_trainable_without_adapters():
+    blocks = Blocks(tiny_vit())
+    blocks.add_classifier("head", 3)
+    assert set(blocks.shared()) == {"head.weight", "head.bias"}
+    assert all(blocks.r(j) == {} for j in range(4))
+
+
+def test_a_draw_depends_on_its_generator_alone():
+    def drawn():
+        blocks = Blocks(tiny_vit())
+        blocks.add_classifier("head", 3)
+        blocks.draw(torch.Generator().manual_seed(3))
+        return blocks.shared()["head.weight"]
+
+    assert torch.equal(drawn(), drawn())
+
+
+def test_what_cannot_be_cut_into_layers_is_refused():
+    with pytest.raises(UserError, match="cannot be cut into layers.*vit_base_patch16_224"):
+        Blocks(nn.Linear(2, 2))
+
+
+def test_frozen_bytes_count_embedding_norm_and_the_layers_held():
+    blocks = Blocks(tiny_vit())
+    per_layer = sum(p.numel() for p in blocks.blocks[0].parameters()) * 4
+    everything = sum(p.numel() for p in blocks.model.parameters()) * 4
+    assert blocks.frozen_bytes(4) == everything
+    assert blocks.frozen_bytes(4) - blocks.frozen_bytes(1) == 3 * per_layer
