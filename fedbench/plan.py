@@ -13,10 +13,10 @@ from typing import Any
 from fedbench import __version__
 from fedbench.catalogue import KINDS
 from fedbench.facts import Facts
-from fedbench.index import Entry
+from fedbench.results.index import Entry
 from fedbench.plugins import Plugins, package_version
 from fedbench.results import read_manifest
-from fedbench.schema import RESULT_VERSION
+from fedbench.results.schema import RESULT_VERSION
 from fedbench.suite import Cell
 
 # Another version of one of these may give other numbers.

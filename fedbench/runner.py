@@ -14,7 +14,7 @@ from fedbench import machine
 from fedbench import suite as suites
 from fedbench.errors import UserError
 from fedbench.facts import Facts
-from fedbench.index import merge_index, prepare_folder
+from fedbench.results.index import merge_index, prepare_folder
 from fedbench.plan import Work, entries, status, works
 from fedbench.plugins import Plugins
 from fedbench.results import read_manifest

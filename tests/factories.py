@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedbench.index import Entry
+from fedbench.results.index import Entry
 from fedbench.results import merge_index, write_manifest, write_rows
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fedbench.columns import columns, human_bytes, three_digits
+from fedbench.compare.columns import columns, human_bytes, three_digits
 from fedbench.compare import leaderboards, marks
 from fedbench.errors import UserError
-from fedbench.formats import CSV_COLUMNS, render
-from fedbench.grouping import select
-from fedbench.measures import layer_coverage, sign_flip, t_quantile
+from fedbench.compare.formats import CSV_COLUMNS, render
+from fedbench.compare.grouping import select
+from fedbench.compare.measures import layer_coverage, sign_flip, t_quantile
 from fedbench.results import load, merge_index
-from fedbench.tables import show
+from fedbench.compare.tables import show
 
 
 def write(folder, method, *by_seed, at=12, **options):

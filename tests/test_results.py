@@ -16,9 +16,9 @@ from factories import eval_rows, prefix_rounds, round_row, write_cell, write_sui
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedbench.atomic import write_atomically
+from fedbench.results.atomic import write_atomically
 from fedbench.errors import UserError
-from fedbench.index import Entry
+from fedbench.results.index import Entry
 from fedbench.results import (
     content_hash,
     load,
@@ -132,7 +132,7 @@ def test_unknown_status_and_nan_are_refused(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fedbench.atomic import write_atomically
+from fedbench.results.atomic import write_atomically
 
 def half(path):
     path.write_text("half of the new te")
@@ -370,8 +370,8 @@ def test_reading_results_needs_neither_torch_nor_pandas(tmp_path):
     write_suite(tmp_path / "s", seeds=(0,))
     code = (
         "import io, sys; from rich.console import Console; from fedbench.results import load;"
-        "from fedbench.compare import leaderboards; from fedbench.tables import show;"
-        "from fedbench.formats import render;"
+        "from fedbench.compare import leaderboards; from fedbench.compare.tables import show;"
+        "from fedbench.compare.formats import render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]));"
         "show(boards, Console(file=io.StringIO())); render(boards, 'csv');"
         "print([m for m in ('torch', 'pandas', 'scipy', 'filelock', 'timm') if m in sys.modules])"

@@ -26,16 +26,16 @@ def compare(paths: tuple, metric: str, at: str, baseline: str | None, scenarios:
     from rich.console import Console
 
     from fedbench.compare import leaderboards
-    from fedbench.grouping import select
+    from fedbench.compare.grouping import select
     from fedbench.results import load
 
     results = select(load(paths or ("results",)), scenarios, methods)
     boards = leaderboards(results, metric=metric, at=at, baseline=baseline)
     if form == "rich":
-        from fedbench.tables import show
+        from fedbench.compare.tables import show
 
         show(boards, Console(highlight=False))
     else:
-        from fedbench.formats import render
+        from fedbench.compare.formats import render
 
         click.echo(render(boards, form), nl=False)

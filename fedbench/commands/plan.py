@@ -52,7 +52,7 @@ def _show(suite: str, rows: list[dict]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fedbench.columns import human_bytes, three_digits
+    from fedbench.compare.columns import human_bytes, three_digits
 
     console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

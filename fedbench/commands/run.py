@@ -76,7 +76,7 @@ def _close(outcome) -> None:
     from fedbench.compare import leaderboards
     from fedbench.progress import duration
     from fedbench.results import load
-    from fedbench.tables import show
+    from fedbench.compare.tables import show
 
     console = Console(highlight=False)
     kept = len(outcome.manifests) - outcome.ran

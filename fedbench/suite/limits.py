@@ -36,7 +36,7 @@ class Limits:
         L = self._ask("backbone", settings.get("backbone"), self.facts.num_layers)
         domains = self._ask("data", settings.get("data"), self.facts.domains)
         capacities = settings.get("capacities")
-        if capacities is None or not capacities.is_mapping:
+        if capacities is None or not capacities.is_mapping or len(capacities.value) != 1:
             return
         ((way, depths),) = capacities.value.items()
         if L is not None and isinstance(depths.value, list):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedbench.columns import Cell, Column, columns, heading, legend, subtitle
+from fedbench.compare.columns import Cell, Column, columns, heading, legend, subtitle
 from fedbench.compare import Leaderboard, Row
-from fedbench.measures import GLOBAL, Score, score
+from fedbench.compare.measures import GLOBAL, Score, score
 
 CSV_COLUMNS = (
     "suite", "scenario", "method", "variant", "backbone", "dataset", "metric", "domain", "client", "split",

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedbench.errors import UserError
-from fedbench.grouping import by_options, settings, unknown
-from fedbench.measures import AT, Cost, Difference, Run, Score
-from fedbench.measures import cost, difference, higher_is_better, mean_cost, metrics, run, score
+from fedbench.compare.grouping import by_options, settings, unknown
+from fedbench.compare.measures import AT, Cost, Difference, Run, Score
+from fedbench.compare.measures import cost, difference, higher_is_better, mean_cost, metrics, run, score
 from fedbench.results import Result
 
 # The gap is taken to this method unless another is named: where a suite has it, it is the papers' ceiling.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedbench.columns import Cell, Column, columns, heading, legend, subtitle
+from fedbench.compare.columns import Cell, Column, columns, heading, legend, subtitle
 from fedbench.compare import Leaderboard
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.schema import RESULT_VERSION, wrong_version
+from fedbench.results.schema import RESULT_VERSION, wrong_version
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:

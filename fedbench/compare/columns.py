@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedbench.compare import Leaderboard, Row, cell, marks
-from fedbench.measures import Cost, Score
+from fedbench.compare.measures import Cost, Score
 
 SPREAD = "±"
 DASH = "–"

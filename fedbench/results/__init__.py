@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.atomic import read_json, write_atomically, write_json
+from fedbench.results.atomic import read_json, write_atomically, write_json
 from fedbench.errors import UserError
-from fedbench.index import (
+from fedbench.results.index import (
     INDEX,
     MAKE_SOME,
     MANIFEST,
@@ -23,7 +23,7 @@ from fedbench.index import (
     shortened,
     visible,
 )
-from fedbench.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, read_table, to_table
+from fedbench.results.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, read_table, to_table
 
 if TYPE_CHECKING:
     import pandas

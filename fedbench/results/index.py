@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbench.atomic import cannot_write, read_json, write_json
+from fedbench.results.atomic import cannot_write, read_json, write_json
 from fedbench.errors import UserError
 
 INDEX, MANIFEST = "index.json", "manifest.json"

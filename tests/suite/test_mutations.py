@@ -1,0 +1,98 @@
+"""Whatever someone does to a suite, the answer is cells or a message of one screen, never a traceback."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from fedbench.errors import UserError
+from fedbench.suite.problems import ON_A_SCREEN
+
+FULL = """\
+suite: full
+profile: reference
+defaults:
+  backbone: {name: micro_vit, pretrained: false}
+  adapter: {name: lora, rank: 4, targets: [a, b]}
+  data:
+    name: strokes6
+    partition: {name: dirichlet, alpha: 0.5}
+  participation: {per_domain: 1}
+  rotate_capacities: true
+  evaluation: {every: 2, metrics: [accuracy]}
+scenarios:
+  a: {capacities: [1, 2]}
+  b: {capacities: {by_domain: [1, 2, 3, 4, 5, 6]}}
+  c: {capacities: {uniform: [1, 12]}}
+methods:
+  - fedra
+  - {name: z, extends: fedra, aggregator: {weights: uniform}, allocation: {name: strided, step: 2}}
+  - {name: y, extends: z, aggregator: momentum}
+sweep:
+  backbone: [micro_vit, {name: micro_mixer}]
+  methods.z.missing_layers: [keep, cover]
+  capacities:
+    - [1, 2]
+    - {uniform: [1, 2]}
+seeds: [0, 1]
+overlays:
+  o: {backbone: micro_mixer, data: {name: image_folder, root: x}}
+expected:
+  - {setting: a, dataset: b, backbone: c, method: d, metric: e, value_percent: 1}
+"""
+VALUES = """null; 3; -1; []; {}; yes; true; 'x'; [1, [2]]; {name: 3}; {name: [a]}; {a: {b: 1}}; !foo x; *z; 1e999; fedra; [fedra, {}];
+{name: null}; [null]; [{name: x, extends: 3}]; {name: lora, name: lora}; {extends: x}; [{}]""".replace("\n", " ").split(
+    "; "
+)
+TOKEN = re.compile(r"[\w.]+")
+
+
+def mutated(lines: list[str], chance: random.Random) -> list[str]:
+    """One line dropped, swapped with another, given another value, or with one word replaced."""
+    lines = list(lines)
+    i, j = chance.randrange(len(lines)), chance.randrange(len(lines))
+    how = chance.randrange(4)
+    if how == 0:
+        del lines[i]
+    elif how == 1:
+        lines[i], lines[j] = lines[j], lines[i]
+    elif how == 2:
+        lines[i] = lines[i].split(":")[0] + ": " + chance.choice(VALUES)
+    elif words := list(TOKEN.finditer(lines[i])):
+        word = chance.choice(words)
+        lines[i] = lines[i][: word.start()] + chance.choice(VALUES) + lines[i][word.end() :]
+    return lines
+
+
+@pytest.fixture
+def answered(suite_of):
+    def check(text: str, **options) -> None:
+        try:
+            suite_of(text, **options).cells()
+        except UserError as error:
+            lines = str(error).splitlines()
+            assert 0 < len(lines) <= ON_A_SCREEN + 1
+            assert all(re.match(r"s\.yaml:\d+:\d+: |--set |overlay |profile |\.\.\. and", line) for line in lines)
+
+    return check
+
+
+@pytest.mark.parametrize("data", [None, "o", "embedded"])
+def test_a_damaged_suite_is_answered(answered, data):
+    chance = random.Random(7)
+    for _ in range(150):
+        lines = FULL.splitlines()
+        for _ in range(chance.choice([1, 1, 2, 4])):
+            lines = mutated(lines, chance)
+        answered("\n".join(lines), data=data if "overlays" in "\n".join(lines) else None)
+
+
+@pytest.mark.parametrize(
+    "key", ["train", "capacities", "data.partition", "participation", "methods.z.aggregator", "a.b"]
+)
+def test_any_value_of_a_set_is_answered(answered, key):
+    for value in VALUES:
+        answered(FULL, sets=[f"{key}={value}"])
