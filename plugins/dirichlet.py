@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,8 @@ def make(
 
     Raises: UserError where `min_examples` cannot be had, or was not within 1,000 draws.
     """
-    if not alpha > 0:
-        raise UserError(f"dirichlet: alpha must be above 0, not {alpha}")
+    if not 0 < alpha < math.inf:
+        raise UserError(f"dirichlet: alpha must be a finite number above 0, not {alpha}")
     for option, value in (("clients_per_domain", clients_per_domain), ("min_examples", min_examples)):
         if value < 1:
             raise UserError(f"dirichlet: {option} must be at least 1, not {value}")

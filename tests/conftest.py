@@ -15,6 +15,7 @@ from fedbench.plugins import Plugins
 from fedbench.types import Client, Cohort, Scenario, Setup
 
 torch.set_num_threads(1)
+OF_OTHERS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}  # pytest and torch set these for themselves
 # Shared machines stall for a second now and then; and the suite must give the same verdict twice.
 hypothesis.settings.register_profile("fedbench", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("fedbench")
@@ -25,7 +26,7 @@ def unchanged_environment():
     """No test may leave the process's environment other than it found it."""
 
     def environment() -> dict[str, str]:
-        return {key: value for key, value in os.environ.items() if key != "PYTEST_CURRENT_TEST"}
+        return {key: value for key, value in os.environ.items() if key not in OF_OTHERS}
 
     before = environment()
     yield

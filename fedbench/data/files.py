@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,8 +63,9 @@ def _write_sidecar(sidecar: Path, known: dict) -> None:
         sidecar.parent.mkdir(parents=True, exist_ok=True)
         part.write_text(json.dumps(known), encoding="utf-8")
         part.replace(sidecar)
-    except OSError:  # without it the next scan is slower, nothing else
-        part.unlink(missing_ok=True)
+    except OSError:  # without the record the next scan is slower, nothing else
+        with suppress(OSError):
+            part.unlink()
 
 
 def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # pydantic takes typing's own only from Python 3.12 on
+)
 
 from pydantic import AfterValidator, ConfigDict, Field, WrapValidator
 from pydantic_core import PydanticCustomError, ValidationError
-from typing_extensions import NotRequired, TypedDict  # pydantic takes typing's own only from Python 3.12 on
+from typing_extensions import TypedDict
 
 from fedbench.suite.node import shown
 

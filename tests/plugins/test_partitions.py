@@ -173,9 +173,7 @@ def test_impossible_minimum_is_refused_with_numbers():
     with pytest.raises(
         UserError, match=r"domain 0: in 1,000 draws .* 20 training images, .* never had more than \d+ "
     ):
-        dirichlet.make(0.01, 4, balanced=False, min_examples=5)(
-            y[domain == 0], np.zeros(20, int), 1, generator
-        )
+        dirichlet.make(1e-6, 4, min_examples=5)(*labels(1, 10, 2), 1, generator)
     with pytest.raises(UserError, match="domain 1 has 20 training images for 21 clients"):
         by_domain.make(21)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
 
@@ -185,8 +183,9 @@ def test_impossible_minimum_is_refused_with_numbers():
     [
         (by_domain.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
         (dirichlet.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
-        (dirichlet.make, {"alpha": 0}, "alpha must be above 0, not 0"),
-        (dirichlet.make, {"alpha": float("nan")}, "alpha must be above 0, not nan"),
+        (dirichlet.make, {"alpha": 0}, "alpha must be a finite number above 0, not 0"),
+        (dirichlet.make, {"alpha": float("nan")}, "alpha must be a finite number above 0, not nan"),
+        (dirichlet.make, {"alpha": float("inf")}, "alpha must be a finite number above 0, not inf"),
         (dirichlet.make, {"min_examples": 0}, "min_examples must be at least 1, not 0"),
     ],
 )

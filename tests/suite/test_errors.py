@@ -1,7 +1,5 @@
 """What is wrong in a suite is told with file, line and column, in plain words, all of it at once."""
 
-# ruff: noqa: E501 - a case and its message read best on one line
-
 from __future__ import annotations
 
 import pytest

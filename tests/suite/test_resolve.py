@@ -1,7 +1,5 @@
 """From layers to cells: precedence, sweeps, overlays, profiles, methods, seeds."""
 
-# ruff: noqa: E501 - suites in flow style read best on one line
-
 from __future__ import annotations
 
 import json

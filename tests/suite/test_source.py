@@ -1,7 +1,5 @@
 """YAML as suites mean it, and YAML that means harm."""
 
-# ruff: noqa: E501 - a table
-
 from __future__ import annotations
 
 import contextlib
