@@ -64,7 +64,8 @@ class Blocks(nn.Module):
 
     def add_classifier(self, name: str, num_classes: int) -> None:
         """Add a trainable classifier; `head` is the one at the end of every model."""
-        self.classifiers[name] = Classifier(self.model.num_features, num_classes)
+        like = next(self.model.parameters())
+        self.classifiers[name] = Classifier(self.model.num_features, num_classes).to(like.device, like.dtype)
 
     def embed(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, T, D)"""

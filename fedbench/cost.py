@@ -72,7 +72,7 @@ def _one_image(
             saved[storage._cdata] = storage.nbytes()
         return tensor
 
-    x = torch.empty(1, 3, image_size, image_size, device="meta")
+    x = torch.empty(1, 3, image_size, image_size, device="meta", dtype=next(twin.parameters()).dtype)
     y = torch.zeros(1, dtype=torch.long, device="meta")
     with FlopCounterMode(display=False) as counter, saved_tensors_hooks(remember, lambda tensor: tensor):
         objective(twin(x, layers, exits), y, 0).backward()

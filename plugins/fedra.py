@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedbench import hookimpl
+from fedbench.errors import UserError
 from fedbench.layerwise import Ref, layerwise
 from fedbench.method import Method
 from fedbench.types import Setup
@@ -23,7 +24,7 @@ def fedra(
     (v1, Eq. 4). allocation: another component in place of FedRA's own draw.
     """
     if missing_layers not in ALLOCATIONS:
-        raise ValueError(f"missing_layers is keep or cover, not {missing_layers!r}")
+        raise UserError(f"fedra: missing_layers is keep or cover, not {missing_layers!r}")
     return layerwise(setup, allocation or ALLOCATIONS[missing_layers], aggregator, objective)
 
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,  # pydantic takes typing's own only from Python 3.12 on
-)
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Field, WrapValidator
 from pydantic_core import PydanticCustomError, ValidationError
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
 from fedbench.suite.node import shown
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits  # here, because importing it sets environment variables
 
 from fedbench.errors import UserError
 from fedbench_plugins import digits, glyphs
@@ -15,8 +16,6 @@ def splits(tmp_path_factory):
 
 
 def test_every_scan_is_used_once():
-    from sklearn.datasets import load_digits
-
     target = load_digits().target
     domain, test = digits.deal(target, 0.2, np.random.default_rng(0))
     assert len(domain) == len(test) == 1797

@@ -1,0 +1,218 @@
+"""What is particular to each built-in method, in both profiles."""
+
+import pytest
+import torch
+from conftest import cohort_of, setup_of, tiny_vit
+
+from fedbench.errors import NotApplicable, UserError
+from fedbench.seeding import generator
+from fedbench.types import Cohort, Exit, Plan, Uploads
+
+CAPACITIES = [12, 10, 8, 6, 4, 3]
+
+
+@pytest.fixture(scope="module")
+def deep():
+    return lambda: tiny_vit(depth=12)
+
+
+def report_of(registry, ref, capacities, model, t=0, train=None):
+    setup = setup_of(registry, model, capacities, **(train or {}))
+    method = registry.make("method", ref, setup=setup)
+    return method.round(method.init(generator(0)), t, cohort_of(capacities, steps=1), generator(0, t))
+
+
+def test_fedra_keeps_or_covers(registry, deep):
+    _, report = report_of(registry, {"name": "fedra"}, [2, 2], deep())
+    assert not report.plan.M.any(0).all()
+    _, report = report_of(registry, {"name": "fedra", "missing_layers": "cover"}, [6, 4, 4], deep())
+    assert report.plan.M.any(0).all()
+    with pytest.raises(UserError, match="missing_layers is keep or cover, not 'skip'"):
+        report_of(registry, {"name": "fedra", "missing_layers": "skip"}, [2], deep())
+
+
+def test_alllarge_gives_everybody_everything(registry, deep):
+    _, report = report_of(registry, {"name": "alllarge"}, CAPACITIES, deep())
+    assert report.plan.M.all()
+
+
+def test_allsmall_gives_everybody_the_smallest_depth_also_at_test(registry, deep):
+    setup = setup_of(registry, deep(), CAPACITIES)
+    method = registry.make("method", {"name": "allsmall"}, setup=setup)
+    state, report = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES, steps=1), generator(0, 0))
+    assert report.plan.M.sum(1).tolist() == [3] * 6
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    model = setup.backbone
+    torch.testing.assert_close(method.predictor(state)(x), model(x, [0, 1, 2], [Exit(3, "head")])[0])
+    with pytest.raises(UserError, match="depth must lie between 1 and 12"):
+        registry.make("method", {"name": "allsmall", "depth": 13}, setup=setup_of(registry, deep(), CAPACITIES))
+
+
+def test_exclusive_takes_the_full_model_clients_alone(registry, deep):
+    _, report = report_of(registry, {"name": "exclusive"}, CAPACITIES, deep())
+    assert report.cohort.ids == [0] and report.plan.M.all()
+    with pytest.raises(NotApplicable, match="no client can hold all 12 layers"):
+        report_of(registry, {"name": "exclusive"}, [6, 6], deep())
+
+
+def test_head_only_trains_no_adapter(registry, deep):
+    state, report = report_of(registry, {"name": "head_only"}, [3, 12], deep())
+    assert all(r_j == {} for r_j in state["r"]) and set(state["shared"]) == {"head.weight", "head.bias"}
+    assert report.plan.M.all()
+
+
+# --- DepthFL ------------------------------------------------------------------------------------------------------
+
+PAPER_EXITS = {
+    12: [(3, "exit3"), (6, "exit6"), (9, "exit9"), (12, "head")],
+    10: [(3, "exit3"), (6, "exit6"), (9, "exit9"), (10, "head")],
+    8: [(3, "exit3"), (6, "exit6"), (8, "head")],
+    6: [(3, "exit3"), (6, "exit6")],
+    4: [(3, "exit3"), (4, "head")],
+    3: [(3, "exit3")],
+}
+# (depth - 1) // 3 exits after blocks 4, 7 and 10, and the final head for everyone
+REFERENCE_EXITS = {
+    12: [(4, "exit4"), (7, "exit7"), (10, "exit10"), (12, "head")],
+    10: [(4, "exit4"), (7, "exit7"), (10, "exit10"), (10, "head")],
+    8: [(4, "exit4"), (7, "exit7"), (8, "head")],
+    6: [(4, "exit4"), (6, "head")],
+    4: [(4, "exit4"), (4, "head")],
+    3: [(3, "head")],
+}
+REFERENCE = {"name": "depthfl", "first_exit": 4, "every": 3, "head": "always", "answer": "last"}
+
+
+@pytest.mark.parametrize(("ref", "expected"), [({"name": "depthfl"}, PAPER_EXITS), (REFERENCE, REFERENCE_EXITS)])
+def test_depthfl_exits_by_depth(registry, deep, ref, expected):
+    _, report = report_of(registry, ref, list(expected), deep())
+    found = [[(exit.depth, exit.classifier) for exit in exits] for exits in report.plan.exits]
+    assert found == list(expected.values())
+
+
+def test_depthfl_reference_profile_is_registered(registry):
+    assert registry.catalogue.components["method"]["depthfl"].profiles["reference"] == {
+        key: value for key, value in REFERENCE.items() if key != "name"
+    }
+    kl = registry.catalogue.components["objective"]["mutual_kl"]
+    assert kl.profiles["reference"] == {"ramp_rounds": 500, "epsilon": 1e-7}
+
+
+def test_depthfl_answers_with_the_mean_of_its_classifiers(registry, deep):
+    setup = setup_of(registry, deep(), [12])
+    method = registry.make("method", {"name": "depthfl"}, setup=setup)
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of([12], steps=1), generator(0, 0))
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    answer = method.predictor(state)(x)
+    logits = setup.backbone(x, range(12), [Exit(3, "exit3"), Exit(6, "exit6"), Exit(9, "exit9"), Exit(12, "head")])
+    assert list(answer) == ["ensemble", "last"]
+    torch.testing.assert_close(answer["ensemble"], sum(logits) / 4)
+    torch.testing.assert_close(answer["last"], logits[-1])
+
+
+def test_depthfl_gives_no_say_to_classifiers_nobody_trained(registry, deep):
+    setup = setup_of(registry, deep(), [6])
+    method = registry.make("method", {"name": "depthfl"}, setup=setup)
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of([6], steps=1), generator(0, 0))
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    logits = setup.backbone(x, range(12), [Exit(3, "exit3"), Exit(6, "exit6")])
+    torch.testing.assert_close(method.predictor(state)(x)["ensemble"], sum(logits) / 2)
+
+
+def test_depthfl_classifiers_are_averaged_over_their_holders(registry, deep):
+    state, report = report_of(registry, {"name": "depthfl"}, [12, 3], deep())
+    up = report.uploads
+    assert len(up.shared["exit3.weight"]) == 2 and len(up.shared["exit6.weight"]) == 1
+    torch.testing.assert_close(state["shared"]["exit3.weight"], up.shared["exit3.weight"].mean(0))
+    torch.testing.assert_close(state["shared"]["exit6.weight"], up.shared["exit6.weight"][0])
+
+
+# --- InclusiveFL --------------------------------------------------------------------------------------------------
+
+
+def inclusive_case(uploads, M, examples):
+    """One number a layer: r starts at 0, so that an upload is its own update."""
+    M = torch.tensor(M).bool()
+    rows = [{"A": torch.tensor(column).reshape(-1, 1)} for column in uploads]
+    N = len(M)
+    state = {"r": [{"A": torch.zeros(1)} for _ in uploads], "shared": {}, "memory": {}}
+    up = Uploads(rows, {}, torch.ones(N, dtype=torch.bool), torch.zeros(N), torch.ones(N), torch.zeros(N))
+    cohort = Cohort(list(range(N)), M.sum(1), torch.tensor(examples), torch.ones(N), lambda n: iter(()))
+    return state, up, Plan(M, [[] for _ in range(N)]), cohort
+
+
+CASE = ([[2.0, 4.0, 6.0], [8.0], [3.0]], [[1, 1, 1], [1, 0, 0], [1, 0, 0]], [1, 2, 1])
+
+
+def test_without_momentum_inclusivefl_is_the_per_layer_mean(registry):
+    aggregate = registry.make("aggregator", {"name": "momentum_distillation", "beta": 0.0})
+    plain = registry.make("aggregator", {"name": "weighted_mean"})
+    args = inclusive_case(*CASE)
+    for one, two in zip(aggregate(*args)["r"], plain(*args)["r"], strict=True):
+        torch.testing.assert_close(one["A"], two["A"])
+
+
+def test_momentum_distillation_mixes_the_larger_models_last_updates_into_a_smaller_models_last_layer(registry):
+    """Sizes 1 and 3. Round 1 leaves updates 8 and 3 of the large model's layers 2 and 3; in round 2 the small model's update of
+    its last layer, (2 * 4 + 1 * 6) / 3 = 14/3, becomes 0.8 * 14/3 + 0.2 * (8 + 3) / 2, and meets the large one's 2 by weight."""
+    aggregate = registry.make("aggregator", {"name": "momentum_distillation"})
+    state, up, plan, cohort = inclusive_case(*CASE)
+    first = aggregate(state, up, plan, cohort)
+    assert first["r"][0]["A"].item() == pytest.approx((1 * 2 + 2 * 4 + 1 * 6) / 4)  # nothing to mix yet
+    second = aggregate({**state, "memory": first["memory"]}, up, plan, cohort)
+    mixed = 0.8 * 14 / 3 + 0.2 * (8 + 3) / 2
+    assert second["r"][0]["A"].item() == pytest.approx((1 * 2 + 3 * mixed) / 4)
+    assert second["r"][1]["A"].item() == pytest.approx(8.0)  # the largest model has no larger one
+
+
+def test_inclusivefl_shares_by_prefix(registry, deep):
+    _, report = report_of(registry, {"name": "inclusivefl"}, [3, 1], deep())
+    assert report.plan.M.int()[:, :4].tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
+
+
+def test_own_last_layers_stay_within_their_size(registry, deep):
+    """Two sizes: layer 1 is the small clients' last and so not shared with the large ones."""
+    ref = {"name": "inclusivefl", "own_last_layer": True, "aggregator": {"name": "weighted_mean"}}
+    setup = setup_of(registry, tiny_vit(depth=2), [2, 1])
+    method = registry.make("method", ref, setup=setup)
+    start = method.init(generator(0))
+    state, report = method.round(start, 0, cohort_of([2, 1], steps=1), generator(0, 0))
+    up, name = report.uploads, "attn.proj.lora_B"
+    torch.testing.assert_close(state["r"][0][name], up.r[0][name][0])  # the large client's alone
+    torch.testing.assert_close(state["memory"]["own"]["1"]["r"][name], up.r[0][name][1])
+    torch.testing.assert_close(state["memory"]["own"]["2"]["r"][name], up.r[1][name][0])
+    torch.testing.assert_close(state["memory"]["own"]["1"]["shared"]["head.weight"], up.shared["head.weight"][1])
+    assert torch.equal(state["shared"]["head.weight"], start["shared"]["head.weight"])
+    again, report = method.round(state, 1, cohort_of([2, 1], steps=0), generator(0, 1))
+    torch.testing.assert_close(report.uploads.r[0][name][1], up.r[0][name][1])  # a small client starts from its size's own
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    method.predictor(again)(x)
+    torch.testing.assert_close(setup.backbone.shared()["head.weight"], up.shared["head.weight"][0])
+
+
+def test_own_last_layers_go_without_momentum(registry):
+    with pytest.raises(UserError, match="own_last_layer goes without momentum"):
+        setup = setup_of(registry, tiny_vit(), [2])
+        registry.make("method", {"name": "inclusivefl", "own_last_layer": True}, setup=setup)
+
+
+# --- the reference's aggregation ----------------------------------------------------------------------------------
+
+
+def test_outside_layers_only_with_client_0(registry):
+    aggregate = registry.make("aggregator", {"name": "weighted_mean", "outside_layers": "with_client_0"})
+    for ids, expected in (([0, 3], 3.0), ([1, 3], 9.0)):
+        state = {"r": [], "shared": {"model.patch_embed.proj.lora_A": torch.tensor([9.0])}}
+        up = Uploads(
+            [], {"model.patch_embed.proj.lora_A": torch.tensor([[2.0], [4.0]])}, torch.ones(2).bool(), *[torch.zeros(2)] * 3
+        )
+        cohort = Cohort(ids, torch.tensor([1, 1]), torch.tensor([1, 1]), torch.ones(2), lambda n: iter(()))
+        new = aggregate(state, up, Plan(torch.zeros(2, 0).bool(), [[], []]), cohort)
+        assert new["shared"]["model.patch_embed.proj.lora_A"].item() == expected
+
+
+def test_reference_profiles_average_uniformly(registry):
+    methods, aggregators = (registry.catalogue.components[kind] for kind in ("method", "aggregator"))
+    assert aggregators["weighted_mean"].profiles["reference"] == {"weights": "uniform"}
+    assert methods["inclusivefl"].profiles["reference"] == {"aggregator": "weighted_mean"}
+    assert methods["fedra"].profiles["reference"]["aggregator"]["outside_layers"] == "with_client_0"
