@@ -1,0 +1,90 @@
+"""FLOPs, bytes and memory against counts made by hand."""
+
+import pytest
+from conftest import TRAIN, tiny_vit
+
+from fedbench.backbone import Blocks
+from fedbench.cost import layer_costs, measure
+from fedbench.layerwise import head_at_end
+from fedbench.objective import cross_entropy
+from fedbench.types import Exit
+
+# The tiny ViT: T tokens of D channels, an MLP of H, LoRA of rank R on attn.proj and mlp.fc2, C classes.
+T, D, H, R, C = 5, 8, 16, 2, 3
+
+
+@pytest.fixture
+def model(registry):
+    blocks = Blocks(tiny_vit())
+    registry.make("adapter", {"name": "lora", "rank": R, "alpha": 4})(blocks)
+    for name in ("head", "exit1"):
+        blocks.add_classifier(name, C)
+    return blocks
+
+
+def cost(model, depth, **train):
+    return measure(model, range(depth), head_at_end(depth), cross_entropy, {**TRAIN, **train}, 8)
+
+
+def matmul(m, k, n):
+    return 2 * m * k * n
+
+
+def block_forward():
+    attention = 2 * matmul(T, D, T)  # scores and their product with the values, all heads together
+    dense = matmul(T, D, 3 * D) + matmul(T, D, D) + matmul(T, D, H) + matmul(T, H, D)
+    lora = matmul(T, D, R) + matmul(T, R, D) + matmul(T, H, R) + matmul(T, R, D)
+    return attention + dense + lora
+
+
+def block_backward(first):
+    """Gradients of inputs; of weights only where they are trained. Below the first adapter nothing is needed: not the scores, not
+    qkv, and neither the input of the first projection nor what would only lead there."""
+    mlp = matmul(T, D, H) + matmul(T, H, D)
+    lora_mlp = 2 * (matmul(T, H, R) + matmul(T, R, D))
+    lora_projection_weights = matmul(T, D, R) + matmul(T, R, D)
+    lora_projection_inner = matmul(T, R, D)  # through B, towards A
+    backward = mlp + lora_mlp + lora_projection_weights + lora_projection_inner
+    if first:
+        return backward
+    to_projection_input = matmul(T, D, D) + matmul(T, R, D)
+    attention = 4 * matmul(T, D, T)
+    return backward + to_projection_input + attention + matmul(T, D, 3 * D)
+
+
+def test_flops_of_a_client_equal_a_count_by_hand(model):
+    patches = matmul(4, 3 * 4 * 4, D)
+    head = 3 * matmul(1, D, C)  # forward, weight gradient, input gradient
+    for depth in (1, 2, 4):
+        by_hand = patches + head + depth * block_forward() + block_backward(True) + (depth - 1) * block_backward(False)
+        assert cost(model, depth).flops_per_image == by_hand
+
+
+def test_a_layer_costs_what_one_more_of_it_adds(model):
+    per_layer = block_forward() + block_backward(False)
+    assert layer_costs(model, 8).tolist() == [per_layer] * 4
+
+
+def test_bytes_down_are_frozen_layers_adapters_and_head_and_up_what_was_trained(model):
+    lora = 4 * (R * (D + D) + R * (H + D))
+    head = 4 * (C * D + C)
+    for depth in (1, 4):
+        c = cost(model, depth)
+        assert c.bytes_up == depth * lora + head
+        assert c.bytes_down == c.bytes_up + model.frozen_bytes(depth)
+
+
+def test_every_exit_is_sent_with_its_classifier(model):
+    exits = [Exit(1, "exit1"), Exit(4, "head")]
+    more = measure(model, range(4), exits, cross_entropy, TRAIN, 8)
+    assert more.bytes_up - cost(model, 4).bytes_up == 4 * (C * D + C)
+
+
+def test_memory_grows_with_depth_batch_and_optimiser_state(model):
+    one, deep = cost(model, 1).memory_bytes, cost(model, 4).memory_bytes
+    assert deep > one
+    activations = (cost(model, 4, batch_size=8).memory_bytes - deep) / 4
+    assert activations > 4 * T * D * 4  # at least one float32 feature map a layer
+    adamw = cost(model, 4, optimizer={"name": "adamw"})
+    plain = cost(model, 4, optimizer={"name": "sgd", "momentum": 0.0})
+    assert adamw.memory_bytes - deep == deep - plain.memory_bytes == cost(model, 4).bytes_up

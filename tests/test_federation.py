@@ -1,0 +1,115 @@
+"""Who takes part, with what capacity and which batches: functions of seed, round and client alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.errors import UserError
+from fedbench.federation import Federation, Pixels
+from fedbench.types import Client, Images
+
+TRAIN = {"rounds": 3, "local_epochs": 2, "max_steps": None, "batch_size": 4}
+
+
+def federation(sizes=(10, 4), domains=None, seed=0, capacities=None, participation=None, **train):
+    n = sum(sizes)
+    images = Images(
+        np.arange(n, dtype=np.uint8).repeat(3 * 4).reshape(n, 3, 2, 2), np.arange(n), np.zeros(n, dtype=np.int64)
+    )
+    ends = np.cumsum((0, *sizes))
+    domains = domains or range(len(sizes))
+    clients = [Client(i, d, np.arange(ends[i], ends[i + 1])) for i, d in zip(range(len(sizes)), domains, strict=True)]
+    config = {
+        "seed": seed,
+        "train": {**TRAIN, **train},
+        "capacities": capacities or {"by_client": [3] * len(sizes)},
+        "participation": participation or {"all": True},
+    }
+    return Federation(config, clients, 12, Pixels(images, (0.0,) * 3, (1.0,) * 3, "cpu"))
+
+
+def labels(cohort, n):
+    return [y.tolist() for _, y in cohort.batches(n)]
+
+
+def test_everybody_takes_part_with_capacity_examples_and_steps():
+    cohort = federation(capacities={"by_client": [12, 3]}).cohort(0)
+    assert cohort.ids == [0, 1]
+    assert cohort.capacities.tolist() == [12, 3]
+    assert cohort.num_examples.tolist() == [10, 4]
+    assert cohort.steps.tolist() == [2 * 3, 2 * 1]
+
+
+def test_an_epoch_sees_every_image_once_in_an_order_of_its_own():
+    batches = labels(federation().cohort(0), 0)
+    assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
+    first, second = sum(batches[:3], []), sum(batches[3:], [])
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+
+
+def test_batches_depend_on_round_client_and_seed_and_on_nothing_else():
+    one = federation().cohort(1)
+    assert labels(one, 0) == labels(federation().cohort(1), 0)
+    assert labels(one, 0) != labels(federation().cohort(2), 0)
+    assert labels(one, 0) != labels(federation(seed=1).cohort(1), 0)
+    alone = one.only([1])
+    assert alone.ids == [1] and labels(alone, 0) == labels(one, 1)
+
+
+def test_max_steps_bounds_the_work_of_a_round():
+    assert federation(max_steps=5).cohort(0).steps.tolist() == [5, 2]
+
+
+def test_smallest_is_the_reference_codes_bound():
+    """At most one batch more than the smallest client has: mmm = 1, so that the larger client makes 2."""
+    assert federation(max_steps="smallest", local_epochs=1).cohort(0).steps.tolist() == [2, 1]
+
+
+def test_images_counts_short_batches_as_they_are():
+    f = federation()
+    assert [f.images(0, steps) for steps in (1, 3, 4, 6)] == [4, 10, 14, 20]
+
+
+def test_capacities_by_domain_follow_the_clients_domain():
+    f = federation(sizes=(4, 4, 4), domains=(1, 0, 1), capacities={"by_domain": [9, 5]})
+    assert f.cohort(0).capacities.tolist() == [5, 9, 5]
+
+
+def test_dynamic_capacities_are_drawn_anew_for_each_round_and_client():
+    """1,200 uniform draws from 1..12: each value within 4.5 standard deviations of 100 (false alarm 12 * 6.8e-6)."""
+    f = federation(sizes=(4,) * 6, capacities={"uniform": [1, 12]})
+    drawn = torch.stack([f.cohort(t).capacities for t in range(200)])
+    counts = torch.bincount(drawn.flatten(), minlength=13)
+    assert counts[0] == 0 and (counts[1:] - 100).abs().max() < 4.5 * (1200 / 12 * 11 / 12) ** 0.5
+    assert len({tuple(row) for row in drawn.tolist()}) > 190
+    assert f.cohort(7).capacities.tolist() == drawn[7].tolist()
+    assert f.scenario.capacities.tolist() == [[1, 12]] * 6
+
+
+@pytest.mark.parametrize(
+    ("participation", "number"), [({"count": 3}, 3), ({"fraction": 0.5}, 3), ({"fraction": 0.01}, 1), ({"count": 99}, 6)]
+)
+def test_sampling_takes_that_many_different_clients(participation, number):
+    f = federation(sizes=(4,) * 6, participation=participation)
+    sampled = [f.cohort(t).ids for t in range(20)]
+    assert all(len(set(ids)) == number and ids == sorted(ids) for ids in sampled)
+    assert number == 6 or len({tuple(ids) for ids in sampled}) > 1
+
+
+def test_one_client_of_each_domain():
+    f = federation(sizes=(4,) * 6, domains=(0, 0, 0, 1, 1, 1), participation={"per_domain": 1})
+    sampled = [f.cohort(t).ids for t in range(20)]
+    assert all(len(ids) == 2 and ids[0] < 3 <= ids[1] for ids in sampled)
+    assert {ids[0] for ids in sampled} == {0, 1, 2}
+
+
+def test_too_few_capacities_say_how_many_are_needed():
+    with pytest.raises(UserError, match="1 values for 2 clients"):
+        federation(capacities={"by_client": [3]})
+
+
+def test_pixels_are_normalised_per_channel():
+    images = Images(np.full((1, 3, 2, 2), 51, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    x, _ = Pixels(images, (0.2, 0.1, 0.0), (1.0, 0.5, 0.1), "cpu")(np.array([0]))
+    assert x[0, :, 0, 0].tolist() == pytest.approx([0.0, 0.2, 2.0])
