@@ -41,9 +41,11 @@ class Blocks(nn.Module):
 
     Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the features after any
     number of layers through the frozen final norm.
+
+    origin: what it and its adapters are made of, where known; what models of one origin cost is measured once.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, origin: str | None = None) -> None:
         super().__init__()
         missing = [part for part in ("blocks", "norm", "forward_head", "num_features") if not hasattr(model, part)]
         if missing or not (hasattr(model, "patch_embed") or hasattr(model, "stem")):
@@ -52,6 +54,7 @@ class Blocks(nn.Module):
                 "(try vit_base_patch16_224 or mixer_b16_224)"
             )
         self.model = model.requires_grad_(False)
+        self.origin = origin
         self.classifiers = nn.ModuleDict()
 
     @property

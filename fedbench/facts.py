@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib.util
 import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbench.data.cache import cache_dir
 from fedbench.errors import NotApplicable
 from fedbench.plugins import Plugins, keep, package_version
 from fedbench.types import Dataset
+
+if TYPE_CHECKING:
+    from fedbench.backbone import Source
 
 Ref = Mapping[str, Any]
 
@@ -24,6 +28,7 @@ class Facts:
     def __init__(self, plugins: Plugins) -> None:
         self.plugins = plugins
         self._datasets: dict[str, Dataset] = {}
+        self._sources: dict[str, Source] = {}
         self._stamps: dict[str, Any] = {}
 
     def num_layers(self, backbone: Ref) -> int:
@@ -38,18 +43,25 @@ class Facts:
         """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
 
         def compute() -> dict[str, Any]:
-            import torch
-
             from fedbench.backbone import Blocks
 
-            with torch.device("meta"):
-                source = self.plugins.make("backbone", ref, load=False)
+            source = self._source(ref)
             layers = Blocks(source.model).num_layers
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
         weights = ref.get("pretrained")
         file = _stat(Path(weights)) if isinstance(weights, str) else None
         return self._kept("backbone", [dict(ref), file, self._stamp("backbone", ref)], compute)
+
+    def _source(self, ref: Ref) -> Source:
+        """The shapes of a backbone without its weights, for whoever wants to change them."""
+        import torch
+
+        key = json.dumps(ref, sort_keys=True)
+        if key not in self._sources:
+            with torch.device("meta"):
+                self._sources[key] = self.plugins.make("backbone", ref, load=False)
+        return copy.deepcopy(self._sources[key])
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:
         """The data set of a configuration's `data` section; its own image size wins over the backbone's."""
@@ -76,9 +88,11 @@ class Facts:
 
             from fedbench.trial import Trial
 
+            source = self._source(config["backbone"])
+            dataset = self.dataset(config["data"], source.image_size)
             try:
                 with torch.device("meta"):
-                    return Trial(config, self.plugins, device="meta").totals()
+                    return Trial(config, self.plugins, "meta", source, dataset).totals()
             except NotApplicable as reason:
                 return {"not_applicable": str(reason)}
 

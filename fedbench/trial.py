@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.backbone import Blocks
+from fedbench.backbone import Blocks, Source
 from fedbench.data import dataset_of
 from fedbench.engine import sequential
 from fedbench.federation import NORMALIZE, Federation, Pixels
 from fedbench.method import Method, Predict
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator, numpy_generator, seed_of
-from fedbench.types import Report, Setup
+from fedbench.types import Dataset, Report, Setup
 
 ENGINES = {"auto": sequential.train, "sequential": sequential.train}
 EVALUATIONS = 5  # how often over a run, where the suite does not say
@@ -36,24 +37,35 @@ class Trial:
     `run` is the life of a cell; `round_rows` and `evaluate` say what is recorded.
     """
 
-    def __init__(self, config: Config, plugins: Plugins, device: str = "cpu") -> None:
-        """device `meta` builds shapes alone, for `totals`. Raises UserError, NotApplicable."""
+    def __init__(
+        self,
+        config: Config,
+        plugins: Plugins,
+        device: str = "cpu",
+        source: Source | None = None,
+        dataset: Dataset | None = None,
+    ) -> None:
+        """device `meta` builds shapes alone, for `totals` · source, dataset: where they are made already, the source for this
+        trial alone. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device = device
-        with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here
-            torch.manual_seed(seed_of(self.seed, use="backbone"))
-            source = plugins.make("backbone", config["backbone"], load=device != "meta")
-        self.dataset = dataset_of(config["data"], plugins, source.image_size)
+        source = source or self._source(plugins)
+        self.dataset = dataset or dataset_of(config["data"], plugins, source.image_size)
         splits = self.dataset.load()
         mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
         self.test = Pixels(splits.test, mean, std, device)
         partition = plugins.make("partition", config["data"]["partition"])
         draw = numpy_generator(self.seed, use="partition")
         clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
-        blocks = Blocks(source.model)
+        blocks = Blocks(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, blocks.num_layers, Pixels(splits.train, mean, std, device))
         self.method = self._method(blocks, plugins, image_size=splits.test.x.shape[-1])
         self.metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
+
+    def _source(self, plugins: Plugins) -> Source:
+        with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here
+            torch.manual_seed(seed_of(self.seed, use="backbone"))
+            return plugins.make("backbone", self.config["backbone"], load=self.device != "meta")
 
     def _method(self, blocks: Blocks, plugins: Plugins, image_size: int) -> Method:
         def component(kind: str, ref: Any) -> Any:
