@@ -92,7 +92,8 @@ class Facts:
             dataset = self.dataset(config["data"], source.image_size)
             try:
                 with torch.device("meta"):
-                    return Trial(config, self.plugins, "meta", source, dataset).totals()
+                    trial = Trial(config, self.plugins, "meta", source, dataset)
+                return trial.totals()
             except NotApplicable as reason:
                 return {"not_applicable": str(reason)}
 

@@ -37,7 +37,7 @@ def describe(device: str) -> dict[str, str | int]:
         "cpu": cpu(),
         "cores": cores(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }
     if device == "cuda":

@@ -1,0 +1,56 @@
+"""The README's commands are the ones that are run, and its example is a plugin that works."""
+
+import re
+from pathlib import Path
+
+import torch
+
+from fedbench.allocation import check
+from fedbench.plugins import Plugins
+from fedbench.runner import load
+
+README = Path("README.md").read_text(encoding="utf-8")
+
+
+def fenced(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_ci_runs_the_readmes_test_command():
+    (command,) = [block.strip() for block in fenced("sh") if "pytest" in block and "venv" in block]
+    assert command in Path(".ci/run").read_text(encoding="utf-8")
+
+
+def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
+    (example,) = [block for block in fenced("python") if "fedbench_register_allocations" in block]
+    assert len(example.strip().splitlines()) <= 15
+    file = tmp_path / "strided.py"
+    file.write_text(example)
+    plugins = Plugins([str(file)])
+    allocate = plugins.make("allocation", {"name": "strided"})
+    for L_n in range(1, 13):
+        check(allocate(torch.tensor([L_n]), 12), torch.tensor([L_n]))
+
+
+def test_the_example_suite_line_names_the_allocation(tmp_path):
+    (line,) = [block for block in fenced("yaml") if "strided" in block]
+    (example,) = [block for block in fenced("python") if "fedbench_register_allocations" in block]
+    (tmp_path / "strided.py").write_text(example)
+    suite = tmp_path / "mine.yaml"
+    head = "suite: mine\ndefaults: {backbone: micro_vit, data: strokes6}\nscenarios: {s: {capacities: [12, 10, 8, 6, 4, 3]}}\n"
+    suite.write_text(head + line)
+    cells = load(suite, Plugins([str(tmp_path / "strided.py")])).cells()
+    assert {cell.method: cell.config["method"]["allocation"] for cell in cells}["strided"] == {"name": "strided"}
+
+
+def test_every_figure_in_the_readmes_tables_is_in_the_reference_results():
+    """Tables under `<!-- compare ... -->` are what that command prints from the committed results."""
+    from click.testing import CliRunner
+
+    from fedbench.cli import main
+
+    quoted = re.findall(r"<!-- fedbench (compare .*?) -->\n(.*?)\n\n", README, flags=re.DOTALL)
+    assert quoted
+    for command, table in quoted:
+        printed = CliRunner().invoke(main, command.split()).output
+        assert table.strip() in printed, command
