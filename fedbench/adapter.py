@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -70,11 +72,54 @@ class SeededDropout(nn.Module):
         self.p = p
         self.generator: torch.Generator | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
-        if self.generator is None or self.p == 0:
+    def forward(self, x: Tensor, stack: Stack | None = None) -> Tensor:
+        """x (B, ...); with a stack the rows of each client draw from that client's generator."""
+        if self.p == 0 or (self.generator is None and stack is None):
             return x
-        keep = torch.rand(x.shape, generator=self.generator) >= self.p
+        draws = [(len(x), self.generator)] if stack is None else zip(stack.sizes, stack.draws, strict=True)
+        keep = torch.cat([torch.rand((size, *x.shape[1:]), generator=draw) >= self.p for size, draw in draws])
         return x * keep.to(x.device, x.dtype) / (1 - self.p)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The adapters of several clients, for one forward pass over all their rows.
+
+    values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's · draws: their generators.
+    A module that has an attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
+    """
+
+    values: dict[str, Tensor]
+    sizes: Sequence[int]
+    draws: Sequence[torch.Generator]
+
+    def within(self, path: str) -> Stack:
+        """The part that belongs to the module at `path`, under its own parameter names."""
+        own = {name.removeprefix(f"{path}."): value for name, value in self.values.items() if name.startswith(f"{path}.")}
+        return Stack(own, self.sizes, self.draws)
+
+    def covers(self, root: nn.Module) -> bool:
+        """Whether every module that owns one of the values can use a stack."""
+        return all(hasattr(root.get_submodule(name.rpartition(".")[0]), "stack") for name in self.values)
+
+    def map(self, x: Tensor, apply: Callable[..., Tensor]) -> Tensor:
+        """apply(rows of x, the client's own values), client after client, put together again."""
+        parts = x.split(list(self.sizes))
+        return torch.cat([apply(part, {k: v[i] for k, v in self.values.items()}) for i, part in enumerate(parts)])
+
+
+@contextmanager
+def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
+    """Let the modules under `root` that own values of the stack use them."""
+    paths = {name.rpartition(".")[0] for name in stack.values}
+    modules = {path: root.get_submodule(path) for path in paths}
+    for path, module in modules.items():
+        module.stack = stack.within(path)
+    try:
+        yield
+    finally:
+        for module in modules.values():
+            module.stack = None
 
 
 def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -62,7 +62,39 @@ def measure(
 def _one_image(
     model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
 ) -> tuple[int, int]:
-    """FLOPs and bytes of saved activations for one image, measured once for models that cannot differ."""
+    """FLOPs and bytes of saved activations for one image.
+
+    Where all layers are alike, one layer more costs the same wherever it stands: two shallow models with the same exits, layer after
+    layer, tell what a deep one costs, to the last FLOP.
+    """
+    m, depths = len(exits), [exit.depth for exit in exits]
+    shallow = depths[-1] == m or depths[0] < 1 or depths != sorted(set(depths))
+    if shallow or depths[-1] != len(layers) or not _alike(model.blocks):
+        return _measured_once(model, layers, exits, objective, image_size)
+    near, far = (
+        _measured_once(
+            model, range(m + more), [Exit(i + 1 + more, exit.classifier) for i, exit in enumerate(exits)], objective, image_size
+        )
+        for more in (0, 1)
+    )
+    left_out = depths[-1] - m
+    return near[0] + left_out * (far[0] - near[0]), near[1] + left_out * (far[1] - near[1])
+
+
+def _alike(blocks: Sequence[nn.Module]) -> bool:
+    """Whether every block has the same modules and the same parameters, trainable in the same places."""
+
+    def shape(block: nn.Module) -> list[Hashable]:
+        modules = [(name, type(module)) for name, module in block.named_modules()]
+        return modules + [(name, p.shape, p.requires_grad) for name, p in block.named_parameters()]
+
+    first = shape(blocks[0])
+    return all(shape(block) == first for block in blocks[1:])
+
+
+def _measured_once(
+    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
+) -> tuple[int, int]:
     if model.origin is None:
         return _measure(model, layers, exits, objective, image_size)
     parameters = tuple((name, p.shape, p.requires_grad) for name, p in model.named_parameters())
@@ -82,6 +114,7 @@ def _identity(objective: Callable) -> Hashable:
 def _measure(
     model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
 ) -> tuple[int, int]:
+    """Count one forward and backward pass on the meta device."""
     twin = copy.deepcopy(model).to("meta")
     for module in twin.modules():
         if hasattr(module, "fused_attn"):

@@ -25,6 +25,13 @@ def cpu() -> str:
     return platform.processor() or platform.machine()
 
 
+def vendor() -> str:
+    """The processor's maker as it names itself: `AuthenticAMD`, `GenuineIntel`, ..., or nothing."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), platform.processor())
+
+
 def has_gpu() -> bool:
     """Whether a CUDA driver is there; asking torch would take seconds."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()

@@ -57,4 +57,5 @@ OVERLAYS: dict[str, dict[str, Any]] = {
     },
 }
 
-ENGINES = {"auto": "sequential", "sequential": "sequential"}
+# What `engine` may say, and what a cell's identity then holds.
+ENGINES = {"auto": "sequential", "sequential": "sequential", "cohort": "cohort"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,17 @@ from torch import Tensor
 
 from fedbench.backbone import Blocks, Source
 from fedbench.data import dataset_of
-from fedbench.engine import sequential
+from fedbench.engine.cohort import train as train_together
+from fedbench.engine.kernels import Fast
+from fedbench.engine.sequential import train as train_one_by_one
 from fedbench.federation import NORMALIZE, Federation, Pixels
 from fedbench.method import Method, Predict
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator, numpy_generator, seed_of
 from fedbench.types import Dataset, Report, Setup
 
-ENGINES = {"auto": sequential.train, "sequential": sequential.train}
+# An engine, and the kernels that everything in a cell runs on with it.
+ENGINES = {"sequential": (train_one_by_one, nullcontext), "cohort": (train_together, Fast)}
 EVALUATIONS = 5  # how often over a run, where the suite does not say
 
 Config = Mapping[str, Any]
@@ -49,6 +53,7 @@ class Trial:
         trial alone. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device = device
+        self.engine, self.kernels = ENGINES[config["engine"]]
         source = source or self._source(plugins)
         self.dataset = dataset or dataset_of(config["data"], plugins, source.image_size)
         splits = self.dataset.load()
@@ -76,7 +81,7 @@ class Trial:
         setup = Setup(
             backbone=blocks,
             adapter=plugins.make("adapter", self.config["adapter"]),
-            engine=ENGINES[self.config["engine"]],
+            engine=self.engine,
             scenario=self.federation.scenario,
             train=self.config["train"],
             num_classes=len(self.dataset.classes),
@@ -93,7 +98,7 @@ class Trial:
         evaluation: Rows = []
         rounds: Rows = []
         due = evaluated_rounds(self.rounds, self.config["evaluation"]["every"])
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
+        with self.kernels(), torch.autocast(self.device, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
             state = self.method.init(generator(self.seed, use="init"))
             for t in range(self.rounds):
                 cohort = self.federation.cohort(t)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench import hookimpl
-from fedbench.adapter import SeededDropout, resolve_targets
+from fedbench.adapter import SeededDropout, Stack, resolve_targets
 from fedbench.backbone import Blocks
 from fedbench.errors import UserError
 
@@ -24,11 +24,27 @@ class LoRALinear(loralib.Linear):
         )
         self.weight, self.bias = frozen.weight, frozen.bias
         self.lora_dropout = SeededDropout(dropout)
+        self.stack: Stack | None = None
 
     def draw(self, generator: torch.Generator) -> None:
         """loralib's own initialisation: A uniform (Kaiming, a = sqrt 5), B zero."""
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_B)
+
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.stack is None:
+            return super().forward(x)
+        return nn.functional.linear(x, self.weight, self.bias) + self.scaling * self._products(x, self.stack)
+
+    def _products(self, x: Tensor, stack: Stack) -> Tensor:
+        """B_n A_n dropout(x_n) for every client n of the stack."""
+        x = self.lora_dropout(x, stack)
+        if len(set(stack.sizes)) > 1:
+            return stack.map(x, lambda part, own: part @ own["lora_A"].T @ own["lora_B"].T)
+        rows = x.reshape(len(stack.sizes), -1, x.shape[-1])  # (n, B T, in)
+        low = torch.bmm(rows, stack.values["lora_A"].transpose(1, 2))
+        return torch.bmm(low, stack.values["lora_B"].transpose(1, 2)).reshape(*x.shape[:-1], -1)
 
 
 class LoRAConv2d(nn.Module):
@@ -42,16 +58,22 @@ class LoRAConv2d(nn.Module):
         self.frozen, self.scaling, self.lora_dropout = frozen, alpha / rank, SeededDropout(dropout)
         self.lora_A = nn.Parameter(torch.empty(rank, frozen.in_channels, *frozen.kernel_size))
         self.lora_B = nn.Parameter(torch.empty(frozen.out_channels, rank, 1, 1))
+        self.stack: Stack | None = None
 
     def draw(self, generator: torch.Generator) -> None:
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_B)
 
     def forward(self, x: Tensor) -> Tensor:
-        low = nn.functional.conv2d(
-            self.lora_dropout(x), self.lora_A, None, self.frozen.stride, self.frozen.padding, self.frozen.dilation
-        )
-        return self.frozen(x) + self.scaling * nn.functional.conv2d(low, self.lora_B)
+        own = {"lora_A": self.lora_A, "lora_B": self.lora_B}
+        dropped = self.lora_dropout(x, self.stack)
+        low = self._product(dropped, own) if self.stack is None else self.stack.map(dropped, self._product)
+        return self.frozen(x) + self.scaling * low
+
+    def _product(self, x: Tensor, own: dict[str, Tensor]) -> Tensor:
+        conv = self.frozen
+        low = nn.functional.conv2d(x, own["lora_A"], None, conv.stride, conv.padding, conv.dilation)
+        return nn.functional.conv2d(low, own["lora_B"])
 
 
 def lora(

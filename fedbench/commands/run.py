@@ -11,13 +11,16 @@ from fedbench.commands.choices import RESULTS, SUITE, cells
 from fedbench.errors import UserError
 
 
+MOST_SHOWN = 10  # failures listed at the end of a run
+
+
 @click.command(short_help="Run a suite; what is finished is kept.")
 @SUITE
 @cells
 @RESULTS
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Short for --set precision=...")
-@click.option("--engine", type=click.Choice(["auto", "sequential"]), help="Short for --set engine=...")
+@click.option("--engine", type=click.Choice(["auto", "sequential", "cohort"]), help="Short for --set engine=...")
 @click.option("--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core.")
 @click.option("--executor", default="local", show_default=True, metavar="NAME", help="Where cells run.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long.")
@@ -72,15 +75,16 @@ def _workers(jobs: str) -> str | int:
 def _close(outcome) -> None:
     """The leaderboard, and what to do next."""
     from rich.console import Console
+    from rich.text import Text
 
     from fedbench.compare import leaderboards
-    from fedbench.progress import duration
-    from fedbench.results import load
     from fedbench.compare.tables import show
+    from fedbench.progress import counted, duration
+    from fedbench.results import load
 
     console = Console(highlight=False)
     kept = len(outcome.manifests) - outcome.ran
-    console.print(f"{outcome.ran} cells in {duration(outcome.seconds)}" + (f", {kept} kept from before" if kept else ""))
+    console.print(f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}" + (f", {kept} kept from before" if kept else ""))
     results = load([outcome.folder])
     if any(result.status == "finished" for result in results):
         console.print()
@@ -88,10 +92,14 @@ def _close(outcome) -> None:
         console.print()
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
     if outcome.failed:
-        console.print(f"{len(outcome.failed)} cells failed: `--retry-failed` runs them again. Why:", style="red")
-        for name, manifest in list(outcome.failed.items())[:10]:
-            console.print(f"  {outcome.titles[name]}: {manifest['reason']}", soft_wrap=True)
-        console.print("  Tracebacks are in each cell's manifest.json.", style="dim")
+        console.print(f"{counted(len(outcome.failed), 'cell')} failed; `--retry-failed` runs failed cells again:", style="red")
+        for name, manifest in list(outcome.failed.items())[:MOST_SHOWN]:
+            console.print(Text(f"  {outcome.titles[name]}: {outcome.folder / name / 'manifest.json'}"), soft_wrap=True)
+        if (left := len(outcome.failed) - MOST_SHOWN) > 0:
+            console.print(f"  and {left} more")
+    if outcome.stopped:
+        left = outcome.counts["pending"]
+        console.print(f"Stopped by --max-failures; {counted(left, 'cell')} left, which the same command runs.", style="red")
 
 
 def _summary(outcome) -> dict:

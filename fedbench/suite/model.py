@@ -178,7 +178,7 @@ class Settings(TypedDict, total=False):
     train: Train
     evaluation: Evaluation
     precision: Literal["fp32", "bf16"]
-    engine: Literal["auto", "sequential"]
+    engine: Literal["auto", "sequential", "cohort"]
 
 
 class Method(TypedDict, total=False):

@@ -1,0 +1,149 @@
+"""The fast engine against the oracle, in float64 to 1e-12: every layer-wise method, both backbones, all that can be ragged."""
+
+import dataclasses
+
+import pytest
+import torch
+from conftest import cohort_of, setup_of, tiny_mixer, tiny_vit
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from fedbench.engine import cohort as fast
+from fedbench.engine import sequential
+from fedbench.layerwise import head_at_end, layerwise
+from fedbench.objective import cross_entropy
+from fedbench.seeding import generator
+from fedbench.types import Cohort, Job, Plan
+
+METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]
+ADAPTERS = {
+    "plain": {"name": "lora", "rank": 2, "alpha": 4},
+    "dropout": {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.3},
+    "reference": {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.1, "targets": "reference"},
+}
+SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
+ADAMW = {"name": "adamw", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.1}
+
+
+def same(one, two, path=""):
+    """Equal structure, and tensors equal to 1e-12."""
+    if isinstance(one, dict):
+        assert one.keys() == two.keys(), path
+        for key in one:
+            same(one[key], two[key], f"{path}/{key}")
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(two), path
+        for i, (a, b) in enumerate(zip(one, two, strict=True)):
+            same(a, b, f"{path}/{i}")
+    elif isinstance(one, torch.Tensor):
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12, msg=lambda text: f"{path}: {text}")
+    else:
+        assert one == two, path
+
+
+def ragged(capacities, steps, sizes, ids=None):
+    """A cohort whose clients differ in number of steps, and in the size of every batch."""
+    ids = ids or list(range(len(capacities)))
+
+    def batches(n):
+        draw = torch.Generator().manual_seed(ids[n])
+        for step in range(steps[n]):
+            size = sizes[(n + step) % len(sizes)]
+            yield (
+                torch.randn(size, 3, 8, 8, generator=draw, dtype=torch.float64),
+                torch.randint(3, (size,), generator=draw),
+            )
+
+    examples = [4 + n for n in range(len(capacities))]
+    return Cohort(ids, torch.tensor(capacities), torch.tensor(examples), torch.tensor(steps), batches)
+
+
+def rounds(registry, engine, ref, model, adapter, cohort, train):
+    setup = dataclasses.replace(setup_of(registry, model, cohort.capacities.tolist(), adapter, **train), engine=engine)
+    method = registry.make("method", ref, setup=setup)
+    state = method.init(generator(0))
+    reports = []
+    for t in range(2):
+        state, report = method.round(state, t, cohort, generator(0, t))
+        reports.append(report.uploads)
+    return state, [[up.r, up.shared, up.loss] for up in reports]
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
+@pytest.mark.parametrize("name", METHODS)
+def test_two_rounds_equal_the_oracles(registry, name, model, adapter):
+    cohort = ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2])
+    args = ({"name": name}, model(), ADAPTERS[adapter], cohort, {"optimizer": SGD, "clip": 0.5})
+    slow_args = ({"name": name}, model(), *args[2:])
+    same(rounds(registry, fast.train, *args), rounds(registry, sequential.train, *slow_args))
+
+
+@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
+@pytest.mark.parametrize("clip", [None, 0.01])
+def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip):
+    cohort = ragged([4, 2, 1], steps=[4, 1, 3], sizes=[3])
+    args = (ADAPTERS["plain"], cohort, {"optimizer": optimizer, "clip": clip})
+    same(
+        rounds(registry, fast.train, {"name": "fedra"}, tiny_vit(), *args),
+        rounds(registry, sequential.train, {"name": "fedra"}, tiny_vit(), *args),
+    )
+
+
+def test_own_last_layers_equal_the_oracles(registry):
+    """Clients that start from rows of their own."""
+    ref = {"name": "inclusivefl", "own_last_layer": True, "aggregator": {"name": "weighted_mean"}}
+    cohort = ragged([4, 2, 2], steps=[2, 2, 2], sizes=[4])
+    args = (ADAPTERS["plain"], cohort, {})
+    same(
+        rounds(registry, fast.train, ref, tiny_vit(), *args),
+        rounds(registry, sequential.train, ref, tiny_vit(), *args),
+    )
+
+
+@given(data=st.data())
+def test_any_allocation_equals_the_oracle(registry, data):
+    """M, steps and batch sizes drawn by hypothesis: empty columns, idle layers, clients without layers or steps."""
+    N = data.draw(st.integers(1, 4))
+    M = torch.tensor(data.draw(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=N, max_size=N)))
+    steps = data.draw(st.lists(st.integers(0, 3), min_size=N, max_size=N))
+    sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    setup = setup_of(registry, tiny_vit(depth=3, dim=4), [3], ADAPTERS["dropout"])
+    state = layerwise(setup).init(generator(5))
+    plan = Plan(M, [head_at_end(depth) for depth in M.sum(1).tolist()])
+    job = Job(1, 0, SGD, 0.2, cross_entropy)
+    cohort = ragged(M.sum(1).tolist(), steps, sizes)
+    one, two = (engine.train(setup.backbone, state, plan, cohort, job) for engine in (fast, sequential))
+    same([one.r, one.shared, one.loss], [two.r, two.shared, two.loss])
+
+
+class Scale(nn.Module):
+    """A stranger's adapter, which knows nothing of stacks: a trained factor for every output channel."""
+
+    def __init__(self, frozen):
+        super().__init__()
+        self.frozen, self.factor = frozen, nn.Parameter(torch.ones(frozen.out_features, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.frozen(x) * self.factor
+
+
+def test_an_adapter_that_cannot_be_stacked_is_exact_all_the_same(registry):
+    def attach(blocks):
+        for block in blocks.blocks:
+            block.mlp.fc2 = Scale(block.mlp.fc2)
+
+    def final(engine):
+        setup = setup_of(registry, tiny_vit(), [4, 2])
+        method = layerwise(dataclasses.replace(setup, adapter=attach, engine=engine))
+        return method.round(method.init(generator(0)), 0, cohort_of([4, 2]), generator(0, 0))[0]
+
+    same(final(fast.train), final(sequential.train))
+
+
+def test_an_empty_cohort_returns_empty_uploads(registry):
+    setup = setup_of(registry, tiny_vit(), [4])
+    state = layerwise(setup).init(generator(0))
+    up = fast.train(setup.backbone, state, Plan(torch.zeros(0, 4).bool(), []), cohort_of([]), Job(0, 0, SGD, 1.0, cross_entropy))
+    assert len(up.arrived) == 0 and up.shared["head.weight"].shape == (0, 3, 8)
