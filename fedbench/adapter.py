@@ -77,7 +77,9 @@ class SeededDropout(nn.Module):
         if self.p == 0 or (self.generator is None and stack is None):
             return x
         draws = [(len(x), self.generator)] if stack is None else zip(stack.sizes, stack.draws, strict=True)
-        keep = torch.cat([torch.rand((size, *x.shape[1:]), generator=draw) >= self.p for size, draw in draws])
+        shape = x.shape[1:] if stack is None or stack.tokens is None else (stack.tokens, *x.shape[2:])
+        keep = torch.cat([torch.rand((size, *shape), generator=draw) >= self.p for size, draw in draws])
+        keep = keep[:, : x.shape[1]]  # the class token alone uses its part of the masks of all tokens
         return x * keep.to(x.device, x.dtype) / (1 - self.p)
 
 
@@ -85,18 +87,20 @@ class SeededDropout(nn.Module):
 class Stack:
     """The adapters of several clients, for one forward pass over all their rows.
 
-    values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's · draws: their generators.
+    values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's · draws: their generators ·
+    tokens: T, where masks are to be drawn for all tokens though fewer pass.
     A module that has an attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
     """
 
     values: dict[str, Tensor]
     sizes: Sequence[int]
     draws: Sequence[torch.Generator]
+    tokens: int | None = None
 
     def within(self, path: str) -> Stack:
         """The part that belongs to the module at `path`, under its own parameter names."""
         own = {name.removeprefix(f"{path}."): value for name, value in self.values.items() if name.startswith(f"{path}.")}
-        return Stack(own, self.sizes, self.draws)
+        return Stack(own, self.sizes, self.draws, self.tokens)
 
     def covers(self, root: nn.Module) -> bool:
         """Whether every module that owns one of the values can use a stack."""

@@ -25,7 +25,7 @@ from fedbench.types import Dataset, Report, Setup
 
 # An engine, and the kernels that everything in a cell runs on with it.
 ENGINES = {"sequential": (train_one_by_one, nullcontext), "cohort": (train_together, Fast)}
-EVALUATIONS = 5  # how often over a run, where the suite does not say
+EVALUATIONS = 5  # about how often over a run, where the suite does not say
 
 Config = Mapping[str, Any]
 Rows = list[dict[str, Any]]
@@ -128,7 +128,7 @@ class Trial:
         return totals
 
     def round_rows(self, t: int, report: Report) -> Rows:
-        """One row for each client of a round; rounds are counted from 1."""
+        """One row for each client of a round; rounds are counted from 1, and `layers` are those whose adapters it trains."""
         rows = []
         up, cohort = report.uploads, report.cohort
         for n, client in enumerate(cohort.ids):
@@ -142,7 +142,7 @@ class Trial:
                     "client": client,
                     "domain": self.dataset.domains[self.federation.clients[client].domain],
                     "capacity": int(cohort.capacities[n]),
-                    "layers": report.plan.M[n].nonzero().flatten().tolist(),
+                    "layers": [j for j in report.plan.M[n].nonzero().flatten().tolist() if up.r[j]],
                     "examples": int(cohort.num_examples[n]),
                     "steps": int(up.steps[n]),
                     "arrived": bool(up.arrived[n]),
@@ -193,6 +193,6 @@ class Trial:
 
 
 def evaluated_rounds(rounds: int, every: int | None) -> set[int]:
-    """The rounds (from 1) after which the model is tested: the last, and each `every`-th before it (default: five in all)."""
+    """The rounds (from 1) after which the model is tested: the last, and each `every`-th before it (default: a fifth of the run)."""
     step = every or max(1, rounds // EVALUATIONS)
     return set(range(rounds, 0, -step))

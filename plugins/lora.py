@@ -77,7 +77,7 @@ class LoRAConv2d(nn.Module):
 
 
 def lora(
-    rank: int = 8, alpha: float = 8, dropout: float = 0.0, targets: str | list = "last_fc"
+    rank: int = 8, alpha: float = 8.0, dropout: float = 0.0, targets: str | list = "last_fc"
 ) -> Callable[[Blocks], None]:
     """Low-rank adapters B A in the target layers, scaled by alpha / rank, with dropout on their input.
 

@@ -18,6 +18,7 @@ from torch.func import functional_call
 from fedbench.adapter import Stack, stacked
 from fedbench.aggregation import shared_holders
 from fedbench.backbone import Blocks
+from fedbench.engine import classtoken
 from fedbench.engine.sequential import make_optimizer
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
@@ -107,7 +108,7 @@ def forward(
     sizes = [len(part) for part in x]
     with stacked(model, Stack(leaves.outside(clients), sizes, [draws[n] for n in clients])):
         tokens = dict(zip(clients, model.embed(torch.cat(list(x))).split(sizes), strict=True))
-    depth = dict.fromkeys(clients, 0)
+    depth, deepest = dict.fromkeys(clients, 0), {n: int(plan.M[n].sum()) for n in clients}
     logits: dict[int, dict[str, Tensor]] = {n: {} for n in clients}
 
     def read(n: int) -> None:
@@ -120,24 +121,36 @@ def forward(
         read(n)
     for j in range(model.num_layers):
         holders = [n for n in clients if plan.M[n, j]]
-        if holders:
-            out = layer(model, leaves, j, holders, [tokens[n] for n in holders], draws)
-            for n, part in zip(holders, out, strict=True):
-                tokens[n] = part
-                depth[n] += 1
-                read(n)
+        ending = [n for n in holders if depth[n] + 1 == deepest[n]] if classtoken.applies(model, j) else []
+        for group, is_last in (([n for n in holders if n not in ending], False), (ending, True)):
+            if group:
+                out = layer(model, leaves, j, group, [tokens[n] for n in group], draws, is_last)
+                tokens |= dict(zip(group, out, strict=True))
+        for n in holders:
+            depth[n] += 1
+            read(n)
     return [[logits[n][exit.classifier] for exit in plan.exits[n]] for n in clients]
 
 
 def layer(
-    model: Blocks, leaves: Leaves, j: int, holders: Sequence[int], tokens: Sequence[Tensor], draws: Sequence[torch.Generator]
+    model: Blocks,
+    leaves: Leaves,
+    j: int,
+    holders: Sequence[int],
+    tokens: Sequence[Tensor],
+    draws: Sequence[torch.Generator],
+    is_last: bool,
 ) -> Sequence[Tensor]:
-    """Layer j for its holders, each with its own adapters. tokens: (B_n, T, D) for each holder."""
+    """Layer j for its holders, each with its own adapters. tokens: (B_n, T, D) for each holder.
+
+    is_last: nothing but the class token is read afterwards, and (B_n, 1, D) is enough.
+    """
     block, values, sizes = model.blocks[j], leaves.layer(j, holders), [len(part) for part in tokens]
-    stack = Stack(values, sizes, [draws[n] for n in holders])
+    stack = Stack(values, sizes, [draws[n] for n in holders], tokens=tokens[0].shape[1] if is_last else None)
     if stack.covers(block):
         with stacked(block, stack):
-            return block(torch.cat(list(tokens))).split(sizes)
+            x = torch.cat(list(tokens))
+            return (classtoken.last_layer(block, x) if is_last else block(x)).split(sizes)
     return [  # an adapter that cannot be stacked: exact all the same, client by client
         functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
         for i, part in enumerate(tokens)

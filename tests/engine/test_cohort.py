@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from fedbench.backbone import Blocks
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.layerwise import head_at_end, layerwise
@@ -116,6 +117,28 @@ def test_any_allocation_equals_the_oracle(registry, data):
     cohort = ragged(M.sum(1).tolist(), steps, sizes)
     one, two = (engine.train(setup.backbone, state, plan, cohort, job) for engine in (fast, sequential))
     same([one.r, one.shared, one.loss], [two.r, two.shared, two.loss])
+
+
+@pytest.mark.parametrize("targets", ["last_fc", ["attn.qkv", "mlp.fc1"]])
+def test_the_last_layer_for_the_class_token_alone_equals_the_whole_layer(registry, targets):
+    from fedbench.engine import classtoken
+
+    model = Blocks(tiny_vit().double())
+    registry.make("adapter", {"name": "lora", "rank": 2, "alpha": 4, "targets": targets})(model)
+    model.double().draw(torch.Generator().manual_seed(0))
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    assert classtoken.applies(model, 1)
+    torch.testing.assert_close(
+        classtoken.last_layer(model.blocks[1], x), model.blocks[1](x)[:, :1], rtol=1e-12, atol=1e-12
+    )
+
+
+def test_the_class_token_shortcut_is_for_class_token_models_only():
+    from fedbench.engine import classtoken
+
+    averaged = tiny_vit()
+    averaged.global_pool = "avg"
+    assert not classtoken.applies(Blocks(averaged), 0) and not classtoken.applies(Blocks(tiny_mixer()), 0)
 
 
 class Scale(nn.Module):
