@@ -12,10 +12,11 @@ import click
 @click.option("--baseline", metavar="METHOD", help="What gaps are measured to; alllarge where it is there.")
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
+@click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points, e.g. '*rank=4*'.")
 @click.option(
     "--format", "form", type=click.Choice(["rich", "csv", "json", "markdown", "latex"]), default="rich", show_default=True
 )
-def compare(paths: tuple, metric: str, at: str, baseline: str | None, scenarios: tuple, methods: tuple, form: str) -> None:
+def compare(paths: tuple, metric: str, at: str, baseline: str | None, scenarios: tuple, methods: tuple, variants: tuple, form: str) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given).
 
     \b
@@ -29,7 +30,7 @@ def compare(paths: tuple, metric: str, at: str, baseline: str | None, scenarios:
     from fedbench.compare.grouping import select
     from fedbench.results import load
 
-    results = select(load(paths or ("results",)), scenarios, methods)
+    results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
     boards = leaderboards(results, metric=metric, at=at, baseline=baseline)
     if form == "rich":
         from fedbench.compare.tables import show

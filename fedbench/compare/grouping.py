@@ -20,13 +20,15 @@ def select(
     scenarios: Sequence[str] = (),
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (),
+    variants: Sequence[str] = (),
 ) -> list[Result]:
-    """The results whose scenario and method match a glob and whose seed is listed; no filter, no limit.
+    """The results whose scenario, method and variant match a glob and whose seed is listed; no filter, no limit.
 
     Raises: UserError for a filter that matches nothing.
     """
     chosen = list(results)
-    for what, wanted in (("scenario", scenarios), ("method", methods), ("seed", seeds)):
+    filters = {"scenario": scenarios, "method": methods, "seed": seeds, "variant": variants}
+    for what, wanted in filters.items():
         names = {getattr(r.entry, what): None for r in results}
         matches = {pattern: [n for n in names if fnmatchcase(str(n), str(pattern))] for pattern in wanted}
         for pattern, matched in matches.items():
