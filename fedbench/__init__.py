@@ -11,7 +11,8 @@ __version__ = "0.1.0"
 
 hookimpl = pluggy.HookimplMarker("fedbench")
 
-# Public names that need torch, pandas or the file formats are imported when first asked for: the command line starts at once.
+# Public names that need torch, pandas or the file formats are imported when first asked for: the command line
+# starts at once.
 _LAZY = {
     "run": "fedbench.runner",
     "load_results": "fedbench.results",

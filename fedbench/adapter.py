@@ -20,8 +20,9 @@ LAST_FC = {"VisionTransformer": ("attn.proj", "mlp.fc2"), "MlpMixer": ("mlp_toke
 def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[nn.Module, str]]:
     """The (parent, attribute) of every module to adapt.
 
-    targets: `last_fc`; `reference`, which also takes the patch embedding's convolution as the FedRA code's name pattern does;
-    or module names within a layer (`attn.qkv`), or outside (`patch_embed.proj`). Raises UserError for a name that matches nothing.
+    targets: `last_fc`; `reference`, which also takes the patch embedding's convolution as the FedRA code's
+    name pattern does; or module names within a layer (`attn.qkv`), or outside (`patch_embed.proj`). Raises
+    UserError for a name that matches nothing.
     """
     if isinstance(targets, str) and targets not in ("last_fc", "reference"):
         targets = [targets]
@@ -61,11 +62,13 @@ def _no_such_module(blocks: Blocks, name: str) -> str:
     linear = [path for path, module in blocks.blocks[0].named_modules() if isinstance(module, nn.Linear)]
     near = difflib.get_close_matches(name, linear, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"adapter.targets: no module is called {name!r} in {type(blocks.model).__name__}; {hint}known: {', '.join(linear)}"
+    kind = type(blocks.model).__name__
+    return f"adapter.targets: no module is called {name!r} in {kind}; {hint}known: {', '.join(linear)}"
 
 
 class SeededDropout(nn.Module):
-    """Inverted dropout whose masks come from a generator the engine sets for each client; without one it is the identity."""
+    """Inverted dropout whose masks come from a generator the engine sets for each client; without one it is the
+    identity."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -77,9 +80,10 @@ class SeededDropout(nn.Module):
         if self.p == 0 or (self.generator is None and stack is None):
             return x
         draws = [(len(x), self.generator)] if stack is None else zip(stack.sizes, stack.draws, strict=True)
-        shape = x.shape[1:] if stack is None or stack.tokens is None else (stack.tokens, *x.shape[2:])
+        cut = stack is not None and stack.tokens is not None
+        shape = (stack.tokens, *x.shape[2:]) if cut else x.shape[1:]
         keep = torch.cat([torch.rand((size, *shape), generator=draw) >= self.p for size, draw in draws])
-        keep = keep[:, : x.shape[1]]  # the class token alone uses its part of the masks of all tokens
+        keep = keep[:, : x.shape[1]] if cut else keep  # the class token's part of the masks of all tokens
         return x * keep.to(x.device, x.dtype) / (1 - self.p)
 
 
@@ -87,9 +91,9 @@ class SeededDropout(nn.Module):
 class Stack:
     """The adapters of several clients, for one forward pass over all their rows.
 
-    values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's · draws: their generators ·
-    tokens: T, where masks are to be drawn for all tokens though fewer pass.
-    A module that has an attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
+    values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's ·
+    draws: their generators · tokens: T, where masks are to be drawn for all tokens though fewer pass. A
+    module that has an attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
     """
 
     values: dict[str, Tensor]
@@ -99,7 +103,9 @@ class Stack:
 
     def within(self, path: str) -> Stack:
         """The part that belongs to the module at `path`, under its own parameter names."""
-        own = {name.removeprefix(f"{path}."): value for name, value in self.values.items() if name.startswith(f"{path}.")}
+        own = {
+            name.removeprefix(f"{path}."): value for name, value in self.values.items() if name.startswith(f"{path}.")
+        }
         return Stack(own, self.sizes, self.draws, self.tokens)
 
     def covers(self, root: nn.Module) -> bool:
@@ -127,7 +133,8 @@ def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
 
 
 def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:
-    """Let every adapter's dropout draw from `generator` (in the order of the forward pass), or switch it off with None."""
+    """Let every adapter's dropout draw from `generator` (in the order of the forward pass), or switch it off
+    with None."""
     for module in blocks.modules():
         if isinstance(module, SeededDropout):
             module.generator = generator

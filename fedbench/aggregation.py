@@ -39,7 +39,8 @@ def mean_of_returned(
 def weighted_mean(
     state: dict[str, Any], uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples"
 ) -> dict[str, Any]:
-    """r_j = sum_{n: M_nj = 1} |D_n| r_j^n / sum_n M_nj |D_n|; a layer nobody returned keeps its value (FedRA v1, Eq. 3).
+    """r_j = sum_{n: M_nj = 1} |D_n| r_j^n / sum_n M_nj |D_n|; a layer nobody returned keeps its value (FedRA v1,
+    Eq. 3).
 
     Each shared tensor is averaged in the same way over the clients that hold it.
     """

@@ -31,9 +31,9 @@ def random(capacities: Tensor, num_layers: int, generator: torch.Generator) -> T
 def cover(capacities: Tensor, num_layers: int, generator: torch.Generator) -> Tensor:
     """FedRA's draw conditioned on full columns, sum_n M_nj > 0 (v1, Eq. 4). -> M (N, L) bool.
 
-    Drawn by rejection. When `COVER_DRAWS` draws leave a column empty, or sum_n L_n < L makes full columns impossible, the last draw is
-    repaired: an empty layer goes to a random client that holds a layer others hold too, in exchange for that layer; so as many layers
-    are covered as sum_n L_n allows.
+    Drawn by rejection. When `COVER_DRAWS` draws leave a column empty, or sum_n L_n < L makes full columns
+    impossible, the last draw is repaired: an empty layer goes to a random client that holds a layer others
+    hold too, in exchange for that layer; so as many layers are covered as sum_n L_n allows.
     """
     M = random(capacities, num_layers, generator)
     if capacities.sum() >= num_layers:
@@ -57,21 +57,27 @@ def _repair(M: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def check(M: Tensor, capacities: Tensor, exact: bool = True, name: str = "the allocation") -> Tensor:
-    """M itself, if it is (N, L) bool and row n sums to L_n (or, with exact=False, to at most L_n). Raises UserError otherwise."""
+    """M itself, if it is (N, L) bool and row n sums to L_n (or, with exact=False, to at most L_n). Raises
+    UserError otherwise."""
     if not isinstance(M, Tensor) or M.dtype != torch.bool or M.dim() != 2 or len(M) != len(capacities):
         got = f"{M.dtype} {tuple(M.shape)}" if isinstance(M, Tensor) else type(M).__name__
-        raise UserError(f"{name} must return a bool tensor with one row for each of {len(capacities)} clients, got {got}")
+        raise UserError(
+            f"{name} must return a bool tensor with one row for each of {len(capacities)} clients, got {got}"
+        )
     held = M.sum(1)
     wrong = held != capacities if exact else held > capacities
     if wrong.any():
         n = int(wrong.nonzero()[0])
         relation = "" if exact else "at most "
-        raise UserError(f"{name} gave client {n} of the round {held[n]} layers; its capacity is {relation}{capacities[n]}")
+        raise UserError(
+            f"{name} gave client {n} of the round {held[n]} layers; its capacity is {relation}{capacities[n]}"
+        )
     return M
 
 
 def coverage(M: Tensor) -> Tensor:
-    """(L,) how many clients hold each layer. Its smallest positive value over layers and rounds is Gamma* (FedRA v2, Theorem 1)."""
+    """(L,) how many clients hold each layer. Its smallest positive value over layers and rounds is Gamma* (FedRA
+    v2, Theorem 1)."""
     return M.sum(0)
 
 

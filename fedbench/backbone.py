@@ -16,8 +16,9 @@ from fedbench.types import Exit
 class Source:
     """What a backbone plugin returns.
 
-    model: a timm VisionTransformer or MlpMixer without its classifier · image_size: pixels a side · mean, std: per channel, for
-    images in [0, 1] · fingerprint: identifies the weights, and enters the identity of every cell.
+    model: a timm VisionTransformer or MlpMixer without its classifier · image_size: pixels a side · mean,
+    std: per channel, for images in [0, 1] · fingerprint: identifies the weights, and enters the identity of
+    every cell.
     """
 
     model: nn.Module
@@ -37,10 +38,11 @@ class Classifier(nn.Linear):
 
 
 class Blocks(nn.Module):
-    """theta: a frozen backbone whose L layers can be run in any ascending selection S_n, as FedRA's clients do (Sec. 3.5).
+    """theta: a frozen backbone whose L layers can be run in any ascending selection S_n, as FedRA's clients do
+    (Sec. 3.5).
 
-    Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the features after any
-    number of layers through the frozen final norm.
+    Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the
+    features after any number of layers through the frozen final norm.
 
     origin: what it and its adapters are made of, where known; what models of one origin cost is measured once.
     """
@@ -50,7 +52,7 @@ class Blocks(nn.Module):
         missing = [part for part in ("blocks", "norm", "forward_head", "num_features") if not hasattr(model, part)]
         if missing or not (hasattr(model, "patch_embed") or hasattr(model, "stem")):
             raise UserError(
-                f"{type(model).__name__} cannot be cut into layers: fedbench needs a timm VisionTransformer or MlpMixer "
+                f"{type(model).__name__} cannot be cut into layers: needed is a timm VisionTransformer or MlpMixer "
                 "(try vit_base_patch16_224 or mixer_b16_224)"
             )
         self.model = model.requires_grad_(False)
@@ -123,7 +125,8 @@ class Blocks(nn.Module):
 
 
 def holds(classifiers: Iterable[str], name: str) -> bool:
-    """Whether a client with these classifiers trains the shared tensor `name`: its classifiers', and all that is not one's."""
+    """Whether a client with these classifiers trains the shared tensor `name`: its classifiers', and all that is
+    not one's."""
     owner = name.rsplit(".", 1)[0]
     return owner in classifiers or owner.startswith("model.")
 

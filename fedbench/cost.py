@@ -1,4 +1,5 @@
-"""What a client pays: FLOPs counted by torch, bytes on the wire, memory. Measured on the meta device, from shapes alone."""
+"""What a client pays: FLOPs counted by torch, bytes on the wire, memory. Measured on the meta device, from
+shapes alone."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ _measured: dict[Hashable, tuple[int, int]] = {}
 class ClientCost:
     """One client in one round.
 
-    flops_per_image: forward and backward of one image (2 FLOPs a multiply-add) · bytes_down: frozen layers, adapters and classifiers
-    sent to the client; the frozen part is counted in every round, as FedRA's step 2 sends it · bytes_up: adapters and classifiers
-    sent back · memory_bytes: parameters, gradients, optimiser state and the activations saved for a batch (an estimate: allocator and
-    workspace are not in it).
+    flops_per_image: forward and backward of one image (2 FLOPs a multiply-add) · bytes_down: frozen layers,
+    adapters and classifiers sent to the client; the frozen part is counted in every round, as FedRA's step 2
+    sends it · bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser
+    state and the activations saved for a batch (an estimate: allocator and workspace are not in it).
     """
 
     flops_per_image: int
@@ -40,7 +41,12 @@ class ClientCost:
 
 
 def measure(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, train: Mapping[str, Any], image_size: int
+    model: Blocks,
+    layers: Sequence[int],
+    exits: Sequence[Exit],
+    objective: Callable,
+    train: Mapping[str, Any],
+    image_size: int,
 ) -> ClientCost:
     """The cost of a client that holds `layers` and the classifiers of `exits`."""
     flops, activations = _one_image(model, layers, exits, objective, image_size)
@@ -64,8 +70,8 @@ def _one_image(
 ) -> tuple[int, int]:
     """FLOPs and bytes of saved activations for one image.
 
-    Where all layers are alike, one layer more costs the same wherever it stands: two shallow models with the same exits, layer after
-    layer, tell what a deep one costs, to the last FLOP.
+    Where all layers are alike, one layer more costs the same wherever it stands: two shallow models with the
+    same exits, layer after layer, tell what a deep one costs, to the last FLOP.
     """
     m, depths = len(exits), [exit.depth for exit in exits]
     shallow = depths[-1] == m or depths[0] < 1 or depths != sorted(set(depths))
@@ -73,7 +79,11 @@ def _one_image(
         return _measured_once(model, layers, exits, objective, image_size)
     near, far = (
         _measured_once(
-            model, range(m + more), [Exit(i + 1 + more, exit.classifier) for i, exit in enumerate(exits)], objective, image_size
+            model,
+            range(m + more),
+            [Exit(i + 1 + more, exit.classifier) for i, exit in enumerate(exits)],
+            objective,
+            image_size,
         )
         for more in (0, 1)
     )
@@ -136,7 +146,8 @@ def _measure(
 
 
 def layer_costs(model: Blocks, image_size: int) -> Tensor:
-    """(L,) float64: FLOPs of one image through each layer, forward and backward. All layers of a ViT or Mixer cost the same."""
+    """(L,) float64: FLOPs of one image through each layer, forward and backward. All layers of a ViT or Mixer
+    cost the same."""
     head = next(iter(model.classifiers))
 
     def flops(depth: int) -> int:

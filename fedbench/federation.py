@@ -1,4 +1,4 @@
-"""A scenario at work: the registered clients, and in each round who takes part, with what capacity and which batches."""
+"""A scenario at work: the registered clients, and who takes part in a round, with what capacity and batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import Client, Cohort, Images, Scenario
 
-# Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were trained with.
+# Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
+# trained with.
 NORMALIZE = {
     "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -44,7 +45,9 @@ class Federation:
         self.clients, self.pixels = clients, pixels
         self.seed, self.train = config["seed"], config["train"]
         self.capacities, self.participation = config["capacities"], config["participation"]
-        self.batches = [math.ceil(len(client) / self.train["batch_size"]) for client in clients]  # an epoch's, by client
+        self.batches = [
+            math.ceil(len(client) / self.train["batch_size"]) for client in clients
+        ]  # an epoch's, by client
         lowest_highest = np.array([self._range(client) for client in clients])
         self.scenario = Scenario(clients, lowest_highest, num_layers, self.train["rounds"])
 
@@ -90,8 +93,8 @@ class Federation:
         return int(numpy_generator(self.seed, t, client.id, "capacity").integers(low, high + 1))
 
     def _steps(self, client: int) -> int:
-        """local_epochs over the client's batches, at most max_steps; `smallest`: at most one more than the smallest client's
-        batches (the FedRA authors' code)."""
+        """local_epochs over the client's batches, at most max_steps; `smallest`: at most one more than the
+        smallest client's batches (the FedRA authors' code)."""
         most = self.train["max_steps"]
         limit = min(self.batches) + 1 if most == "smallest" else most
         steps = self.train["local_epochs"] * self.batches[client]

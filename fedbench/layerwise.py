@@ -1,4 +1,5 @@
-"""Family 1, depth-allocated tuning: each client tunes the adapters of some layers; the server averages layer by layer."""
+"""Family 1, depth-allocated tuning: each client tunes the adapters of some layers; the server averages layer by
+layer."""
 
 from __future__ import annotations
 
@@ -51,10 +52,11 @@ def layerwise(
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA.
 
-    allocation, aggregator, objective: references to components, or the functions themselves · adapt: False trains classifiers alone ·
-    depth_of(L_n): how many layers a client of capacity L_n is given, None if it takes no part · exits_of(depth): its classifiers ·
-    start(state, plan): what clients start from · view(state): what the global model is read from · predict(model, state): how the
-    model, loaded with that view, answers.
+    allocation, aggregator, objective: references to components, or the functions themselves · adapt: False
+    trains classifiers alone · depth_of(L_n): how many layers a client of capacity L_n is given, None if it
+    takes no part · exits_of(depth): its classifiers · start(state, plan): what clients start from ·
+    view(state): what the global model is read from · predict(model, state): how the model, loaded with that
+    view, answers.
     """
     model = _trainable(setup, adapt, exits_of)
     L = model.num_layers
@@ -121,7 +123,8 @@ def _values(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _remember(old: State, new: State, returned: Tensor) -> State:
-    """Count the updates each layer has received, and keep the norm of its last one; returned (n, L) bool, rows of M that arrived."""
+    """Count the updates each layer has received, and keep the norm of its last one; returned (n, L) bool, rows
+    of M that arrived."""
     count = returned.sum(0)
     moved = [
         sum((((r_j[name] - before[name]).double() ** 2).sum() for name in r_j), torch.zeros(())).sqrt()

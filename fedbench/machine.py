@@ -29,7 +29,9 @@ def vendor() -> str:
     """The processor's maker as it names itself: `AuthenticAMD`, `GenuineIntel`, ..., or nothing."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), platform.processor()
+    )
 
 
 def has_gpu() -> bool:

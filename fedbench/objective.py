@@ -31,7 +31,5 @@ def mutual_kl(exits: Sequence[Tensor], y: Tensor, t: int, ramp_rounds: int, epsi
         return loss
     log_p = [F.log_softmax(o, dim=1) for o in exits]
     targets = [F.softmax(o.detach(), dim=1) + epsilon for o in exits]
-    pairs = [
-        F.kl_div(log_p[i], targets[j], reduction="batchmean") for i in range(m) for j in range(m) if i != j
-    ]
+    pairs = [F.kl_div(log_p[i], targets[j], reduction="batchmean") for i in range(m) for j in range(m) if i != j]
     return loss + ramp_up(t, ramp_rounds) / (m - 1) * torch.stack(pairs).sum()

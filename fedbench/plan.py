@@ -13,9 +13,9 @@ from typing import Any
 from fedbench import __version__
 from fedbench.catalogue import KINDS
 from fedbench.facts import Facts
-from fedbench.results.index import Entry
 from fedbench.plugins import Plugins, package_version
 from fedbench.results import read_manifest
+from fedbench.results.index import Entry
 from fedbench.results.schema import RESULT_VERSION
 from fedbench.suite import Cell
 
@@ -63,7 +63,8 @@ class Work:
 
 
 def works(cells: Iterable[Cell], plugins: Plugins, facts: Facts) -> list[Work]:
-    """One Work for every distinct cell, in the order of the suite. Raises UserError where data or weights are not there."""
+    """One Work for every distinct cell, in the order of the suite. Raises UserError where data or weights are
+    not there."""
     found: dict[str, Work] = {}
     for cell in cells:
         fingerprints, versions = facts.fingerprints(cell.config), _versions(cell.config, plugins)

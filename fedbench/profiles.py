@@ -1,10 +1,11 @@
 """Named layers of settings: what holds unless a suite says otherwise, in a paper's text and in its released code.
 
-`DEFAULTS` lie under both profiles. Where the text is silent, `paper` takes the value of the released code, with one
-exception: colours are normalised as the backbone was pre-trained. The code applies CLIP's statistics to every backbone,
-which no reader of the text would guess, and which would quietly spoil a backbone with statistics of its own, the
-`micro_*` ones first of all; `reference` does as the code does. What a profile changes inside a method or a component
-stands beside that component: `register(..., profiles={"reference": {...}})`.
+`DEFAULTS` lie under both profiles. Where the text is silent, `paper` takes the value of the released code,
+with one exception: colours are normalised as the backbone was pre-trained. The code applies CLIP's statistics
+to every backbone, which no reader of the text would guess, and which would quietly spoil a backbone with
+statistics of its own, the `micro_*` ones first of all; `reference` does as the code does. What a profile
+changes inside a method or a component stands beside that component: `register(..., profiles={"reference":
+{...}})`.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Trial:
         source: Source | None = None,
         dataset: Dataset | None = None,
     ) -> None:
-        """device `meta` builds shapes alone, for `totals` · source, dataset: where they are made already, the source for this
-        trial alone. Raises UserError, NotApplicable."""
+        """device `meta` builds shapes alone, for `totals` · source, dataset: where they are made already, the
+        source for this trial alone. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device = device
         self.engine, self.kernels = ENGINES[config["engine"]]
@@ -128,7 +128,8 @@ class Trial:
         return totals
 
     def round_rows(self, t: int, report: Report) -> Rows:
-        """One row for each client of a round; rounds are counted from 1, and `layers` are those whose adapters it trains."""
+        """One row for each client of a round; rounds are counted from 1, and `layers` are those whose adapters
+        it trains."""
         rows = []
         up, cohort = report.uploads, report.cohort
         for n, client in enumerate(cohort.ids):
@@ -193,6 +194,7 @@ class Trial:
 
 
 def evaluated_rounds(rounds: int, every: int | None) -> set[int]:
-    """The rounds (from 1) after which the model is tested: the last, and each `every`-th before it (default: a fifth of the run)."""
+    """The rounds (from 1) after which the model is tested: the last, and each `every`-th before it (default: a
+    fifth of the run)."""
     step = every or max(1, rounds // EVALUATIONS)
     return set(range(rounds, 0, -step))

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Images:
     """Decoded images with their labels.
 
-    x: (n, 3, H, W) uint8, possibly a memory map · y: (n,) int64 class · domain: (n,) int64 index into `Dataset.domains`.
+    x: (n, 3, H, W) uint8, possibly a memory map · y: (n,) int64 class · domain: (n,) int64 index into
+    `Dataset.domains`.
     """
 
     x: np.ndarray
@@ -109,8 +110,9 @@ class Cohort:
 class Plan:
     """Who trains what in this round.
 
-    M: (N, L) bool, the allocation matrix · exits: for each client the depths (1-based, counted in layers held) after which
-    a classifier reads the features, with the classifier's name · rank: (N, L) int or None, for rank-heterogeneous LoRA.
+    M: (N, L) bool, the allocation matrix · exits: for each client the depths (1-based, counted in layers
+    held) after which a classifier reads the features, with the classifier's name · rank: (N, L) int or None,
+    for rank-heterogeneous LoRA.
     """
 
     M: Tensor
@@ -130,7 +132,8 @@ class Exit:
 class Job:
     """How a client trains: what an engine needs besides data and allocation.
 
-    objective(logits of every exit [m x (B, C)], y (B,), t) -> scalar loss · clip: the largest gradient norm of a client, or None.
+    objective(logits of every exit [m x (B, C)], y (B,), t) -> scalar loss · clip: the largest gradient norm
+    of a client, or None.
     """
 
     t: int
@@ -144,8 +147,9 @@ class Job:
 class Uploads:
     """What came back.
 
-    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n · shared[name]: (n, ...) from the
-    clients that hold it, in order · arrived (N,) bool · loss (N,) mean training loss · steps (N,) steps taken · seconds (N,).
+    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n ·
+    shared[name]: (n, ...) from the clients that hold it, in order · arrived (N,) bool · loss (N,) mean
+    training loss · steps (N,) steps taken · seconds (N,).
     """
 
     r: list[dict[str, Tensor]]
@@ -170,8 +174,9 @@ class Report:
 class Setup:
     """What a method is built from.
 
-    backbone: the frozen model, yet without adapters or classifiers · adapter(backbone) attaches the adapters · engine: see
-    `fedbench.engine` · train: the suite's `train` section, resolved · component(kind, ref): makes a component of the registry.
+    backbone: the frozen model, yet without adapters or classifiers · adapter(backbone) attaches the adapters
+    · engine: see `fedbench.engine` · train: the suite's `train` section, resolved · component(kind, ref):
+    makes a component of the registry.
     """
 
     backbone: Blocks

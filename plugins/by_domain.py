@@ -23,9 +23,7 @@ def make(clients_per_domain: int = 1) -> Callable[..., list[Client]]:
     if clients_per_domain < 1:
         raise UserError(f"by_domain: clients_per_domain must be at least 1, not {clients_per_domain}")
 
-    def partition(
-        y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator
-    ) -> list[Client]:
+    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
         import numpy as np
 
         clients: list[Client] = []

@@ -1,4 +1,5 @@
-"""DepthFL: the first L_n layers, classifiers on the way, and mutual distillation between them (Kim et al., ICLR 2023)."""
+"""DepthFL: the first L_n layers, classifiers on the way, and mutual distillation between them (Kim et al., ICLR
+2023)."""
 
 from __future__ import annotations
 
@@ -29,9 +30,10 @@ def depthfl(
 ) -> Method:
     """Clients train S_n = {1, ..., L_n} with a classifier after every third layer; the model answers with their mean.
 
-    first_exit, every: after which layers (from 1) the exits stand, below the last layer. head: a client's final head stands after its
-    own last layer `where_no_exit` does, or `always`. answer: `ensemble`, the mean of all classifiers' logits, or `last`, the
-    deepest one's; the other is reported too. Classifiers that no client has trained yet have no say in either.
+    first_exit, every: after which layers (from 1) the exits stand, below the last layer. head: a client's
+    final head stands after its own last layer `where_no_exit` does, or `always`. answer: `ensemble`, the mean
+    of all classifiers' logits, or `last`, the deepest one's; the other is reported too. Classifiers that no
+    client has trained yet have no say in either.
     """
     if answer not in ANSWERS:
         raise UserError(f"depthfl: answer is {' or '.join(ANSWERS)}, not {answer!r}")

@@ -67,9 +67,7 @@ def _build(image_size: int, test_share: float, draw: int) -> Splits:
     return Splits(train=pick(~test), test=pick(test))
 
 
-def deal(
-    target: np.ndarray, test_share: float, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def deal(target: np.ndarray, test_share: float, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """domain (n,) int64 and test (n,) bool: each class dealt evenly to domains and, there, to both splits."""
     domain, test = np.empty(len(target), dtype=np.int64), np.zeros(len(target), dtype=bool)
     for label in np.unique(target):

@@ -34,9 +34,7 @@ def make(
         if value < 1:
             raise UserError(f"dirichlet: {option} must be at least 1, not {value}")
 
-    def partition(
-        y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator
-    ) -> list[Client]:
+    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
         import numpy as np
 
         clients: list[Client] = []
@@ -75,9 +73,7 @@ def draw_until(
     )
 
 
-def draw(
-    y: np.ndarray, alpha: float, n: int, balanced: bool, generator: np.random.Generator
-) -> list[np.ndarray]:
+def draw(y: np.ndarray, alpha: float, n: int, balanced: bool, generator: np.random.Generator) -> list[np.ndarray]:
     """One draw: n arrays of positions in y (N,) that together hold each position once; some may be empty."""
     import numpy as np
 

@@ -12,7 +12,8 @@ from fedbench.types import Setup
 def exclusive(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy") -> Method:
     """FedAvg of the adapters over the clients with L_n = L; the data of all others is left out.
 
-    Not applicable where no client can ever hold the whole model. A round in which none of them takes part changes nothing.
+    Not applicable where no client can ever hold the whole model. A round in which none of them takes part
+    changes nothing.
     """
     L = setup.backbone.num_layers
     if setup.scenario.capacities.max() < L:

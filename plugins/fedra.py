@@ -18,17 +18,19 @@ def fedra(
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
 ) -> Method:
-    """Each round every client gets L_n random layers, trains them as a shallower model, and the server averages layer by layer.
+    """Each round every client gets L_n random layers, trains them as a shallower model, and the server averages
+    layer by layer.
 
-    missing_layers: `keep` leaves a layer that nobody held at its last value (v1, Eq. 3); `cover` draws M so that every layer is held
-    (v1, Eq. 4). allocation: another component in place of FedRA's own draw.
+    missing_layers: `keep` leaves a layer that nobody held at its last value (v1, Eq. 3); `cover` draws M so
+    that every layer is held (v1, Eq. 4). allocation: another component in place of FedRA's own draw.
     """
     if missing_layers not in ALLOCATIONS:
         raise UserError(f"fedra: missing_layers is keep or cover, not {missing_layers!r}")
     return layerwise(setup, allocation or ALLOCATIONS[missing_layers], aggregator, objective)
 
 
-# The released code averages the patch embedding's adapter over all participants, but only when client 0 is among them.
+# The released code averages the patch embedding's adapter over all participants, but only when client 0 is
+# among them.
 REFERENCE = {"aggregator": {"name": "weighted_mean", "weights": "uniform", "outside_layers": "with_client_0"}}
 
 

@@ -9,7 +9,8 @@ from fedbench.types import Setup
 
 
 def head_only(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy") -> Method:
-    """Every client trains the classifier alone, on the full frozen depth whatever its capacity: a control, not a method."""
+    """Every client trains the classifier alone, on the full frozen depth whatever its capacity: a control, not a
+    method."""
     L = setup.backbone.num_layers
     return layerwise(setup, "prefix", aggregator, objective, adapt=False, depth_of=lambda L_n: L)
 

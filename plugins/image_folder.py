@@ -93,25 +93,19 @@ def _classes(root: Path, domain: Path) -> dict[str, list[str]]:
     loose = [entry for entry in entries if _is_image(entry)]
     if loose:
         first = loose[0].name
-        raise UserError(
-            f"{domain} holds {len(loose)} images outside class folders, such as {first}; {LAYOUT}"
-        )
+        raise UserError(f"{domain} holds {len(loose)} images outside class folders, such as {first}; {LAYOUT}")
     classes: dict[str, list[str]] = {}
     for folder in entries:
         if not folder.is_dir():
             continue
         inside = _visible(folder)
         images = [entry.relative_to(root).as_posix() for entry in inside if _is_image(entry)]
-        for deep in (
-            image for entry in inside if entry.is_dir() for image in _visible(entry) if _is_image(image)
-        ):
+        for deep in (image for entry in inside if entry.is_dir() for image in _visible(entry) if _is_image(image)):
             raise UserError(f"{deep} lies one folder too deep; {LAYOUT}")
         if images:
             classes[folder.name] = images
     if not classes:
-        raise UserError(
-            f"{domain} holds no images; {LAYOUT} (the option `domains` lists the folders to take)"
-        )
+        raise UserError(f"{domain} holds no images; {LAYOUT} (the option `domains` lists the folders to take)")
     return classes
 
 

@@ -24,15 +24,19 @@ def inclusivefl(
     objective: Ref = "cross_entropy",
     own_last_layer: bool = False,
 ) -> Method:
-    """Clients of capacity L_n train S_n = {1, ..., L_n}; layers are shared between sizes as in the paper's Figure 2(c).
+    """Clients of capacity L_n train S_n = {1, ..., L_n}; layers are shared between sizes as in the paper's
+    Figure 2(c).
 
-    own_last_layer: every size keeps its last layer and its classifier out of the sharing, as InclusiveFL's own code does; the global
-    model then has those of the largest size seen. That code has no working momentum distillation, and neither has this option.
+    own_last_layer: every size keeps its last layer and its classifier out of the sharing, as InclusiveFL's
+    own code does; the global model then has those of the largest size seen. That code has no working momentum
+    distillation, and neither has this option.
     """
     if not own_last_layer:
         return layerwise(setup, allocation, aggregator, objective)
     if (aggregator if isinstance(aggregator, str) else aggregator["name"]) == "momentum_distillation":
-        raise UserError("inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`")
+        raise UserError(
+            "inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`"
+        )
     aggregate = _keep_own(setup.component("aggregator", aggregator))
     return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest)
 
@@ -41,10 +45,12 @@ def inclusivefl(
 
 
 def momentum_distillation(beta: float = 0.2, weights: str = "examples"):
-    """Average clients of equal size, mix the larger model's momentum into each size's last layer, then average over sizes.
+    """Average clients of equal size, mix the larger model's momentum into each size's last layer, then average
+    over sizes.
 
-    The update of the last layer of a model of depth l_k becomes (1 - beta) delta + beta * mean, the mean taken over the previous
-    round's updates (before mixing) of layers l_k + 1 .. l_{k+1} of the next larger model of that round. beta = 0 is the per-layer mean.
+    The update of the last layer of a model of depth l_k becomes (1 - beta) delta + beta * mean, the mean
+    taken over the previous round's updates (before mixing) of layers l_k + 1 .. l_{k+1} of the next larger
+    model of that round. beta = 0 is the per-layer mean.
     """
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
@@ -87,7 +93,8 @@ def _updates_by_size(
 
 
 def _mixed(delta: Update, beta: float, size: int, before: dict[str, list[Update]]) -> Update:
-    """(1 - beta) delta + beta * mean of last round's updates of the layers that the next larger model had beyond `size`."""
+    """(1 - beta) delta + beta * mean of last round's updates of the layers that the next larger model had beyond
+    `size`."""
     larger = [int(other) for other in before if int(other) > size]
     if not larger:
         return delta
@@ -127,9 +134,7 @@ def _without_own(uploads: Uploads, plan: Plan) -> tuple[Uploads, Plan]:
     M = plan.M.clone()
     for n, size in enumerate(depth.tolist()):
         M[n, size - 1] = False
-    r = [
-        {name: value[M[plan.M[:, j], j]] for name, value in uploads.r[j].items()} for j in range(plan.M.shape[1])
-    ]
+    r = [{name: value[M[plan.M[:, j], j]] for name, value in uploads.r[j].items()} for j in range(plan.M.shape[1])]
     shared = {name: value[:0] if _head(name) else value for name, value in uploads.shared.items()}
     return Uploads(r, shared, uploads.arrived, uploads.loss, uploads.steps, uploads.seconds), Plan(M, [()] * len(M))
 

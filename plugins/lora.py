@@ -16,11 +16,17 @@ from fedbench.errors import UserError
 
 
 class LoRALinear(loralib.Linear):
-    """y = W x + (alpha / r) B A dropout(x), around the frozen W and bias of an existing layer. x (..., in) -> (..., out)."""
+    """y = W x + (alpha / r) B A dropout(x), around the frozen W and bias of an existing layer. x (..., in) ->
+    (..., out)."""
 
     def __init__(self, frozen: nn.Linear, rank: int, alpha: float, dropout: float) -> None:
         super().__init__(
-            frozen.in_features, frozen.out_features, r=rank, lora_alpha=alpha, bias=frozen.bias is not None, merge_weights=False
+            frozen.in_features,
+            frozen.out_features,
+            r=rank,
+            lora_alpha=alpha,
+            bias=frozen.bias is not None,
+            merge_weights=False,
         )
         self.weight, self.bias = frozen.weight, frozen.bias
         self.lora_dropout = SeededDropout(dropout)
@@ -30,7 +36,6 @@ class LoRALinear(loralib.Linear):
         """loralib's own initialisation: A uniform (Kaiming, a = sqrt 5), B zero."""
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_B)
-
 
     def forward(self, x: Tensor) -> Tensor:
         if self.stack is None:
@@ -81,8 +86,9 @@ def lora(
 ) -> Callable[[Blocks], None]:
     """Low-rank adapters B A in the target layers, scaled by alpha / rank, with dropout on their input.
 
-    targets: `last_fc` (the last fully connected layer of each sub-layer: attn.proj and mlp.fc2 in a ViT), `reference` (that, and the
-    patch embedding's convolution, as the FedRA authors' code), or a list of module names.
+    targets: `last_fc` (the last fully connected layer of each sub-layer: attn.proj and mlp.fc2 in a ViT),
+    `reference` (that, and the patch embedding's convolution, as the FedRA authors' code), or a list of module
+    names.
     """
     if rank < 1 or not 0 <= dropout < 1:
         raise UserError(f"lora: rank must be at least 1 and dropout in [0, 1); they are {rank} and {dropout}")
@@ -92,7 +98,9 @@ def lora(
             frozen = getattr(parent, attribute)
             kinds = {nn.Linear: LoRALinear, nn.Conv2d: LoRAConv2d}
             if type(frozen) not in kinds:
-                raise UserError(f"lora: {attribute!r} is a {type(frozen).__name__}; LoRA adapts Linear and Conv2d layers")
+                raise UserError(
+                    f"lora: {attribute!r} is a {type(frozen).__name__}; LoRA adapts Linear and Conv2d layers"
+                )
             setattr(parent, attribute, kinds[type(frozen)](frozen, rank, alpha, dropout))
 
     return attach

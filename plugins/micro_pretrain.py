@@ -52,9 +52,7 @@ class Upstream(nn.Module):
         return self.classes(pooled), self.attributes(pooled), self.mask(patches)
 
 
-def upstream_images(
-    label: np.ndarray, easy: float, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def upstream_images(label: np.ndarray, easy: float, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """uint8 images (n, 3, 32, 32) of upstream classes and their ink (n, 32, 32); a share `easy` is plain.
 
     Plain: hardly moved, black on white or white on black. Otherwise contrast 0.7 to 1, any colours, and on
@@ -117,9 +115,7 @@ def pretrain(
     return model.eval()
 
 
-def _loss(
-    model: Upstream, label: np.ndarray, easy: float, generator: np.random.Generator
-) -> tuple[Tensor, float]:
+def _loss(model: Upstream, label: np.ndarray, easy: float, generator: np.random.Generator) -> tuple[Tensor, float]:
     image, cover = upstream_images(label, easy, generator)
     classes, attributes, mask = model(as_input(image))
     y = torch.from_numpy(label)

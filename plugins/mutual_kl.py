@@ -9,7 +9,8 @@ from fedbench.types import Setup
 
 
 def mutual_kl(setup: Setup, ramp_rounds: int | None = None, epsilon: float = 0.0):
-    """sum_i CE_i + w(t) / (m - 1) sum KL(o_j || o_i), with w(t) ramped up over `ramp_rounds` (default: all rounds of the run).
+    """sum_i CE_i + w(t) / (m - 1) sum KL(o_j || o_i), with w(t) ramped up over `ramp_rounds` (default: all
+    rounds of the run).
 
     epsilon is added to the distribution that is imitated.
     """

@@ -14,8 +14,8 @@ from fedbench.errors import UserError
 def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **options) -> Source:
     """timm's model of that name: `vit_base_patch16_224`, `mixer_b16_224`, with a tag (`.augreg_in21k`) if wanted.
 
-    pretrained: true fetches timm's weights, false draws them from the run's seed, a path loads a .safetensors file. Further options
-    go to timm.create_model (`img_size: 96`).
+    pretrained: true fetches timm's weights, false draws them from the run's seed, a path loads a .safetensors
+    file. Further options go to timm.create_model (`img_size: 96`).
     """
     import timm
 

@@ -11,8 +11,8 @@ OUTSIDE = ("always", "with_client_0")
 def weighted_mean(weights: str = "examples", outside_layers: str = "always"):
     """The per-layer mean over the clients that hold a layer; a layer nobody returned keeps its value.
 
-    weights: by number of `examples`, or `uniform`. outside_layers: when adapters that stand in no layer are averaged, `always` or only
-    `with_client_0`, as in the FedRA authors' code.
+    weights: by number of `examples`, or `uniform`. outside_layers: when adapters that stand in no layer are
+    averaged, `always` or only `with_client_0`, as in the FedRA authors' code.
     """
     if weights not in aggregation.WEIGHTS:
         raise UserError(f"weighted_mean: weights is {' or '.join(aggregation.WEIGHTS)}, not {weights!r}")

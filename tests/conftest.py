@@ -78,7 +78,9 @@ TRAIN = {
 }
 
 
-def cohort_of(capacities: list[int], examples: list[int] | None = None, steps: int = 2, ids: list[int] | None = None) -> Cohort:
+def cohort_of(
+    capacities: list[int], examples: list[int] | None = None, steps: int = 2, ids: list[int] | None = None
+) -> Cohort:
     """A cohort with random images of its own for every client, 3 classes, float64."""
     examples = examples or [4] * len(capacities)
     ids = ids if ids is not None else list(range(len(capacities)))
@@ -115,7 +117,9 @@ def setup_of(registry, model: nn.Module, capacities: list[int], adapter: dict | 
         backbone=blocks,
         adapter=attach_in_double,
         engine=sequential.train,
-        scenario=Scenario(clients, torch.tensor([[c, c] for c in capacities]).numpy(), blocks.num_layers, options["rounds"]),
+        scenario=Scenario(
+            clients, torch.tensor([[c, c] for c in capacities]).numpy(), blocks.num_layers, options["rounds"]
+        ),
         train=options,
         num_classes=3,
         image_size=8,

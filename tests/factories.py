@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.index import Entry
 from fedbench.results import merge_index, write_manifest, write_rows
+from fedbench.results.index import Entry
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
 CAPACITIES = (12, 10, 8, 6, 4, 3)
@@ -152,9 +152,7 @@ def write_suite(folder: Path, seeds: Sequence[int] = (0, 1, 2), scenario: str = 
     difficulty = dict(zip(DOMAINS, (0.05, 0.02, 0.0, -0.12, -0.03, 0.08), strict=True))
     for method, level in last.items():
         for seed in seeds:
-            values = {
-                t: {d: _invented(level, e, t, seed, d) for d, e in difficulty.items()} for t in (3, 6, 9, 12)
-            }
+            values = {t: {d: _invented(level, e, t, seed, d) for d, e in difficulty.items()} for t in (3, 6, 9, 12)}
             rows = eval_rows(values) + eval_rows(
                 {t: {d: 1 - v for d, v in by.items()} for t, by in values.items()}, "loss"
             )

@@ -64,7 +64,9 @@ def test_a_classifier_is_averaged_over_the_clients_that_hold_it():
     uploads.shared["head.weight"] = torch.tensor([[2.0]])
     new = weighted_mean(state, uploads, plan, cohort)
     assert new["shared"]["head.weight"].tolist() == [2.0]
-    assert new["shared"]["model.patch_embed.proj.lora_A"].tolist() == [3.0]  # an adapter outside the layers is everybody's
+    assert new["shared"]["model.patch_embed.proj.lora_A"].tolist() == [
+        3.0
+    ]  # an adapter outside the layers is everybody's
 
 
 def test_the_state_it_was_given_is_left_alone_and_shares_no_tensor():

@@ -33,15 +33,16 @@ def test_cover_fills_as_many_columns_as_the_capacities_allow(capacities, seed):
 
 
 def test_cover_repairs_what_rejection_cannot_find():
-    # three clients of four layers out of twelve: one draw in about 3,500 covers all, so that most seeds need the repair
+    # three clients of four layers out of twelve: one draw in about 3,500 covers all, so that most seeds
+    # need the repair
     for seed in range(5):
         M = cover(torch.tensor([4, 4, 4]), 12, gen(seed))
         assert M.any(0).all() and M.sum(1).tolist() == [4, 4, 4]
 
 
 def test_random_gives_every_layer_probability_L_n_over_L():
-    """4,000 draws of 5 of 12 layers: a layer's count is binomial. The bound of 4.5 standard deviations over 12 layers gives a
-    false alarm in 12 * 6.8e-6, below one run in 12,000 (and the seed is fixed)."""
+    """4,000 draws of 5 of 12 layers: a layer's count is binomial. The bound of 4.5 standard deviations over 12
+    layers gives a false alarm in 12 * 6.8e-6, below one run in 12,000 (and the seed is fixed)."""
     draws, L_n, L = 4000, 5, 12
     M = random(torch.full((draws,), L_n), L, gen(7))
     p = L_n / L
@@ -50,13 +51,15 @@ def test_random_gives_every_layer_probability_L_n_over_L():
 
 
 def test_random_draws_rows_independently():
-    """Two clients with 1 of 2 layers each agree in half of 4,000 draws, within 4.5 standard deviations (false alarm 6.8e-6)."""
+    """Two clients with 1 of 2 layers each agree in half of 4,000 draws, within 4.5 standard deviations (false
+    alarm 6.8e-6)."""
     agree = sum(int(M[0, 0] == M[1, 0]) for M in (random(torch.tensor([1, 1]), 2, gen(s)) for s in range(4000)))
     assert abs(agree - 2000) < 4.5 * math.sqrt(1000)
 
 
 def test_cover_is_the_random_draw_conditioned_on_full_columns():
-    """Capacities 2 and 1 of 2 layers: every draw covers, and the lone layer is either with probability 1/2 (4.5 sigma)."""
+    """Capacities 2 and 1 of 2 layers: every draw covers, and the lone layer is either with probability 1/2 (4.5
+    sigma)."""
     first = sum(int(cover(torch.tensor([2, 1]), 2, gen(s))[1, 0]) for s in range(2000))
     assert abs(first - 1000) < 4.5 * math.sqrt(500)
 

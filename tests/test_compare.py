@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fedbench.compare.columns import columns, human_bytes, three_digits
 from fedbench.compare import leaderboards, marks
-from fedbench.errors import UserError
+from fedbench.compare.columns import columns, human_bytes, three_digits
 from fedbench.compare.formats import CSV_COLUMNS, render
 from fedbench.compare.grouping import select
 from fedbench.compare.measures import layer_coverage, sign_flip, t_quantile
-from fedbench.results import load, merge_index
 from fedbench.compare.tables import show
+from fedbench.errors import UserError
+from fedbench.results import load, merge_index
 
 
 def write(folder, method, *by_seed, at=12, **options):
@@ -268,9 +268,7 @@ def test_select_by_glob_name_and_seed(tmp_path):
     assert {r.entry.scenario for r in select(results, scenarios=["all_*"])} == {"all_4", "all_6"}
     assert [r.entry.seed for r in select(results, ["mixed"], ["fedra"], [1])] == [1]
     assert select(results) == results
-    with pytest.raises(
-        UserError, match="no scenario 'mixd'.*Did you mean 'mixed'.*There are: all_4, all_6, mixed"
-    ):
+    with pytest.raises(UserError, match="no scenario 'mixd'.*Did you mean 'mixed'.*There are: all_4, all_6, mixed"):
         select(results, ["mixd"])
 
 
@@ -308,9 +306,7 @@ def test_csv_has_the_promised_columns_and_an_average(tmp_path):
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [r["domain"] for r in rows] == ["a", "b", "average"]
     assert rows[2] == {
-        **dict(
-            suite="s", scenario="mixed", method="fedra", variant="", backbone="micro_vit", dataset="strokes6"
-        ),
+        **dict(suite="s", scenario="mixed", method="fedra", variant="", backbone="micro_vit", dataset="strokes6"),
         **dict(metric="accuracy", domain="average", client="-1", split="test", n_seeds="2", round="12"),
         **dict(mean="0.375", std=str(float(std / 2))),
     }

@@ -38,8 +38,8 @@ def block_forward():
 
 
 def block_backward(first):
-    """Gradients of inputs; of weights only where they are trained. Below the first adapter nothing is needed: not the scores, not
-    qkv, and neither the input of the first projection nor what would only lead there."""
+    """Gradients of inputs; of weights only where they are trained. Below the first adapter nothing is needed:
+    not the scores, not qkv, and neither the input of the first projection nor what would only lead there."""
     mlp = matmul(T, D, H) + matmul(T, H, D)
     lora_mlp = 2 * (matmul(T, H, R) + matmul(T, R, D))
     lora_projection_weights = matmul(T, D, R) + matmul(T, R, D)

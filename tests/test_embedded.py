@@ -23,7 +23,9 @@ def average(registry):
 
 
 def test_more_depth_is_better_and_fedra_is_far_above_the_smallest(average):
-    alllarge, fedra, allsmall = (average("suites/quickstart.yaml", "skew", m) for m in ("alllarge", "fedra", "allsmall"))
+    alllarge, fedra, allsmall = (
+        average("suites/quickstart.yaml", "skew", m) for m in ("alllarge", "fedra", "allsmall")
+    )
     assert alllarge > fedra > allsmall + 0.15
 
 

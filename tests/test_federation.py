@@ -88,7 +88,8 @@ def test_dynamic_capacities_are_drawn_anew_for_each_round_and_client():
 
 
 @pytest.mark.parametrize(
-    ("participation", "number"), [({"count": 3}, 3), ({"fraction": 0.5}, 3), ({"fraction": 0.01}, 1), ({"count": 99}, 6)]
+    ("participation", "number"),
+    [({"count": 3}, 3), ({"fraction": 0.5}, 3), ({"fraction": 0.01}, 1), ({"count": 99}, 6)],
 )
 def test_sampling_takes_that_many_different_clients(participation, number):
     f = federation(sizes=(4,) * 6, participation=participation)

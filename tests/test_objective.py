@@ -39,7 +39,7 @@ def test_the_imitated_exit_gets_no_gradient_from_the_distance():
     student = torch.tensor([[0.0, 0.0]], requires_grad=True)
     mutual_kl([student, teacher], Y, 100, 100).backward()
     q = torch.softmax(torch.tensor([2.0, 0.0]), 0)
-    # d CE / d o = softmax - onehot, and d KL(student target || teacher) / d teacher = softmax(teacher) - softmax(student)
+    # d CE / d o = softmax - onehot, and d KL(student || teacher) / d teacher = softmax(teacher) - softmax(student)
     expected = (q - torch.tensor([1.0, 0.0])) + (q - torch.tensor([0.5, 0.5]))
     torch.testing.assert_close(teacher.grad[0], expected)
 

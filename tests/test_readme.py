@@ -37,7 +37,8 @@ def test_the_example_suite_line_names_the_allocation(tmp_path):
     (example,) = [block for block in fenced("python") if "fedbench_register_allocations" in block]
     (tmp_path / "strided.py").write_text(example)
     suite = tmp_path / "mine.yaml"
-    head = "suite: mine\ndefaults: {backbone: micro_vit, data: strokes6}\nscenarios: {s: {capacities: [12, 10, 8, 6, 4, 3]}}\n"
+    head = "suite: mine\ndefaults: {backbone: micro_vit, data: strokes6}\n"
+    head += "scenarios: {s: {capacities: [12, 10, 8, 6, 4, 3]}}\n"
     suite.write_text(head + line)
     cells = load(suite, Plugins([str(tmp_path / "strided.py")])).cells()
     assert {cell.method: cell.config["method"]["allocation"] for cell in cells}["strided"] == {"name": "strided"}

@@ -16,9 +16,7 @@ from factories import eval_rows, prefix_rounds, round_row, write_cell, write_sui
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedbench.results.atomic import write_atomically
 from fedbench.errors import UserError
-from fedbench.results.index import Entry
 from fedbench.results import (
     content_hash,
     load,
@@ -31,6 +29,8 @@ from fedbench.results import (
     write_manifest,
     write_rows,
 )
+from fedbench.results.atomic import write_atomically
+from fedbench.results.index import Entry
 
 VALUES = {6: {"a": 0.5, "b": 0.25}, 12: {"a": 0.75, "b": 0.5}}
 
@@ -178,9 +178,7 @@ def _merge_one(folder, seed):
 
 
 def test_runs_side_by_side_lose_no_entry(tmp_path):
-    workers = [
-        multiprocessing.get_context("fork").Process(target=_merge_one, args=(tmp_path, s)) for s in range(12)
-    ]
+    workers = [multiprocessing.get_context("fork").Process(target=_merge_one, args=(tmp_path, s)) for s in range(12)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -293,9 +291,7 @@ def test_table_of_another_version_or_another_program_is_refused(tmp_path):
 def test_finished_cell_without_its_table_is_named(tmp_path):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     (cell / "eval.parquet").unlink()
-    with pytest.raises(
-        UserError, match="eval.parquet: the file is missing though its cell is recorded as finished"
-    ):
+    with pytest.raises(UserError, match="eval.parquet: the file is missing though its cell is recorded as finished"):
         load([tmp_path])[0].eval  # noqa: B018
 
 

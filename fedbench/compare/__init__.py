@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedbench.errors import UserError
 from fedbench.compare.grouping import by_options, settings, unknown
-from fedbench.compare.measures import AT, Cost, Difference, Run, Score
-from fedbench.compare.measures import cost, difference, higher_is_better, mean_cost, metrics, run, score
+from fedbench.compare.measures import (
+    AT,
+    Cost,
+    Difference,
+    Run,
+    Score,
+    cost,
+    difference,
+    higher_is_better,
+    mean_cost,
+    metrics,
+    run,
+    score,
+)
+from fedbench.errors import UserError
 from fedbench.results import Result
 
 # The gap is taken to this method unless another is named: where a suite has it, it is the papers' ceiling.
@@ -97,19 +109,13 @@ def leaderboards(
         _leaderboard(group, variant, metric, split, at, baseline or DEFAULT_BASELINE)
         for variant, group in settings(results)
     ]
-    if any(r.status == "finished" for r in results) and not any(
-        row.runs for board in boards for row in board.rows
-    ):
-        have = {
-            name for r in results if r.status == "finished" for name in r.eval["metric"].unique().to_pylist()
-        }
+    if any(r.status == "finished" for r in results) and not any(row.runs for board in boards for row in board.rows):
+        have = {name for r in results if r.status == "finished" for name in r.eval["metric"].unique().to_pylist()}
         raise UserError(unknown("metric", metric, sorted(have)))
     return boards
 
 
-def _leaderboard(
-    group: Sequence[Result], variant: str, metric: str, split: str, at: str, baseline: str
-) -> Leaderboard:
+def _leaderboard(group: Sequence[Result], variant: str, metric: str, split: str, at: str, baseline: str) -> Leaderboard:
     by_method: dict[str, list[Result]] = {}
     for r in group:
         by_method.setdefault(r.entry.method, []).append(r)
@@ -223,9 +229,7 @@ def marks(board: Leaderboard) -> dict[tuple[int, str], str]:
     percent) share their mark.
     """
     sign = 1 if higher_is_better(board.metric) else -1
-    eligible = [
-        i for i, row in enumerate(board.rows) if row.runs and not row.output and row.method != board.baseline
-    ]
+    eligible = [i for i, row in enumerate(board.rows) if row.runs and not row.output and row.method != board.baseline]
     found: dict[tuple[int, str], str] = {}
     for column in (*board.domains, "average", "worst") if len(eligible) > 1 else ():
         values = {i: sign * round(s.mean, 3) for i in eligible if (s := cell(board.rows[i], column))}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedbench.compare.columns import Cell, Column, columns, heading, legend, subtitle
 from fedbench.compare import Leaderboard, Row
+from fedbench.compare.columns import Cell, Column, columns, heading, legend, subtitle
 from fedbench.compare.measures import GLOBAL, Score, score
 
 CSV_COLUMNS = (
@@ -47,9 +47,7 @@ def to_csv(boards: Sequence[Leaderboard]) -> str:
                     board.dataset,
                 )
                 std = "" if value.std is None else value.std
-                writer.writerow(
-                    (*where, row.metric, domain, client, board.split, value.mean, std, value.n, row.round)
-                )
+                writer.writerow((*where, row.metric, domain, client, board.split, value.mean, std, value.n, row.round))
     return out.getvalue()
 
 

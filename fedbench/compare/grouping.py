@@ -71,9 +71,7 @@ def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     return _apart(results, lambda result: {"method": result.manifest["config"].get("method")})
 
 
-def _apart(
-    results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]]
-) -> list[tuple[str, list[Result]]]:
+def _apart(results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]]) -> list[tuple[str, list[Result]]]:
     """Results split by a part of their configuration, with the text of what differs ("" where nothing does).
 
     A cell that was not started has no configuration yet; it stays with the first of its name.
@@ -90,10 +88,7 @@ def _apart(
         groups.setdefault(key, []).append(r)
     names = dict.fromkeys(name for flat in parts.values() for name in flat)
     differing = [name for name in names if len({flat.get(name) for flat in parts.values()}) > 1]
-    return [
-        ("; ".join(f"{n}={parts[k][n]}" for n in differing if n in parts[k]), group)
-        for k, group in groups.items()
-    ]
+    return [("; ".join(f"{n}={parts[k][n]}" for n in differing if n in parts[k]), group) for k, group in groups.items()]
 
 
 def _flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:

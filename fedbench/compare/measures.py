@@ -41,9 +41,7 @@ class Run:
 def metrics(table: pyarrow.Table, metric: str, split: str) -> list[str]:
     """`metric` and its second outputs (`accuracy/last`), as far as an evaluation has them, in its order."""
     pairs = dict.fromkeys(zip(table["metric"].to_pylist(), table["split"].to_pylist(), strict=True))
-    return [
-        name for name, part in pairs if part == split and (name == metric or name.startswith(f"{metric}/"))
-    ]
+    return [name for name, part in pairs if part == split and (name == metric or name.startswith(f"{metric}/"))]
 
 
 def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str) -> Run | None:
@@ -62,10 +60,7 @@ def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str) -> Ru
         rounds = [max(rounds, key=lambda t: sign * _average(_by_domain(values[t])))]
     else:
         rounds = rounds[-4:] if at == "last4" else rounds[-1:]
-    clients = {
-        key: float(np.mean([values[t][key] for t in rounds if key in values[t]]))
-        for key in values[rounds[-1]]
-    }
+    clients = {key: float(np.mean([values[t][key] for t in rounds if key in values[t]])) for key in values[rounds[-1]]}
     domains = _by_domain(clients)
     worst = min if higher_is_better(metric) else max
     return Run(seed, rounds[-1], clients, domains, _average(domains), worst(domains.values()))
@@ -92,9 +87,7 @@ class Score:
 
 
 def score(values: Sequence[float]) -> Score:
-    return Score(
-        float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values)
-    )
+    return Score(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
 
 
 @dataclass(frozen=True)

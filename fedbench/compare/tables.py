@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedbench.compare.columns import Cell, Column, columns, heading, legend, subtitle
 from fedbench.compare import Leaderboard
+from fedbench.compare.columns import Cell, Column, columns, heading, legend, subtitle
 
 if TYPE_CHECKING:
     from rich.console import Console

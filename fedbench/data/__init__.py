@@ -18,6 +18,6 @@ BESIDE = ("partition", "normalize", "image_size")
 
 
 def dataset_of(data: Mapping[str, Any], plugins: Plugins, image_size: int) -> Dataset:
-    """The data set of a configuration's `data` section, at its own image size or else the given one (the backbone's)."""
+    """The data set of a configuration's `data` section, at its own image size or else the given one."""
     ref = {key: value for key, value in data.items() if key not in BESIDE}
     return plugins.make("dataset", ref, image_size=data.get("image_size") or image_size)

@@ -119,9 +119,7 @@ def _read(entry: Path, fingerprint: str) -> Splits | None:
 
 def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -> None:
     """Build into a temporary folder, then rename it into place: an entry is there whole or not at all."""
-    for left in entry.parent.glob(
-        f"{entry.name}.*.tmp"
-    ):  # of a build that was killed: this process holds the lock
+    for left in entry.parent.glob(f"{entry.name}.*.tmp"):  # of a build that was killed: this process holds the lock
         shutil.rmtree(left)
     folder = entry.with_name(f"{entry.name}.{os.getpid()}.tmp")
     folder.mkdir()

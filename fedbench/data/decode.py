@@ -89,9 +89,7 @@ def decode(
     def work(i: int) -> bool:
         encoded = content(root, samples[i].path)
         if hashlib.sha256(encoded).hexdigest() != hashes[samples[i].path]:
-            raise UserError(
-                f"{root / samples[i].path} changed while the data set was being prepared; run again"
-            )
+            raise UserError(f"{root / samples[i].path} changed while the data set was being prepared; run again")
         try:
             x[i] = pixels(encoded, x.shape[-1], interpolation)
         except MemoryError:

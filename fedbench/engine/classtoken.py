@@ -1,7 +1,7 @@
 """The last layer of a class-token ViT, computed only where it is read: exact, with less work.
 
-A client's classifier reads the class token alone. In its last layer the other tokens are needed as keys and values, but neither
-their queries nor their projection nor their MLP.
+A client's classifier reads the class token alone. In its last layer the other tokens are needed as keys and
+values, but neither their queries nor their projection nor their MLP.
 """
 
 from __future__ import annotations

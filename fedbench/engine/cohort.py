@@ -1,7 +1,9 @@
-"""All clients of a round at once through the shared frozen layers; equal to the sequential engine, faster on many small clients.
+"""All clients of a round at once through the shared frozen layers; equal to the sequential engine, faster on
+many small clients.
 
-At layer j the rows of the clients with M[n, j] are gathered; each client's adapters are one row of a stacked tensor, which is also
-what the optimiser steps, so that neither momentum nor weight decay ever reaches a layer that a client does not hold.
+At layer j the rows of the clients with M[n, j] are gathered; each client's adapters are one row of a stacked
+tensor, which is also what the optimiser steps, so that neither momentum nor weight decay ever reaches a layer
+that a client does not hold.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from fedbench.types import Cohort, Job, Plan, Uploads
 
 
 class Leaves:
-    """The trained tensors of a round: for every layer, and for what is shared, one row for each client that holds it."""
+    """The trained tensors of a round: of every layer, and of what is shared, one row for each client that holds it."""
 
     def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan) -> None:
         self.layers = [
@@ -63,7 +65,8 @@ class Leaves:
 
 
 def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
-    """Let every client of the cohort tune its own copy of r_j, j in S_n, and of its classifiers. See `sequential.train`."""
+    """Let every client of the cohort tune its own copy of r_j, j in S_n, and of its classifiers. See
+    `sequential.train`."""
     began, N = time.perf_counter(), len(cohort)
     leaves = Leaves(model, start, plan)
     trained = [tensor for tensor, _ in leaves if tensor.numel()]
@@ -102,7 +105,12 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
 
 
 def forward(
-    model: Blocks, leaves: Leaves, plan: Plan, clients: Sequence[int], x: Sequence[Tensor], draws: Sequence[torch.Generator]
+    model: Blocks,
+    leaves: Leaves,
+    plan: Plan,
+    clients: Sequence[int],
+    x: Sequence[Tensor],
+    draws: Sequence[torch.Generator],
 ) -> list[list[Tensor]]:
     """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of `clients`."""
     sizes = [len(part) for part in x]

@@ -1,6 +1,8 @@
-"""The same products by faster kernels: for frozen linear layers and small attention on a CPU. Exact up to the order of sums.
+"""The same products by faster kernels: for frozen linear layers and small attention on a CPU. Exact up to the
+order of sums.
 
-What is chosen depends on the CPU's vendor and the tensors' shapes alone, never on timing, so that equal machines give equal bits.
+What is chosen depends on the CPU's vendor and the tensors' shapes alone, never on timing, so that equal
+machines give equal bits.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ EXPLICIT_ATTENTION_TOKENS = 128
 
 @functools.cache
 def onednn_linear() -> Callable[..., Tensor] | None:
-    """oneDNN's matrix product where it is the faster one: on AMD, PyTorch's default (MKL) reaches about half of its rate.
+    """oneDNN's matrix product where it is the faster one: on AMD, PyTorch's default (MKL) reaches about half of
+    its rate.
 
     The operator is undocumented, so that its presence and its result are tested before it is used. None elsewhere.
     """
@@ -38,7 +41,7 @@ def onednn_linear() -> Callable[..., Tensor] | None:
 
 
 class FrozenLinear(torch.autograd.Function):
-    """y = x W^T + b with a gradient for x alone. Operands are made contiguous: a strided one costs the kernel dearly."""
+    """y = x W^T + b with a gradient for x alone. Operands are made contiguous, for strided ones cost dearly."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -78,8 +81,11 @@ def _is_frozen_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> boo
 
 
 def _is_plain(options: dict[str, Any]) -> bool:
-    return options.get("attn_mask") is None and not options.get("dropout_p") and not options.get("is_causal") and not (
-        options.keys() - {"attn_mask", "dropout_p", "is_causal"}
+    return (
+        options.get("attn_mask") is None
+        and not options.get("dropout_p")
+        and not options.get("is_causal")
+        and not (options.keys() - {"attn_mask", "dropout_p", "is_causal"})
     )
 
 

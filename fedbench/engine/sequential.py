@@ -1,4 +1,5 @@
-"""The oracle: client after client, as a paper would write it. Never optimised; every other engine is tested against it."""
+"""The oracle: client after client, as a paper would write it. Never optimised; every other engine is tested
+against it."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from fedbench.types import Cohort, Job, Plan, Uploads
 def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
     """Let every client of the cohort tune its own copy of r_j, j in S_n, and of its classifiers.
 
-    start: `{"r": [{name: tensor}] * L, "shared": {name: tensor}}`; a tensor with one more axis than its parameter is one row for each
-    client that holds it, in order.
+    start: `{"r": [{name: tensor}] * L, "shared": {name: tensor}}`; a tensor with one more axis than its
+    parameter is one row for each client that holds it, in order.
     """
     L = model.num_layers
     r: list[dict[str, list[Tensor]]] = [{name: [] for name in start["r"][j]} for j in range(L)]

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.results.atomic import read_json, write_atomically, write_json
 from fedbench.errors import UserError
+from fedbench.results.atomic import read_json, write_atomically, write_json
 from fedbench.results.index import (
     INDEX,
     MAKE_SOME,
@@ -125,8 +125,7 @@ def _load_one(path: Path) -> list[Result]:
     if not path.is_dir():
         what = "a file, not a folder" if path.exists() else "no such folder"
         raise UserError(
-            f"{path}: {what}. Wanted: a results folder, a suite's folder in it or a cell's folder.\n"
-            f"{MAKE_SOME}"
+            f"{path}: {what}. Wanted: a results folder, a suite's folder in it or a cell's folder.\n{MAKE_SOME}"
         )
     if (path / MANIFEST).is_file():
         return _load_cell(path)

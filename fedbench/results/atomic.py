@@ -42,9 +42,7 @@ def cannot_write(path: Path, error: OSError) -> UserError:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """A JSON file marked with the result version. Raises: ValueError for NaN, which JSON does not have."""
-    text = json.dumps(
-        {"result_version": RESULT_VERSION, **value}, indent=1, ensure_ascii=False, allow_nan=False
-    )
+    text = json.dumps({"result_version": RESULT_VERSION, **value}, indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
 
 

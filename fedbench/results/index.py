@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.atomic import cannot_write, read_json, write_json
 from fedbench.errors import UserError
+from fedbench.results.atomic import cannot_write, read_json, write_json
 
 INDEX, MANIFEST = "index.json", "manifest.json"
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."

@@ -91,9 +91,7 @@ def to_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
         except (pa.ArrowInvalid, TypeError, OverflowError) as error:
             raise ValueError(f"{kind} column {field.name}: not {field.type}: {error}") from error
         if column.null_count:
-            raise ValueError(
-                f"{kind} column {field.name}: row {column.is_null().index(True).as_py()} holds no value"
-            )
+            raise ValueError(f"{kind} column {field.name}: row {column.is_null().index(True).as_py()} holds no value")
         columns.append(column)
     return pa.table(columns, schema=schema)
 
@@ -120,9 +118,7 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
         with ParquetFile(path) as file:
             table = file.read()
     except FileNotFoundError:
-        raise UserError(
-            f"{path}: the file is missing though its cell is recorded as finished.\n{mend}"
-        ) from None
+        raise UserError(f"{path}: the file is missing though its cell is recorded as finished.\n{mend}") from None
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path}: not a readable Parquet file ({reason}).\n{mend}") from error

@@ -140,7 +140,7 @@ class Train(TypedDict, total=False):
         Count | Literal["smallest"] | None,
         WrapValidator(_steps),
         Field(
-            description="most batches of a client in a round; smallest: one more than the smallest client has; null: no limit"
+            description="most batches of a client in a round; smallest: one above the smallest client; null: no limit"
         ),
     ]
     batch_size: Count
@@ -152,7 +152,9 @@ class Evaluation(TypedDict, total=False):
     """When and how the global model is tested."""
 
     __pydantic_config__ = _CLOSED
-    every: Annotated[Count | None, Field(description="test after every so many rounds and the last; null: five or so times")]
+    every: Annotated[
+        Count | None, Field(description="test after every so many rounds and the last; null: five or so times")
+    ]
     batch_size: Count
     metrics: Annotated[list[Annotated[Component, Kind("metric")]], Field(min_length=1)]
 

@@ -41,8 +41,9 @@ def load(
     because it moves a whole suite elsewhere, say from photographs to the embedded data: backbone, image size, rounds
     and learning rate go together. A sweep over something that the overlay or a `--set` replaces is not swept.
 
-    sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an overlay of
-    the suite, a built-in one, or the name of a data set · facts: without them capacities are not compared to anything.
+    sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an
+    overlay of the suite, a built-in one, or the name of a data set · facts: without them capacities are not
+    compared to anything.
     """
     return _Resolver(path, catalogue, profile, data).suite(sets, facts)
 

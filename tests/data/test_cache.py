@@ -53,11 +53,7 @@ def test_second_call_reads_what_the_first_built():
     first, second = cached("f", plain), cached("f", never)
     for splits in (first, second):
         assert isinstance(splits.train.x, np.memmap) and not splits.train.x.flags.writeable
-        assert (
-            splits.train.x.shape == (5, 3, 4, 4)
-            and (splits.train.x == 7).all()
-            and (splits.test.x == 9).all()
-        )
+        assert splits.train.x.shape == (5, 3, 4, 4) and (splits.train.x == 7).all() and (splits.test.x == 9).all()
         assert splits.train.y.tolist() == [0, 1, 2, 3, 4] and splits.train.y.dtype == np.int64
         assert splits.test.domain.tolist() == [0, 0] and splits.skipped == ("a/b.jpg",)
 

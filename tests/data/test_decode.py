@@ -177,9 +177,7 @@ def test_fail_and_skip_share_one_fingerprint_and_each_other_change_makes_a_new_o
 
 def test_fingerprint_does_not_depend_on_where_the_tree_lies(tmp_path):
     names = {"a.png": encoded(halves()), "b.png": encoded(halves())}
-    one, two = (
-        dataset(root, *[[s] for s in tree(root, names)]) for root in (tmp_path / "one", tmp_path / "two")
-    )
+    one, two = (dataset(root, *[[s] for s in tree(root, names)]) for root in (tmp_path / "one", tmp_path / "two"))
     assert one.fingerprint == two.fingerprint
 
 
@@ -202,13 +200,9 @@ def test_unknown_options_and_missing_files_are_user_errors(tmp_path):
 
 
 def test_decode_fills_the_array_it_is_given(tmp_path):
-    samples = tree(
-        tmp_path, {"a.png": encoded(halves()), "bad.png": b"", "c.png": encoded(halves(BLUE, RED))}
-    )
+    samples = tree(tmp_path, {"a.png": encoded(halves()), "bad.png": b"", "c.png": encoded(halves(BLUE, RED))})
     x = np.zeros((3, 3, 4, 4), np.uint8)
-    images, skipped = decode(
-        tmp_path, samples, x, "bicubic", content_hashes(tmp_path, [s.path for s in samples])
-    )
+    images, skipped = decode(tmp_path, samples, x, "bicubic", content_hashes(tmp_path, [s.path for s in samples]))
     assert np.shares_memory(images.x, x) and skipped == ["bad.png"] and len(images) == 2
     assert [corners(row)[0] for row in images.x] == [RED, BLUE]
 

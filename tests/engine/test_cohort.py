@@ -1,4 +1,4 @@
-"""The fast engine against the oracle, in float64 to 1e-12: every layer-wise method, both backbones, all that can be ragged."""
+"""The fast engine against the oracle, in float64 to 1e-12: every method, both backbones, all that can be ragged."""
 
 import dataclasses
 
@@ -168,5 +168,7 @@ def test_an_adapter_that_cannot_be_stacked_is_exact_all_the_same(registry):
 def test_an_empty_cohort_returns_empty_uploads(registry):
     setup = setup_of(registry, tiny_vit(), [4])
     state = layerwise(setup).init(generator(0))
-    up = fast.train(setup.backbone, state, Plan(torch.zeros(0, 4).bool(), []), cohort_of([]), Job(0, 0, SGD, 1.0, cross_entropy))
+    up = fast.train(
+        setup.backbone, state, Plan(torch.zeros(0, 4).bool(), []), cohort_of([]), Job(0, 0, SGD, 1.0, cross_entropy)
+    )
     assert len(up.arrived) == 0 and up.shared["head.weight"].shape == (0, 3, 8)

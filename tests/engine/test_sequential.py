@@ -72,7 +72,9 @@ def adapted(layer, i, leaves):
 def test_uploads_have_one_row_for_each_holder(registry):
     setup, state = prepared(registry, tiny_vit())
     M = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 1]]).bool()
-    up = sequential.train(setup.backbone, state, Plan(M, [head_at_end(2)] * 2 + [head_at_end(1)]), cohort_of([2, 2, 1]), job())
+    up = sequential.train(
+        setup.backbone, state, Plan(M, [head_at_end(2)] * 2 + [head_at_end(1)]), cohort_of([2, 2, 1]), job()
+    )
     assert [len(next(iter(r_j.values()))) for r_j in up.r] == [2, 1, 0, 2]
     assert len(up.shared["head.weight"]) == 3 and up.arrived.all() and up.steps.tolist() == [2, 2, 2]
 
@@ -90,9 +92,7 @@ def test_clients_do_not_see_each_other(registry):
     setup, state = prepared(registry, tiny_vit(), {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.5})
     plan = Plan(torch.ones(2, 4).bool(), [head_at_end(4)] * 2)
     together = sequential.train(setup.backbone, state, plan, cohort_of([4, 4], ids=[3, 5]), job())
-    alone = sequential.train(
-        setup.backbone, state, Plan(plan.M[:1], plan.exits[:1]), cohort_of([4], ids=[5]), job()
-    )
+    alone = sequential.train(setup.backbone, state, Plan(plan.M[:1], plan.exits[:1]), cohort_of([4], ids=[5]), job())
     for j in range(4):
         for name in together.r[j]:
             assert torch.equal(together.r[j][name][1], alone.r[j][name][0])

@@ -40,14 +40,7 @@ def test_draw_decides_the_deal():
     deals = [digits.deal(target, 0.2, np.random.default_rng(seed)) for seed in (0, 0, 1)]
     assert np.array_equal(deals[0], deals[1]) and not np.array_equal(deals[0], deals[2])
     assert (
-        len(
-            {
-                digits.make(32, draw=draw, test_share=share).fingerprint
-                for draw in (0, 1)
-                for share in (0.2, 0.3)
-            }
-        )
-        == 4
+        len({digits.make(32, draw=draw, test_share=share).fingerprint for draw in (0, 1) for share in (0.2, 0.3)}) == 4
     )
 
 

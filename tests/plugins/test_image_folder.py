@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedbench_plugins.image_folder import make
 from PIL import Image
 
 from fedbench.errors import UserError
+from fedbench_plugins.image_folder import make
 
 
 @pytest.fixture(autouse=True)

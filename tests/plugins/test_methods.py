@@ -153,8 +153,9 @@ def test_without_momentum_inclusivefl_is_the_per_layer_mean(registry):
 
 
 def test_momentum_distillation_mixes_the_larger_models_last_updates_into_a_smaller_models_last_layer(registry):
-    """Sizes 1 and 3. Round 1 leaves updates 8 and 3 of the large model's layers 2 and 3; in round 2 the small model's update of
-    its last layer, (2 * 4 + 1 * 6) / 3 = 14/3, becomes 0.8 * 14/3 + 0.2 * (8 + 3) / 2, and meets the large one's 2 by weight."""
+    """Sizes 1 and 3. Round 1 leaves updates 8 and 3 of the large model's layers 2 and 3; in round 2 the small model's
+    update of its last layer, (2 * 4 + 1 * 6) / 3 = 14/3, becomes 0.8 * 14/3 + 0.2 * (8 + 3) / 2, and meets the large
+    one's 2 by weight."""
     aggregate = registry.make("aggregator", {"name": "momentum_distillation"})
     state, up, plan, cohort = inclusive_case(*CASE)
     first = aggregate(state, up, plan, cohort)
@@ -184,7 +185,9 @@ def test_own_last_layers_stay_within_their_size(registry, deep):
     torch.testing.assert_close(state["memory"]["own"]["1"]["shared"]["head.weight"], up.shared["head.weight"][1])
     assert torch.equal(state["shared"]["head.weight"], start["shared"]["head.weight"])
     again, report = method.round(state, 1, cohort_of([2, 1], steps=0), generator(0, 1))
-    torch.testing.assert_close(report.uploads.r[0][name][1], up.r[0][name][1])  # a small client starts from its size's own
+    torch.testing.assert_close(
+        report.uploads.r[0][name][1], up.r[0][name][1]
+    )  # a small client starts from its size's own
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
     method.predictor(again)(x)
     torch.testing.assert_close(setup.backbone.shared()["head.weight"], up.shared["head.weight"][0])
@@ -204,7 +207,10 @@ def test_outside_layers_only_with_client_0(registry):
     for ids, expected in (([0, 3], 3.0), ([1, 3], 9.0)):
         state = {"r": [], "shared": {"model.patch_embed.proj.lora_A": torch.tensor([9.0])}}
         up = Uploads(
-            [], {"model.patch_embed.proj.lora_A": torch.tensor([[2.0], [4.0]])}, torch.ones(2).bool(), *[torch.zeros(2)] * 3
+            [],
+            {"model.patch_embed.proj.lora_A": torch.tensor([[2.0], [4.0]])},
+            torch.ones(2).bool(),
+            *[torch.zeros(2)] * 3,
         )
         cohort = Cohort(ids, torch.tensor([1, 1]), torch.tensor([1, 1]), torch.ones(2), lambda n: iter(()))
         new = aggregate(state, up, Plan(torch.zeros(2, 0).bool(), [[], []]), cohort)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedbench_plugins import by_domain, dirichlet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
+from fedbench_plugins import by_domain, dirichlet
 
 
 def labels(num_domains: int, per_class: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -21,9 +21,7 @@ def labels(num_domains: int, per_class: int, classes: int, seed: int = 0) -> tup
 def check(clients, y, domain, num_domains: int, clients_per_domain: int) -> None:
     """Every index once, in its own domain; ids consecutive, domain by domain."""
     assert [client.id for client in clients] == list(range(num_domains * clients_per_domain))
-    assert [client.domain for client in clients] == [
-        d for d in range(num_domains) for _ in range(clients_per_domain)
-    ]
+    assert [client.domain for client in clients] == [d for d in range(num_domains) for _ in range(clients_per_domain)]
     assert np.array_equal(np.sort(np.concatenate([client.indices for client in clients])), np.arange(len(y)))
     for client in clients:
         assert (domain[client.indices] == client.domain).all()
@@ -81,23 +79,17 @@ def test_by_domain_default_is_one_client_per_domain_and_draws_nothing():
     y, domain = labels(3, 5, 2)
     generator = np.random.default_rng(0)
     clients = by_domain.make()(y, domain, 3, generator)
-    assert [client.indices.tolist() for client in clients] == [
-        np.flatnonzero(domain == d).tolist() for d in range(3)
-    ]
+    assert [client.indices.tolist() for client in clients] == [np.flatnonzero(domain == d).tolist() for d in range(3)]
     assert generator.random() == np.random.default_rng(0).random()
 
 
 def test_generator_matters():
     y, domain = labels(2, 20, 4)
     for split in (by_domain.make(clients_per_domain=2), dirichlet.make(clients_per_domain=2)):
-        assert not same(
-            split(y, domain, 2, np.random.default_rng(0)), split(y, domain, 2, np.random.default_rng(1))
-        )
+        assert not same(split(y, domain, 2, np.random.default_rng(0)), split(y, domain, 2, np.random.default_rng(1)))
 
 
-def reference_draw(
-    y: np.ndarray, alpha: float, n: int, least: int, generator: np.random.Generator
-) -> list[list[int]]:
+def reference_draw(y: np.ndarray, alpha: float, n: int, least: int, generator: np.random.Generator) -> list[list[int]]:
     """The usual balanced draw, written out per client as FedRA's released code and its ancestors do."""
     while True:
         held: list[list[int]] = [[] for _ in range(n)]
@@ -143,9 +135,7 @@ def test_small_alpha_skews_labels_and_a_large_one_does_not():
 
     def skew(alpha: float) -> float:
         clients = dirichlet.make(alpha, 3)(y, domain, 1, np.random.default_rng(0))
-        return np.mean(
-            [np.bincount(y[client.indices], minlength=6).max() / len(client) for client in clients]
-        )
+        return np.mean([np.bincount(y[client.indices], minlength=6).max() / len(client) for client in clients])
 
     assert skew(1000) < 0.2 < 0.3 < skew(0.1)
 
@@ -166,13 +156,9 @@ def test_each_client_has_min_examples():
 def test_impossible_minimum_is_refused_with_numbers():
     y, domain = labels(2, 5, 4)
     generator = np.random.default_rng(0)
-    with pytest.raises(
-        UserError, match="domain 0: 20 training images; 3 clients with min_examples 10 need 30"
-    ):
+    with pytest.raises(UserError, match="domain 0: 20 training images; 3 clients with min_examples 10 need 30"):
         dirichlet.make(0.5, 3)(y, domain, 2, generator)
-    with pytest.raises(
-        UserError, match=r"domain 0: in 1,000 draws .* 20 training images, .* never had more than \d+ "
-    ):
+    with pytest.raises(UserError, match=r"domain 0: in 1,000 draws .* 20 training images, .* never had more than \d+ "):
         dirichlet.make(1e-6, 4, min_examples=5)(*labels(1, 10, 2), 1, generator)
     with pytest.raises(UserError, match="domain 1 has 20 training images for 21 clients"):
         by_domain.make(21)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)

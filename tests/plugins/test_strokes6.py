@@ -17,9 +17,7 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def tiny(**options):
-    return strokes6.make(
-        **{"image_size": 16, "classes": 3, "train_per_class": 2, "test_per_class": 1, **options}
-    )
+    return strokes6.make(**{"image_size": 16, "classes": 3, "train_per_class": 2, "test_per_class": 1, **options})
 
 
 def test_arrays_have_the_promised_shapes_types_and_order():

@@ -17,7 +17,9 @@ def test_a_vit_and_a_mixer_by_name_at_another_image_size(registry):
 
 
 def test_an_unknown_name_gets_suggestions(registry):
-    with pytest.raises(UserError, match="no backbone is called 'vit_tinny_patch16_224'; did you mean vit_tiny_patch16_224"):
+    with pytest.raises(
+        UserError, match="no backbone is called 'vit_tinny_patch16_224'; did you mean vit_tiny_patch16_224"
+    ):
         registry.make("backbone", {**SMALL, "name": "vit_tinny_patch16_224"})
 
 
