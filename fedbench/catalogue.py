@@ -28,7 +28,7 @@ REQUIRED = "<required>"
 
 # What the core hands to a component by name; every other parameter is an option that a suite may set.
 ALLOCATION_INPUTS = frozenset(
-    "capacities num_layers generator round client_ids layer_costs budgets scores history".split()
+    ["capacities", "num_layers", "generator", "round", "client_ids", "layer_costs", "budgets", "scores", "history"]
 )
 _GIVEN = {"allocation": ALLOCATION_INPUTS, "dataset": {"image_size"}, "backbone": {"name", "load"}}
 
@@ -49,7 +49,7 @@ class Component:
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
-        """Describe `make` by its signature and docstring. Raises ValueError where a suite could not express its options."""
+        """Describe `make` by its signature and docstring. Raises ValueError for what suites cannot express."""
         options, open_ = {}, False
         for parameter in inspect.signature(make).parameters.values():
             if parameter.name == "setup" or parameter.name in _GIVEN.get(kind, ()):

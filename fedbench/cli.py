@@ -16,7 +16,7 @@ GROUP = "fedbench.commands"
 
 
 class Commands(click.Group):
-    """Finds commands by name, the built-in ones first; what the user got wrong ends with one message and exit code 2."""
+    """Finds commands by name, the built-in ones first; the user's mistakes end with one message and exit code 2."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return [*COMMANDS, *sorted(_foreign().keys() - set(COMMANDS))]
@@ -48,6 +48,9 @@ class Commands(click.Group):
             return super().invoke(context)
         except UserError as error:
             _fail(str(error))
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            sys.exit(130)
 
 
 def _foreign() -> dict[str, EntryPoint]:

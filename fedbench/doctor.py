@@ -63,9 +63,16 @@ def _devices() -> Iterator[Finding]:
         return
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
-        yield Finding("ok", "gpu", f"{torch.cuda.get_device_name()}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+        yield Finding(
+            "ok", "gpu", f"{torch.cuda.get_device_name()}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+        )
     elif machine.has_gpu():
-        yield Finding("note", "gpu", "a driver is there, but torch cannot use it", "install a CUDA build of torch that fits the driver")
+        yield Finding(
+            "note",
+            "gpu",
+            "a driver is there, but torch cannot use it",
+            "install a CUDA build of torch that fits the driver",
+        )
     else:
         yield Finding("ok", "gpu", "none; runs use the CPU")
 

@@ -1,19 +1,23 @@
-"""What must be known of a cell before it runs: layers, fingerprints, totals. Computed with torch once, then read from disk."""
+"""What must be known of a cell before it runs: layers, fingerprints, totals. Computed once, then read from disk."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.data.cache import cache_dir
-from fedbench.errors import NotApplicable
-from fedbench.plugins import Plugins, keep, package_version
+from fedbench.errors import NotApplicable, UserError
+from fedbench.plugins import Plugins, keep, package_version, told
+from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset
 
 if TYPE_CHECKING:
@@ -59,18 +63,31 @@ class Facts:
 
         key = json.dumps(ref, sort_keys=True)
         if key not in self._sources:
-            with torch.device("meta"):
+            with torch.device("meta"), self._blaming("backbone", ref):
                 self._sources[key] = self.plugins.make("backbone", ref, load=False)
         return copy.deepcopy(self._sources[key])
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:
-        """The data set of a configuration's `data` section; its own image size wins over the backbone's."""
+        """The data set of a `data` section, loaded once; its own image size wins over the backbone's."""
         from fedbench.data import dataset_of
 
         key = json.dumps([data, image_size], sort_keys=True)
         if key not in self._datasets:
-            self._datasets[key] = dataset_of(data, self.plugins, image_size)
+            with self._blaming("dataset", data):
+                found = dataset_of(data, self.plugins, image_size)
+            self._datasets[key] = dataclasses.replace(found, load=functools.cache(found.load))
         return self._datasets[key]
+
+    def prepare(self, config: Mapping[str, Any]) -> None:
+        """Decode a cell's images into the cache and deal them to its clients. Raises UserError where that fails."""
+        dataset = self.dataset(config["data"], self.backbone(config["backbone"])["image_size"])
+        train = dataset.load().train
+        partition = self.plugins.make("partition", config["data"]["partition"])
+        draw = numpy_generator(config["seed"], use="partition")
+        clients = partition(train.y, train.domain, len(dataset.domains), draw)
+        given = config["capacities"].get("by_client")
+        if given and len(given) < len(clients):
+            raise UserError(f"capacities: {len(given)} values for {len(clients)} clients; give one for each")
 
     def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
         """What stands behind the names of a configuration: the pixels and the weights."""
@@ -81,7 +98,8 @@ class Facts:
         }
 
     def totals(self, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """What a cell will cost: client_rounds, images, flops, bytes_down, bytes_up; or `not_applicable` with the reason."""
+        """What a cell will cost: client_rounds, images, flops, bytes_down, bytes_up; or the reason why not, under
+        `not_applicable`, or under `unknown` where a plugin broke. Raises UserError."""
 
         def compute() -> dict[str, Any]:
             import torch
@@ -97,7 +115,23 @@ class Facts:
             except NotApplicable as reason:
                 return {"not_applicable": str(reason)}
 
-        return self._kept("totals", [cell_id, self._stamp("method", config["method"])], compute)
+        try:
+            return self._kept("totals", [cell_id, self._stamp("method", config["method"])], compute)
+        except UserError:
+            raise
+        except Exception as error:  # of a plugin; the other cells' costs are wanted all the same
+            return {"unknown": told(error)}
+
+    @contextmanager
+    def _blaming(self, kind: str, ref: Ref) -> Iterator[None]:
+        """What breaks inside a component is told as its package's fault, in one line."""
+        try:
+            yield
+        except (UserError, NotApplicable):
+            raise
+        except Exception as error:
+            component = self.plugins.catalogue.find(kind, ref["name"])
+            raise UserError(f"the {kind} {ref['name']!r} of {component.package} broke: {told(error)}") from error
 
     def _stamp(self, kind: str, ref: Ref) -> list[Any]:
         """What changes when the code behind a component, fedbench, torch or timm does."""
@@ -131,10 +165,15 @@ def _stat(file: Path) -> list[int] | None:
     return [stat.st_mtime_ns, stat.st_size]
 
 
-def _tree(module_file: str | None, at_most: int = 2000) -> list[int]:
-    """Newest change, total size and number of the files in a module's folder."""
+def _tree(module_file: str | None, at_most: int = 2000) -> list[int] | None:
+    """Newest change, total size and number of the files in a module's package; or the facts of a module in none."""
+    if module_file is None:
+        return None
+    package = Path(module_file).parent
+    if not (package / "__init__.py").is_file():
+        return _stat(Path(module_file))
     newest = size = count = 0
-    for folder, folders, names in os.walk(Path(module_file).parent if module_file else Path("/nonexistent")):
+    for folder, folders, names in os.walk(package):
         folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
         for name in names:
             stat = os.stat(os.path.join(folder, name))

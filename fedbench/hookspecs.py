@@ -107,7 +107,11 @@ def fedbench_register_metrics(register: Register) -> None:
 
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
-    """Where cells run: `make(**options) -> execute(cells, run_cell, on_event)`, see `fedbench.executors.local`."""
+    """Where cells run: `make(workers, timeout, **options) -> execute(jobs, on_event)`, see `fedbench.executors.local`.
+
+    A job is what `fedbench.worker.run` takes, as a JSON string. `on_event` is told what happens, dicts with `event`
+    (`started`, `round`, `ended`) and `folder`, and answers whether further cells may start.
+    """
 
 
 # --- life cycle, for trackers -------------------------------------------------------------------------------------

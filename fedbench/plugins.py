@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -30,7 +31,7 @@ _LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") a
 class Plugins:
     """Everything installed under the entry-point group `fedbench`, and `files` given by `--plugin`.
 
-    A plugin is imported when one of its components is made; what exists is known from the catalogue, which is kept on disk.
+    A plugin is imported when one of its components is made; what exists is known from the catalogue, kept on disk.
     """
 
     def __init__(self, files: Sequence[str] = ()) -> None:
@@ -87,10 +88,13 @@ class Plugins:
             self.manager.register(module, plugin)
             self.manager.check_pending()
             made = self._collect(plugin, package, module)
-        except Exception as error:  # whatever a stranger's module raises is that module's fault, and only its own
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever a stranger's module raises is its own fault, and nobody else's
             if self.manager.has_plugin(plugin):
                 self.manager.unregister(name=plugin)
-            raise UserError(f"plugin {plugin!r} of {package} does not load: {type(error).__name__}: {error}") from error
+            raise UserError(f"plugin {plugin!r} of {package} does not load: {told(error)}") from error
         self._makers[plugin] = made
         return made
 
@@ -126,7 +130,7 @@ class Plugins:
         return self.load(component.plugin)[kind, component.name]
 
     def make(self, kind: str, ref: dict[str, Any], **given: Any) -> Any:
-        """Make a component: its options from `ref`, and what the core gives (`setup`, `image_size`) where it is asked for."""
+        """Make a component from the options of `ref` and what the core gives (`setup`, `image_size`) if asked for."""
         maker, component = self.component(kind, ref)
         options = {key: value for key, value in ref.items() if key != "name"}
         if component.name != ref["name"]:  # a name left to the component `timm`
@@ -137,10 +141,16 @@ class Plugins:
             return allocate
         return maker(**options, **_accepted(maker, given))
 
-    def load_trackers(self) -> None:
-        """Import the plugins that implement life-cycle hooks, so that `manager.hook` reaches them."""
+    def tell(self, hook: str, **facts: Any) -> None:
+        """Call a life-cycle hook of every plugin; one that raises is named on stderr, and spoils no result."""
         for plugin in self.catalogue.lifecycle:
-            self.load(plugin)
+            try:
+                self.load(plugin)
+                module = self.manager.get_plugin(plugin)
+                others = [other for other in self.manager.get_plugins() if other is not module]
+                self.manager.subset_hook_caller(hook, others)(**facts)
+            except Exception as error:  # whatever a stranger's module raises
+                print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {told(error)}", file=sys.stderr)
 
     def package(self, plugin: str) -> str:
         """The distribution a plugin comes from, or the file."""
@@ -191,6 +201,13 @@ def _file_stamp(module: str) -> list[int] | None:
         return None
     stat = os.stat(file)
     return [stat.st_mtime_ns, stat.st_size]
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line, with the place that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def keep(path: Path, text: str) -> None:

@@ -7,14 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from fedbench.plan import Work
 
 # How an end is marked, so that it reads without colour.
-MARKS = {"finished": ("ok", "green"), "not_applicable": ("n/a", "dim"), "failed": ("FAILED", "red"), "timeout": ("TIMEOUT", "red")}
+MARKS = {
+    "finished": ("ok", "green"),
+    "not_applicable": ("n/a", "dim"),
+    "failed": ("FAILED", "red"),
+    "timeout": ("TIMEOUT", "red"),
+}
+
+BAR, BESIDE_TITLE = 16, 50  # columns of a bar, and of all that stands in a bar's line beside its title
 
 
 class Watch:
@@ -34,14 +48,13 @@ class Watch:
         if self.quiet:
             return self.event
         same = f" under {names} names" if names > len(works) else ""
-        self.console.print(
-            Text.assemble((suite, "bold"), f": {len(works)} cells{same}, {kept} already done, {self.total} to run")
-        )
+        heading = f": {counted(len(works), 'cell')}{same}, {kept} already done, {self.total} to run"
+        self.console.print(Text.assemble((suite, "bold"), heading), soft_wrap=True)
         if self.console.is_terminal and missing:
             self.bars = Progress(
                 SpinnerColumn(),
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=None),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=BAR),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 TextColumn("left"),
@@ -49,7 +62,7 @@ class Watch:
                 console=self.console,
                 transient=True,
             )
-            self.rounds = self.bars.add_task("[bold]all rounds", total=sum(_rounds(work) for work in missing))
+            self.rounds = self.bars.add_task("all rounds", total=sum(_rounds(work) for work in missing))
             self.tasks: dict[str, Any] = {}
             self.bars.start()
         return self.event
@@ -69,12 +82,16 @@ class Watch:
         if event["event"] == "started":
             self.began[folder] = time.monotonic()
             if self.bars:
-                self.tasks[folder] = self.bars.add_task(work.title, total=_rounds(work))
+                self.tasks[folder] = self.bars.add_task(self._short(work.title), total=_rounds(work))
         elif event["event"] == "round" and self.bars:
             self.bars.update(self.tasks[folder], completed=event["round"])
             self.bars.advance(self.rounds)
         elif event["event"] == "ended":
             self._ended(event, work)
+
+    def _short(self, title: str) -> str:
+        room = max(20, self.console.width - BESIDE_TITLE)
+        return title if len(title) <= room else f"{title[: room - 1]}…"
 
     def _ended(self, event: dict[str, Any], work: Work) -> None:
         self.done += 1
@@ -86,10 +103,12 @@ class Watch:
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
         took = duration(time.monotonic() - self.began[event["folder"]])
-        line = Text.assemble(f"[{self.done:{width}}/{self.total}] ", (f"{mark:7}", style), f" {work.title}", (f"  {took}", "dim"))
-        self.console.print(line)
+        line = Text.assemble(
+            f"[{self.done:{width}}/{self.total}] ", (f"{mark:7}", style), f" {work.title}", (f"  {took}", "dim")
+        )
+        self.console.print(line, soft_wrap=True)
         if event["status"] != "finished" and event.get("reason"):
-            self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"))
+            self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"), soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
@@ -99,6 +118,11 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 cell, 2 cells."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _rounds(work: Work) -> int:

@@ -14,13 +14,17 @@ from fedbench import machine
 from fedbench import suite as suites
 from fedbench.errors import UserError
 from fedbench.facts import Facts
-from fedbench.results.index import merge_index, prepare_folder
 from fedbench.plan import Work, entries, status, works
 from fedbench.plugins import Plugins
 from fedbench.results import read_manifest
+from fedbench.results.index import merge_index, prepare_folder
 
 KEPT = ("finished", "not_applicable")
 GIVEN_UP = ("failed", "timeout")
+
+
+Listen = Callable[[dict[str, Any]], None]
+Observe = Callable[[str, list[Work], list[Work]], Listen]
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Outcome:
 
 
 def load(path: str | Path, plugins: Plugins, **choices: Any) -> suites.Suite:
-    """Read a suite against everything that is installed. choices: `sets`, `profile`, `data` of `fedbench.suite.load`."""
+    """Read a suite against what is installed. choices: `sets`, `profile`, `data` of `fedbench.suite.load`."""
     return suites.load(path, plugins.catalogue, facts=Facts(plugins), **choices)
 
 
@@ -80,33 +84,48 @@ def run(
     profile: str | None = None,
     data: str | None = None,
     plugins: Sequence[str] = (),
-    observe: Callable[[str, list[Work], list[Work]], Callable[[dict[str, Any]], None]] | None = None,
+    observe: Observe | None = None,
     **options: Any,
 ) -> Outcome:
     """Run a suite and return what is now on disk.
 
-    scenarios, methods, seeds: only these · sets: `dotted.key=value` overrides · plugins: files with plugins of one's own ·
-    options: fields of `Options` · observe(suite, all works, those to do) returns a listener for events. Raises UserError for input
-    that cannot work, before anything is written.
+    scenarios, methods, seeds: only these · sets: `dotted.key=value` overrides · plugins: files with plugins of
+    one's own · options: fields of `Options` · observe(suite, all works, those to do) returns a listener for events.
+    Raises UserError for input that cannot work, before anything is written.
     """
     registry = Plugins(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     cells = suite.cells(scenarios=scenarios, methods=methods, seeds=seeds)
-    return execute(suite, works(cells, registry, Facts(registry)), registry, chosen, observe)
+    facts = Facts(registry)
+    return execute(suite, works(cells, registry, facts), registry, facts, chosen, observe)
 
 
-def execute(suite: suites.Suite, todo: list[Work], plugins: Plugins, options: Options, observe: Any = None) -> Outcome:
+def execute(
+    suite: suites.Suite,
+    todo: list[Work],
+    plugins: Plugins,
+    facts: Facts,
+    options: Options,
+    observe: Observe | None = None,
+) -> Outcome:
     """Run what is not on disk yet; the index names every cell from the start, so that `compare` can follow along."""
     began = time.monotonic()
     if options.device == "cuda" and not machine.has_gpu():
-        raise UserError("--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`")
+        raise UserError(
+            "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
+        )
     folder = Path(options.results) / suite.name
-    prepare_folder(folder)
+    if folder.exists():
+        prepare_folder(folder)  # refused now, not after minutes of decoding
     missing = [work for work in todo if _is_missing(work, folder, options)]
+    run_all = plugins.make(
+        "executor", {"name": options.executor}, workers=min(options.workers(), len(missing)), timeout=options.timeout
+    )
+    _prepare_data(missing, facts)
+    prepare_folder(folder)
     merge_index(folder, suite.name, entries(todo, folder))
-    plugins.load_trackers()
-    plugins.manager.hook.fedbench_suite_started(suite=suite.name, cells=[work.manifest() for work in todo])
+    plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in todo])
     listen = observe(suite.name, todo, missing) if observe else lambda event: None
     failures = 0
 
@@ -118,15 +137,13 @@ def execute(suite: suites.Suite, todo: list[Work], plugins: Plugins, options: Op
         return options.max_failures is None or failures < options.max_failures
 
     if missing:
-        make = {"name": options.executor}
-        run_all = plugins.make("executor", make, workers=min(options.workers(), len(missing)), timeout=options.timeout)
         git = machine.git_revision(Path(suite.path).resolve().parent)
         run_all([_job(work, folder, plugins, options, git) for work in missing], on_event)
     manifests = {}
     for work in todo:
         place = work.folder_in(folder)
         manifests[place.name] = read_manifest(place) or {**work.manifest(), "status": "pending"}
-    plugins.manager.hook.fedbench_suite_finished(suite=suite.name, cells=list(manifests.values()))
+    plugins.tell("fedbench_suite_finished", suite=suite.name, cells=list(manifests.values()))
     return Outcome(
         suite=suite.name,
         folder=folder,
@@ -136,6 +153,17 @@ def execute(suite: suites.Suite, todo: list[Work], plugins: Plugins, options: Op
         stopped=any(manifest["status"] == "pending" for manifest in manifests.values()),
         titles={work.folder_in(folder).name: work.title for work in todo},
     )
+
+
+def _prepare_data(missing: list[Work], facts: Facts) -> None:
+    """Find what is wrong with data before the first cell starts, and leave workers a cache to read from."""
+    for work in missing:
+        try:
+            facts.prepare(work.config)
+        except UserError:
+            raise
+        except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
+            continue
 
 
 def _is_missing(work: Work, folder: Path, options: Options) -> bool:

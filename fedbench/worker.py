@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 # Imported before the workers are forked, so that each of them starts with them in place (see executors/local.py).
+import pandas  # noqa: F401  (pyarrow imports it with its first table)
+import pyarrow.parquet  # noqa: F401
 import timm  # noqa: F401
 import torch
 
@@ -29,7 +31,15 @@ def main(job: str, events: Connection) -> None:
     """The entry point of a worker process: a job is one JSON string, events go back through a pipe."""
     os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
     torch.set_num_threads(1)
-    run(json.loads(job), events.send)
+
+    def send(event: dict[str, Any]) -> None:
+        try:
+            events.send(event)
+        except OSError:  # the run was killed: the cell stays `running` on disk, and the next run takes it up
+            os._exit(1)
+
+    send({"event": "ready"})
+    run(json.loads(job), send)
     events.close()
 
 
@@ -38,22 +48,20 @@ def run(job: dict[str, Any], send: Send = lambda event: None) -> dict[str, Any]:
 
     job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin).
     """
-    folder, device = Path(job["folder"]), resolved(job["device"])
-    manifest = {**job["manifest"], "status": "running", "machine": machine.describe(device), "seconds": 0.0}
+    folder, plugins, began = Path(job["folder"]), Plugins(job["plugins"]), time.perf_counter()
+    manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
     manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
-    began = time.perf_counter()
-    write_manifest(folder, manifest)
-    plugins = Plugins(job["plugins"])
-    plugins.load_trackers()
-    hook = plugins.manager.hook
-    hook.fedbench_cell_started(manifest=manifest)
     evaluation: list[dict[str, Any]] = []
 
     def on_round(t: int, rows: list[dict[str, Any]]) -> None:
-        hook.fedbench_round_finished(manifest=manifest, round=t, rows=rows)
+        plugins.tell("fedbench_round_finished", manifest=manifest, round=t, rows=rows)
         send({"event": "round", "round": t})
 
     try:
+        device = resolved(job["device"])
+        manifest["machine"] = machine.describe(device)
+        write_manifest(folder, manifest)
+        plugins.tell("fedbench_cell_started", manifest=manifest)
         trial = Trial(manifest["config"], plugins, device)
         evaluation, rounds = trial.run(on_round)
         write_rows(folder, "rounds", rounds)
@@ -64,10 +72,14 @@ def run(job: dict[str, Any], send: Send = lambda event: None) -> dict[str, Any]:
     except (UserError, Diverged) as error:
         outcome = {"status": "failed", "reason": str(error)}
     except Exception as error:  # one cell's fault must not become another's
-        outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        outcome = {
+            "status": "failed",
+            "reason": f"{type(error).__name__}: {error}",
+            "traceback": traceback.format_exc(),
+        }
     manifest = {**manifest, **outcome, "seconds": round(time.perf_counter() - began, 3)}
     write_manifest(folder, manifest)
-    hook.fedbench_cell_finished(manifest=manifest, evaluation=evaluation)
+    plugins.tell("fedbench_cell_finished", manifest=manifest, evaluation=evaluation)
     return manifest
 
 

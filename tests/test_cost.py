@@ -1,12 +1,14 @@
 """FLOPs, bytes and memory against counts made by hand."""
 
+import functools
+
 import pytest
-from conftest import TRAIN, tiny_vit
+from conftest import TRAIN, tiny_mixer, tiny_vit
 
 from fedbench.backbone import Blocks
-from fedbench.cost import layer_costs, measure
+from fedbench.cost import _measure, _one_image, layer_costs, measure
 from fedbench.layerwise import head_at_end
-from fedbench.objective import cross_entropy
+from fedbench.objective import cross_entropy, mutual_kl
 from fedbench.types import Exit
 
 # The tiny ViT: T tokens of D channels, an MLP of H, LoRA of rank R on attn.proj and mlp.fc2, C classes.
@@ -88,3 +90,19 @@ def test_memory_grows_with_depth_batch_and_optimiser_state(model):
     adamw = cost(model, 4, optimizer={"name": "adamw"})
     plain = cost(model, 4, optimizer={"name": "sgd", "momentum": 0.0})
     assert adamw.memory_bytes - deep == deep - plain.memory_bytes == cost(model, 4).bytes_up
+
+
+@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
+@pytest.mark.parametrize("targets", ["last_fc", "reference", ["mlp.fc1"], ["blocks.2.mlp.fc1"], None])
+def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
+    if model is tiny_mixer and targets in (["mlp.fc1"], ["blocks.2.mlp.fc1"]):
+        targets = [targets[0].replace("mlp.", "mlp_tokens.")]
+    blocks = Blocks(model())
+    if targets:
+        registry.make("adapter", {"name": "lora", "rank": 2, "targets": targets})(blocks)
+    for name in ("head", "a", "b"):
+        blocks.add_classifier(name, 3)
+    for objective, depths in ((cross_entropy, [4]), (functools.partial(mutual_kl, ramp_rounds=3), [1, 3, 4])):
+        exits = [Exit(depth, name) for depth, name in zip(depths, ("head", "a", "b"), strict=False)]
+        given = (blocks, range(4), exits, objective, 8)
+        assert _one_image(*given) == _measure(*given), depths

@@ -8,7 +8,9 @@ import click
 
 SUITE = click.argument("suite", type=click.Path(dir_okay=False))
 RESULTS = click.option("--results", default="results", show_default=True, metavar="DIR", help="Where results go.")
-PLUGINS = click.option("--plugin", "plugins", multiple=True, metavar="FILE", help="A .py file with a plugin of your own.")
+PLUGINS = click.option(
+    "--plugin", "plugins", multiple=True, metavar="FILE", help="A .py file with a plugin of your own."
+)
 
 _CELLS = (
     click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios, e.g. 'all_*'."),

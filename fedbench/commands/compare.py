@@ -8,15 +8,34 @@ import click
 @click.command(short_help="Print leaderboards from results.")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
 @click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
-@click.option("--at", type=click.Choice(["final", "best", "last4"]), default="final", show_default=True, help="Which round counts.")
+@click.option(
+    "--at",
+    type=click.Choice(["final", "best", "last4"]),
+    default="final",
+    show_default=True,
+    help="Which round counts.",
+)
 @click.option("--baseline", metavar="METHOD", help="What gaps are measured to; alllarge where it is there.")
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
 @click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points, e.g. '*rank=4*'.")
 @click.option(
-    "--format", "form", type=click.Choice(["rich", "csv", "json", "markdown", "latex"]), default="rich", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["rich", "csv", "json", "markdown", "latex"]),
+    default="rich",
+    show_default=True,
 )
-def compare(paths: tuple, metric: str, at: str, baseline: str | None, scenarios: tuple, methods: tuple, variants: tuple, form: str) -> None:
+def compare(
+    paths: tuple,
+    metric: str,
+    at: str,
+    baseline: str | None,
+    scenarios: tuple,
+    methods: tuple,
+    variants: tuple,
+    form: str,
+) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given).
 
     \b

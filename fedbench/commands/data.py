@@ -34,4 +34,6 @@ def list_(plugins: tuple) -> None:
         needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
         table.add_row(name, component.summary.split(". ")[0].rstrip("."), needs or "nothing")
     console.print(table)
-    console.print(f"Decoded images are kept in {cache_dir()} (FEDBENCH_CACHE sets another folder).", style="dim", soft_wrap=True)
+    console.print(
+        f"Decoded images are kept in {cache_dir()} (FEDBENCH_CACHE sets another folder).", style="dim", soft_wrap=True
+    )

@@ -11,7 +11,11 @@ from fedbench.commands.choices import PLUGINS, RESULTS
 @PLUGINS
 @RESULTS
 def doctor(plugins: tuple, results: str) -> None:
-    """Check versions, devices, plugins, weights, folders and free disk; say what would stop a run, and what to do about it.
+    """Check versions, devices, plugins, weights, folders and free disk; say what would stop a run, and the mend.
+
+    \b
+    fedbench doctor
+    fedbench doctor --results /scratch/results --plugin mine.py
 
     Exit code: 0 all fine, 1 something would stop a run.
     """

@@ -12,8 +12,10 @@ from fedbench.commands.choices import RESULTS, SUITE, cells
 @cells
 @RESULTS
 @click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
-def plan(suite: str, results: str, as_json: bool, plugins: tuple, scenarios: tuple, methods: tuple, seeds: tuple, **choices) -> None:
-    """Show the cells of SUITE: how many rounds and images, the FLOPs and bytes of all clients together, and what is done.
+def plan(
+    suite: str, results: str, as_json: bool, plugins: tuple, scenarios: tuple, methods: tuple, seeds: tuple, **choices
+) -> None:
+    """Show the cells of SUITE: how many rounds and images, the FLOPs and bytes of all clients together, what is done.
 
     \b
     fedbench plan suites/extreme_hetero.yaml
@@ -48,36 +50,53 @@ def plan(suite: str, results: str, as_json: bool, plugins: tuple, scenarios: tup
 
 
 def _show(suite: str, rows: list[dict]) -> None:
-    from rich import box
+    """A line a cell, under its scenario."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
     from fedbench.compare.columns import human_bytes, three_digits
 
     console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("scenario", "method", "seed"):
-        table.add_column(name, overflow="fold")
-    for name in ("rounds", "images", "TFLOPs", "down", "up"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("status", no_wrap=True)
+    seeds = {seed for row in rows for *_, seed in row["names"]}
+    heads = ["method", *(["seed"] if len(seeds) > 1 else []), "images", "TFLOPs", "down", "up", "status"]
+    lines: list[tuple[str, list[str], str]] = []
     sums = dict.fromkeys(("images", "flops", "bytes_down", "bytes_up"), 0)
     for row in rows:
-        scenario, method, variant, seed = row["names"][0]
-        names = [scenario + (f" [{variant}]" if variant else ""), method + f" (+{len(row['names']) - 1})" * (len(row["names"]) > 1)]
-        if "not_applicable" in row:
-            table.add_row(*names, str(seed), "-", "-", "-", "-", "-", "n/a", style="dim")
+        (scenario, method, variant, seed), *others = row["names"]
+        place = f"{scenario}{f' [{variant}]' if variant else ''} · {row['rounds']} rounds"
+        names = [f"{method} (+{len(others)})" if others else method, *([str(seed)] if len(seeds) > 1 else [])]
+        if "flops" not in row:
+            lines.append((place, [*names, "-", "-", "-", "-", "n/a" if "not_applicable" in row else "?"], "dim"))
             continue
         sums = {key: sums[key] + row[key] for key in sums}
-        cost = [f"{row['images']:,}", three_digits(row["flops"] / 1e12), human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
-        table.add_row(*names, str(seed), str(row["rounds"]), *cost, row["status"])
-    console.print(table)
+        moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
+        lines.append(
+            (place, [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, row["status"]], "")
+        )
+    widths = [max(map(len, column)) for column in zip(heads, *(cells for _, cells, _ in lines), strict=True)]
+
+    def line(cells: list[str]) -> str:
+        numbers = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)][1:-1]
+        return "  ".join(["", cells[0].ljust(widths[0]), *numbers, cells[-1]])
+
+    console.print(Text(line(heads), style="bold"), soft_wrap=True)
+    above = None
+    for place, row_cells, style in lines:
+        if place != above:
+            console.print(Text(place, style="bold"), soft_wrap=True)
+            above = place
+        console.print(Text(line(row_cells), style=style), soft_wrap=True)
+    names = sum(len(row["names"]) for row in rows)
+    cells_and_names = f"{len(rows)} cells" + (f" under {names} names" if names > len(rows) else "")
+    traffic = f"{human_bytes(sums['bytes_down'])} down and {human_bytes(sums['bytes_up'])} up"
     console.print(
-        f"{suite}: {len(rows)} cells under {sum(len(row['names']) for row in rows)} names; in all {sums['images']:,} training images, "
-        f"{three_digits(sums['flops'] / 1e12)} TFLOPs, {human_bytes(sums['bytes_down'])} down and {human_bytes(sums['bytes_up'])} up.",
+        f"\n{suite}: {cells_and_names}; in all {sums['images']:,} training images, "
+        f"{three_digits(sums['flops'] / 1e12)} TFLOPs, {traffic}.",
         style="bold",
     )
-    reasons = sorted({f"{row['names'][0][1]}: {row['not_applicable']}" for row in rows if "not_applicable" in row})
-    for reason in reasons:
-        console.print(f"n/a  {reason}", style="dim")
-    console.print("(+1): another name of the same cell, which runs once. FLOPs are the clients' training; evaluation is not in them.", style="dim")
+    for key, mark in (("not_applicable", "n/a"), ("unknown", "?  ")):
+        for reason in sorted({f"{row['names'][0][1]}: {row[key]}" for row in rows if key in row}):
+            console.print(Text(f"{mark}  {reason}", style="dim"), soft_wrap=True)
+    if names > len(rows):
+        console.print("(+1)  another name of the same cell, which runs once", style="dim")
+    console.print("FLOPs are the clients' training; evaluation is not in them.", style="dim")

@@ -9,7 +9,7 @@ from fedbench.commands.choices import PLUGINS
 
 @click.group()
 def plugins() -> None:
-    """List plugins and show their components."""
+    """List plugins, show their components, and check them against their contracts."""
 
 
 @plugins.command("list")
@@ -31,7 +31,9 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     if components or kind:
         _components(registry.catalogue, kind, console)
         return
-    rows = [(name, registry.package(name), registry.version(name)) for name in (*registry.entry_points, *registry.files)]
+    rows = [
+        (name, registry.package(name), registry.version(name)) for name in (*registry.entry_points, *registry.files)
+    ]
     console.print(_table(("plugin", "package", "version"), sorted(rows)))
     for message in registry.doubles.values():
         console.print(f"! {message}", style="yellow")
@@ -51,17 +53,15 @@ def show(name: str, plugins: tuple) -> None:
 
     from rich.console import Console
 
-    from fedbench.catalogue import KINDS, REQUIRED
-    from fedbench.errors import UserError
+    from fedbench.catalogue import REQUIRED
     from fedbench.plugins import Plugins
 
     catalogue, console = Plugins(plugins).catalogue, Console(highlight=False)
-    found = [component for component in catalogue if component.name == name]
-    if not found:
-        kind = next((kind for kind in KINDS if kind == "method"), "method")
-        raise UserError(catalogue.unknown(kind, name).replace("no method", "no component"))
+    found = _named(catalogue, name)
     for component in found:
-        console.print(f"[bold]{component.name}[/bold], {component.kind} of {component.package} (plugin {component.plugin})")
+        console.print(
+            f"[bold]{component.name}[/bold], {component.kind} of {component.package} (plugin {component.plugin})"
+        )
         console.print(f"  {component.summary}")
         profiles = {key: value for options in component.profiles.values() for key, value in options.items()}
         rows = [
@@ -75,10 +75,69 @@ def show(name: str, plugins: tuple) -> None:
             console.print("  and any further option, which is passed on", style="dim")
 
 
+@plugins.command("check")
+@click.argument("name")
+@PLUGINS
+def check(name: str, plugins: tuple) -> None:
+    """Check components against the contracts of their kinds: those called NAME, or all of the .py file NAME.
+
+    \b
+    fedbench plugins check mine.py
+    fedbench plugins check fedra
+
+    Exit code: 0 all keep their contract, 1 some do not. `fedbench.testing` offers the same checks to your own tests.
+    """
+    import sys
+
+    from rich.console import Console
+    from rich.text import Text
+
+    from fedbench.catalogue import REQUIRED
+    from fedbench.plugins import Plugins, told
+
+    is_file = name.endswith(".py")
+    registry, console = Plugins((*plugins, name) if is_file else plugins), Console(highlight=False)
+    package = str(registry.files.get(name.rpartition("/")[2].removesuffix(".py"))) if is_file else None
+    found = [c for c in registry.catalogue if c.package == package] if is_file else _named(registry.catalogue, name)
+    broken = 0
+    for component in found:
+        mark, why = ("ok", "green"), ""
+        if needed := [option for option, default in component.options.items() if default == REQUIRED]:
+            mark, why = ("skipped", "dim"), f"it needs {', '.join(needed)}"
+        else:
+            from fedbench.testing import check_component
+
+            try:
+                check_component(registry, component.kind, component.name)
+            except Exception as error:  # a failed check, or whatever the component raises
+                broken += 1
+                mark, why = ("BROKEN", "red"), str(error) if isinstance(error, AssertionError) else told(error)
+        console.print(Text.assemble((f"{mark[0]:7} ", mark[1]), f"{component.kind} {component.name}"))
+        if why:
+            console.print(Text(f"{'':8}{why}"), soft_wrap=True)
+    sys.exit(1 if broken else 0)
+
+
+def _named(catalogue, name: str) -> list:
+    """Every component of that name. Raises UserError with the nearest name of any kind."""
+    from difflib import get_close_matches
+
+    from fedbench.errors import UserError
+
+    found = [component for component in catalogue if component.name == name]
+    if not found:
+        near = get_close_matches(name, [component.name for component in catalogue], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`fedbench plugins list --components` lists what there is"
+        raise UserError(f"no component is called {name!r}; {hint}")
+    return found
+
+
 def _in_profiles(component, key: str) -> str:
     import json
 
-    return ", ".join(f"{name}: {json.dumps(options[key])}" for name, options in component.profiles.items() if key in options)
+    return ", ".join(
+        f"{name}: {json.dumps(options[key])}" for name, options in component.profiles.items() if key in options
+    )
 
 
 def _components(catalogue, kind: str | None, console) -> None:

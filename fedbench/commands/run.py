@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 
 import click
 
 from fedbench.commands.choices import RESULTS, SUITE, cells
 from fedbench.errors import UserError
-
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -21,16 +21,27 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Short for --set precision=...")
 @click.option("--engine", type=click.Choice(["auto", "sequential", "cohort"]), help="Short for --set engine=...")
-@click.option("--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core.")
+@click.option(
+    "--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core."
+)
 @click.option("--executor", default="local", show_default=True, metavar="NAME", help="Where cells run.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long."
+)
 @click.option("--retry-failed", is_flag=True, help="Run cells again that failed or timed out before.")
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Start no more cells after N failures.")
 @click.option("--force", is_flag=True, help="Run finished cells again too.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 def run(
-    suite: str, plugins: tuple, precision: str | None, engine: str | None, sets: tuple, jobs: str, quiet: bool, as_json: bool,
+    suite: str,
+    plugins: tuple,
+    precision: str | None,
+    engine: str | None,
+    sets: tuple,
+    jobs: str,
+    quiet: bool,
+    as_json: bool,
     **choices,
 ) -> None:
     """Run every cell of SUITE that is not finished yet, and print the leaderboard.
@@ -49,6 +60,7 @@ def run(
 
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet = quiet or as_json
+    signal.signal(signal.SIGTERM, _end)
     try:
         with Watch(Console(highlight=False), quiet) as watch:
             outcome = runner.run(suite, sets=sets, plugins=plugins, jobs=_workers(jobs), observe=watch, **choices)
@@ -64,6 +76,11 @@ def run(
     elif not quiet:
         _close(outcome)
     sys.exit(1 if outcome.failed or outcome.stopped else 0)
+
+
+def _end(*_: object) -> None:
+    """A scheduler's SIGTERM: leave as Ctrl-C does, workers ended and finished cells kept."""
+    sys.exit(143)
 
 
 def _workers(jobs: str) -> str | int:
@@ -84,7 +101,10 @@ def _close(outcome) -> None:
 
     console = Console(highlight=False)
     kept = len(outcome.manifests) - outcome.ran
-    console.print(f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}" + (f", {kept} kept from before" if kept else ""))
+    console.print(
+        f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
+        + (f", {kept} kept from before" if kept else "")
+    )
     results = load([outcome.folder])
     if any(result.status == "finished" for result in results):
         console.print()
@@ -92,14 +112,18 @@ def _close(outcome) -> None:
         console.print()
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
     if outcome.failed:
-        console.print(f"{counted(len(outcome.failed), 'cell')} failed; `--retry-failed` runs failed cells again:", style="red")
-        for name, manifest in list(outcome.failed.items())[:MOST_SHOWN]:
+        console.print(
+            f"{counted(len(outcome.failed), 'cell')} failed; `--retry-failed` runs failed cells again:", style="red"
+        )
+        for name in list(outcome.failed)[:MOST_SHOWN]:
             console.print(Text(f"  {outcome.titles[name]}: {outcome.folder / name / 'manifest.json'}"), soft_wrap=True)
         if (left := len(outcome.failed) - MOST_SHOWN) > 0:
             console.print(f"  and {left} more")
     if outcome.stopped:
         left = outcome.counts["pending"]
-        console.print(f"Stopped by --max-failures; {counted(left, 'cell')} left, which the same command runs.", style="red")
+        console.print(
+            f"Stopped by --max-failures; {counted(left, 'cell')} left, which the same command runs.", style="red"
+        )
 
 
 def _summary(outcome) -> dict:

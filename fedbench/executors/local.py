@@ -1,4 +1,4 @@
-"""Cells side by side on this machine: one process a cell, one thread a process, forked from a server that has torch loaded."""
+"""Cells side by side on this machine: a process a cell, a thread a process, forked from a server with torch loaded."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from fedbench import hookimpl
 from fedbench.results import read_manifest, write_manifest
 
 # Libraries read these when they are loaded, which happens in the server.
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 GRACE = 2.0  # seconds between asking a worker to end and ending it
+LOADING = 600.0  # seconds that the server may take to import torch and timm; a cell's own time counts from then
 
 OnEvent = Callable[[dict[str, Any]], bool]
 
@@ -31,7 +35,9 @@ class _Running:
     folder: Path
     process: BaseProcess
     events: Connection
+    before: dict[str, Any] | None  # the manifest of an earlier run, if any
     deadline: float
+    began: float = field(default_factory=time.monotonic)
 
 
 def local(workers: int = 1, timeout: float | None = None) -> Callable[[Sequence[str], OnEvent], None]:
@@ -42,20 +48,24 @@ def local(workers: int = 1, timeout: float | None = None) -> Callable[[Sequence[
 
     def execute(jobs: Sequence[str], on_event: OnEvent) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["fedbench.worker"])
-        os.environ.update({name: os.environ.get(name, value) for name, value in ONE_THREAD.items()})
+        _start_server()
         waiting, running, going = list(reversed(jobs)), [], True
         try:
             while running or (waiting and going):
                 while going and waiting and len(running) < workers:
-                    running.append(_start(context, waiting.pop(), timeout))
+                    running.append(_start(context, waiting.pop()))
                     going = on_event({"event": "started", "folder": str(running[-1].folder)})
                 for one in _wait(running):
                     for event in _received(one):
+                        if event["event"] == "ready":
+                            one.began = time.monotonic()
+                            one.deadline = one.began + (timeout or float("inf"))
                         on_event({**event, "folder": str(one.folder)})
                     if not one.process.is_alive() or time.monotonic() > one.deadline:
                         running.remove(one)
-                        going = on_event({"event": "ended", "folder": str(one.folder), **_outcome(one, timeout)}) and going
+                        going = (
+                            on_event({"event": "ended", "folder": str(one.folder), **_outcome(one, timeout)}) and going
+                        )
         finally:
             for one in running:
                 _end(one.process)
@@ -63,13 +73,38 @@ def local(workers: int = 1, timeout: float | None = None) -> Callable[[Sequence[
     return execute
 
 
-def _start(context: Any, job: str, timeout: float | None) -> _Running:
+def _start_server() -> None:
+    """Start the process that workers are forked from, with torch loaded and one thread."""
+    forkserver.set_forkserver_preload(["fedbench.worker"])
+    before = dict(os.environ)
+    os.environ.update({name: os.environ.get(name, value) for name, value in ONE_THREAD.items()})
+    try:
+        forkserver.ensure_running()
+    finally:
+        for name in ONE_THREAD.keys() - before.keys():
+            del os.environ[name]
+
+
+@contextmanager
+def _no_script() -> Iterator[None]:
+    """Hide the user's script while a worker starts: multiprocessing would run it again, `fedbench.run` and all."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+def _start(context: Any, job: str) -> _Running:
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(job, send))
-    process.start()
+    folder = Path(json.loads(job)["folder"])
+    before = read_manifest(folder)
+    with _no_script():
+        process.start()
     send.close()
-    deadline = time.monotonic() + timeout if timeout else float("inf")
-    return _Running(job, Path(json.loads(job)["folder"]), process, receive, deadline)
+    return _Running(job, folder, process, receive, before, time.monotonic() + LOADING)
 
 
 def _work(job: str, events: Connection) -> None:
@@ -85,9 +120,7 @@ def _wait(running: Sequence[_Running]) -> Sequence[_Running]:
     patience = max(0.0, min(soonest - time.monotonic(), 1.0))
     ready = set(wait([one.events for one in running] + [one.process.sentinel for one in running], patience))
     late = time.monotonic()
-    return [
-        one for one in running if one.events in ready or one.process.sentinel in ready or one.deadline < late
-    ]
+    return [one for one in running if one.events in ready or one.process.sentinel in ready or one.deadline < late]
 
 
 def _received(one: _Running) -> Sequence[dict[str, Any]]:
@@ -104,17 +137,24 @@ def _outcome(one: _Running, timeout: float | None) -> dict[str, Any]:
     """The last manifest of a worker that ended; where it could not write one, this process does."""
     late = one.process.is_alive()
     _end(one.process)
-    code = one.process.exitcode
-    manifest = read_manifest(one.folder) or {**json.loads(one.job)["manifest"], "status": "running"}
+    manifest = read_manifest(one.folder)
+    if manifest is None or manifest == one.before:
+        manifest = {**json.loads(one.job)["manifest"], "status": "running"}
     if manifest["status"] == "running":
-        reason = f"the worker process ended with exit code {code} before it was done"
-        if late:
-            reason = f"not done after {timeout:g} seconds"
-        elif code is not None and code < 0:
-            reason = f"the worker process was ended by {signal.Signals(-code).name}"
-        manifest = {**manifest, "status": "timeout" if late else "failed", "reason": reason}
+        reason = _reason(one.process.exitcode, timeout if late else None)
+        seconds = round(time.monotonic() - one.began, 3)
+        manifest = {**manifest, "status": "timeout" if late else "failed", "reason": reason, "seconds": seconds}
         write_manifest(one.folder, manifest)
     return {"status": manifest["status"], "reason": manifest.get("reason"), "seconds": manifest.get("seconds")}
+
+
+def _reason(code: int | None, timeout: float | None) -> str:
+    if timeout:
+        return f"not done after {timeout:g} seconds"
+    if code is None or code >= 0:
+        return f"the worker process ended with exit code {code} before it was done"
+    reason = f"the worker process was ended by {signal.Signals(-code).name}"
+    return f"{reason}; the system does that when memory runs out" if -code == signal.SIGKILL else reason
 
 
 def _end(process: BaseProcess) -> None:

@@ -1,0 +1,124 @@
+"""Checks of whole methods: state, round, predictor and cost, as `fedbench/method.py` describes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedbench.method import Method, State
+from fedbench.plugins import Plugins
+from fedbench.seeding import generator
+from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
+from fedbench.types import Report
+
+CAPACITIES = (4, 3, 1)
+
+
+def check_method(
+    make: Callable[..., Method],
+    registry: Plugins | None = None,
+    model: Callable[[], nn.Module] = tiny_vit,
+    capacities: tuple[int, ...] = CAPACITIES,
+    **options: Any,
+) -> None:
+    """`make(setup, **options)` on a tiny backbone: two rounds, an empty one, evaluation and costs.
+
+    registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default.
+    """
+    plugins = registry or Plugins()
+
+    def made() -> Method:
+        return make(setup_of(plugins, model(), list(capacities)), **options)
+
+    method = made()
+    expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
+    state = twice(lambda: method.init(generator(0)), "init")
+    check_state(state, "init")
+    for t in range(2):
+        state = _check_round(method, state, t, list(capacities))
+    expect(
+        same(state, _two_rounds(made(), list(capacities))),
+        "a method made anew must do the same: keep nothing outside `state`",
+    )
+    _check_empty_round(method, state)
+    _check_predictor(method, state)
+    for capacity in sorted(set(capacities)):
+        cost = method.cost(capacity)
+        expect(
+            cost is None or min(vars(cost).values()) > 0,
+            f"the cost of a client of capacity {capacity} must be positive",
+        )
+
+
+def _two_rounds(method: Method, capacities: list[int]) -> State:
+    state = method.init(generator(0))
+    for t in range(2):
+        state, _ = method.round(state, t, cohort_of(capacities), generator(0, t))
+    return state
+
+
+def _check_round(method: Method, state: State, t: int, capacities: list[int]) -> State:
+    cohort = cohort_of(capacities)
+    new = twice(lambda: method.round(state, t, cohort, generator(0, t))[0], "round", state)
+    _, report = method.round(state, t, cohort, generator(0, t))
+    check_state(new, "round")
+    expect(isinstance(report, Report), f"round must return (state, Report), not {type(report).__name__}")
+    N = len(report.cohort)
+    M, up = report.plan.M, report.uploads
+    expect(M.dtype == torch.bool and M.dim() == 2 and len(M) == N, f"report.plan.M must be bool ({N}, L)")
+    expect(len(report.cost) == N, f"report.cost must have one entry for each of {N} clients")
+    for name in ("arrived", "loss", "steps", "seconds"):
+        expect(len(getattr(up, name)) == N, f"report.uploads.{name} must have one entry for each of {N} clients")
+    returned = M[up.arrived].any(0)
+    for j in (~returned).nonzero().flatten().tolist() if "r" in new else ():
+        expect(same(new["r"][j], state["r"][j]), f"layer {j} came back from nobody and must keep its value")
+    return new
+
+
+def _check_empty_round(method: Method, state: State) -> None:
+    after, report = method.round(state, 2, cohort_of([]), generator(0, 2))
+    expect(same(after, state), "a round in which nobody takes part must leave the state as it is")
+    expect(len(report.cost) == 0, "a round in which nobody takes part must cost nothing")
+
+
+def _check_predictor(method: Method, state: State) -> None:
+    x = torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+    def answers() -> dict[str, Tensor]:
+        with torch.no_grad():
+            given = method.predictor(state)(x)
+        return dict(given) if isinstance(given, Mapping) else {"": given}
+
+    for name, logits in twice(answers, "the predictor", state, x).items():
+        fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
+        expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
+
+
+def check_state(state: Any, who: str = "the method") -> None:
+    """Nested dicts (with texts as keys) and lists of tensors and JSON scalars; no tensor's memory occurs twice."""
+    seen: dict[int, str] = {}
+
+    def walk(value: Any, place: str) -> None:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                expect(isinstance(key, str), f"{who}: the keys of {place} must be texts, not {key!r}")
+                walk(part, f"{place}[{key!r}]")
+        elif isinstance(value, list):
+            for i, part in enumerate(value):
+                walk(part, f"{place}[{i}]")
+        elif isinstance(value, Tensor):
+            expect(not value.requires_grad, f"{who}: {place} must be detached")
+            memory = value.untyped_storage().data_ptr()
+            twin = seen.setdefault(memory, place) if value.numel() else place
+            expect(twin == place, f"{who}: {place} shares its memory with {twin}; clone one of them")
+        else:
+            plain = value is None or isinstance(value, bool | int | float | str)
+            expect(plain, f"{who}: {place} is a {type(value).__name__}, which is neither tensor nor JSON")
+            json.dumps(value)
+
+    expect(isinstance(state, dict), f"{who} must give a dict as state, not {type(state).__name__}")
+    walk(state, "state")

@@ -1,0 +1,143 @@
+"""A world small enough for tests: two tiny backbones, cohorts of random images, and a set-up in float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedbench.backbone import Blocks
+from fedbench.engine import sequential
+from fedbench.plugins import Plugins
+from fedbench.types import Client, Cohort, Scenario, Setup
+
+CLASSES = 3
+
+TRAIN = {
+    "rounds": 3,
+    "local_epochs": 1,
+    "max_steps": None,
+    "batch_size": 4,
+    "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
+    "clip": 1.0,
+}
+
+
+def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
+    """A timm ViT for 8x8 images: four patches, weights from seed 0."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return VisionTransformer(
+            img_size=8, patch_size=4, embed_dim=dim, depth=depth, num_heads=2, mlp_ratio=2.0, num_classes=0
+        )
+
+
+def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
+    """A timm MLP-Mixer of the same size."""
+    from timm.models.mlp_mixer import MlpMixer
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return MlpMixer(img_size=8, patch_size=4, embed_dim=dim, num_blocks=depth, num_classes=0)
+
+
+def cohort_of(
+    capacities: list[int], examples: list[int] | None = None, steps: int = 2, ids: list[int] | None = None
+) -> Cohort:
+    """A cohort with random images of its own for every client, 3 classes, float64."""
+    examples = examples or [4] * len(capacities)
+    ids = ids if ids is not None else list(range(len(capacities)))
+
+    def batches(n: int) -> Iterator[tuple[Tensor, Tensor]]:
+        draw = torch.Generator().manual_seed(100 + ids[n])
+        for _ in range(steps):
+            yield (
+                torch.randn(4, 3, 8, 8, generator=draw, dtype=torch.float64),
+                torch.randint(CLASSES, (4,), generator=draw),
+            )
+
+    numbers = [torch.tensor(values, dtype=torch.int64) for values in (capacities, examples, [steps] * len(capacities))]
+    return Cohort(ids, *numbers, batches)
+
+
+def setup_of(
+    registry: Plugins, model: nn.Module, capacities: list[int], adapter: dict | None = None, **train: Any
+) -> Setup:
+    """A set-up in float64 with the sequential engine; `train` changes single training options."""
+    blocks = Blocks(model).double()
+    clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]
+    options = {**TRAIN, **train}
+
+    def component(kind: str, ref: Any) -> Any:
+        if callable(ref):
+            return ref
+        return registry.make(kind, {"name": ref} if isinstance(ref, str) else ref, setup=setup)
+
+    attach = registry.make("adapter", adapter or {"name": "lora", "rank": 2, "alpha": 4})
+
+    def attach_in_double(model: Blocks) -> None:
+        attach(model)
+        model.double()
+
+    extremes = np.array([[c, c] for c in capacities])
+    setup = Setup(
+        backbone=blocks,
+        adapter=attach_in_double,
+        engine=sequential.train,
+        scenario=Scenario(clients, extremes, blocks.num_layers, options["rounds"]),
+        train=options,
+        num_classes=CLASSES,
+        image_size=8,
+        seed=0,
+        component=component,
+    )
+    return setup
+
+
+def expect(holds: object, message: str) -> None:
+    """Raises AssertionError with the message, whatever Python's -O says."""
+    if not holds:
+        raise AssertionError(message)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two nests of dicts, lists, tensors and plain values are equal, bit for bit."""
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        both = isinstance(one, Tensor) and isinstance(other, Tensor)
+        return (
+            both
+            and one.dtype == other.dtype
+            and one.shape == other.shape
+            and bool(((one == other) | (one != one)).all())
+        )
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
+@contextmanager
+def untouched(*given: Any, what: str) -> Iterator[None]:
+    """Inside, neither `given` may change nor may the global generators of torch and numpy be drawn from."""
+    before = copy.deepcopy(given)
+    chance = torch.get_rng_state(), np.random.get_state()[1].copy()
+    yield
+    expect(same(before, given), f"{what} changes what it is given; work on a copy (`.clone()`)")
+    drawn = not torch.equal(chance[0], torch.get_rng_state()) or (chance[1] != np.random.get_state()[1]).any()
+    expect(not drawn, f"{what} draws from a global generator; take `generator`, or fedbench.seeding.generator")
+
+
+def twice(compute: Callable[[], Any], what: str, *given: Any) -> Any:
+    """The result of a computation that leaves `given` untouched and comes out the same a second time."""
+    with untouched(*given, what=what):
+        first = compute()
+    expect(same(first, compute()), f"{what} gives another result when called again with the same seed")
+    return first

@@ -1,0 +1,246 @@
+"""The command line: help, speed, and one screen of message with exit code 2 for whatever the user got wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+from command import TINY, fedbench, run, write_suite
+from PIL import Image
+
+from fedbench.cli import COMMANDS, main
+
+SCREEN = 24
+
+
+def refused(done, *told: str) -> str:
+    """The message of a command that ended with exit code 2 in at most one screen, and says all of `told`."""
+    message = done.stderr
+    assert done.exit_code == 2, done.output
+    assert len(message.splitlines()) <= SCREEN
+    assert "Traceback" not in message
+    for text in told:
+        assert text in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("capacities:", "capacites:", ("tiny.yaml:6:", "capacities")),
+        ("rounds: 2", "rounds: two", ("tiny.yaml:7:", "rounds", "two")),
+        ("rounds: 2", "rounds: -1", ("tiny.yaml:7:", "rounds")),
+        ("capacities: [2, 1]", "capacities: [3, 1]", ("tiny.yaml:6:", "capacity 3 is above the 2 layers of tiny")),
+        ("capacities: [2, 1]", "capacities: [2, 1, 1]", ("tiny.yaml:6:", "3 capacities given")),
+        ("methods: [fedra]", "methods: [fedar]", ("no method is called", "did you mean", "fedra")),
+        ("methods: [fedra]", "methods: []", ("methods",)),
+        ("backbone: tiny", "backbone: vit_bse_patch16_224", ("vit_bse_patch16_224", "vit_base_patch16_224")),
+        ("data: dots", "data: dotts", ("no dataset is called", "dots")),
+        ("data: dots", "data: {name: dots, per_clas: 3}", ("per_clas", "per_class")),
+        ("methods: [fedra]", "methods: [fedra", ("tiny.yaml",)),
+    ],
+)
+def test_what_is_wrong_in_a_suite_is_told_with_its_place(tmp_path, old, new, told):
+    write_suite(tmp_path, "fedra", {old: new})
+    refused(run(cwd=tmp_path), *told)
+    assert not (tmp_path / "r").exists()
+
+
+def pictures(root, skip: str = ""):
+    for place in ("one/a", "one/b", "two/a", "two/b"):
+        if place != skip:
+            (root / place).mkdir(parents=True)
+            for k in range(3):
+                Image.new("RGB", (8, 8), (80 * k, 0, 0)).save(root / place / f"{k}.png")
+
+
+def damage_empty(root):
+    root.mkdir()
+
+
+def damage_class(root):
+    pictures(root, skip="two/b")
+
+
+def damage_image(root):
+    pictures(root)
+    file = root / "one/a/1.png"
+    file.write_bytes(file.read_bytes()[:40])
+
+
+def damage_nothing_there(root):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (damage_empty, ("pictures holds no folders",)),
+        (damage_class, ("domain 'two' lacks class 'b', which domain 'one' has",)),
+        (damage_image, ("pictures/one/a/1.png", "unreadable: skip")),
+        (damage_nothing_there, ("pictures does not exist",)),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_what_is_wrong_with_images_is_told_before_anything_runs(tmp_path, damage, told, command):
+    damage(tmp_path / "pictures")
+    write_suite(tmp_path, "fedra", {"data: dots": "data: {name: image_folder, root: pictures}"})
+    refused(fedbench(command, "tiny.yaml", "--plugin", TINY, "--results", "r", cwd=tmp_path), *told)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_results_folder_below_a_file(tmp_path):
+    write_suite(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    refused(run("--results", "file/r", cwd=tmp_path), "file/r", "cannot be written", "--results")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_results_folder_without_the_right_to_write(tmp_path):
+    write_suite(tmp_path)
+    (tmp_path / "r").mkdir(mode=0o500)
+    refused(run(cwd=tmp_path), "cannot be written", "--results")
+
+
+def test_a_results_folder_with_foreign_files(tmp_path):
+    write_suite(tmp_path)
+    (tmp_path / "r" / "tiny").mkdir(parents=True)
+    (tmp_path / "r" / "tiny" / "thesis.tex").write_text("mine")
+    refused(run(cwd=tmp_path), "thesis.tex", "Nothing was changed")
+    assert os.listdir(tmp_path / "r" / "tiny") == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--set", "nonsense"), ("--set nonsense", "dotted.key=value")),
+        (("--set", "train.round=3"), ("round", "rounds")),
+        (("--set", "train.rounds=many"), ("rounds", "many")),
+        (("--jobs", "0"), ("--jobs", "from 1")),
+        (("--jobs", "few"), ("--jobs", "few")),
+        (("--timeout", "0"), ("--timeout",)),
+        (("--max-failures", "0"), ("--max-failures",)),
+        (("--scenario", "smal"), ("no scenario", "small")),
+        (("--method", "fedar"), ("no method", "fedra")),
+        (("--seed", "-1"), ("seed -1",)),
+        (("--seed", "one"), ("--seed",)),
+        (("--profile", "book"), ("--profile",)),
+        (("--data", "nowhere"), ("--data nowhere",)),
+        (("--executor", "loca"), ("no executor", "local")),
+        (("--plugin", "absent.py"), ("absent.py", "no such file")),
+        (("--methods", "fedra"), ("--methods", "--method")),
+    ],
+)
+def test_what_is_wrong_on_the_command_line(tmp_path, words, told):
+    write_suite(tmp_path)
+    refused(run(*words, cwd=tmp_path), *told)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_suite_that_is_not_there_or_no_file(tmp_path, command):
+    refused(fedbench(command, "tiny.yaml", cwd=tmp_path), "tiny.yaml")
+    (tmp_path / "tiny.yaml").mkdir()
+    refused(fedbench(command, "tiny.yaml", cwd=tmp_path), "tiny.yaml")
+    (tmp_path / "binary.yaml").write_bytes(bytes(range(256)))
+    refused(fedbench(command, "binary.yaml", cwd=tmp_path), "binary.yaml")
+
+
+def test_an_unknown_command_gets_the_nearest(tmp_path):
+    refused(fedbench("comparre", cwd=tmp_path), "did you mean 'compare'?")
+    refused(fedbench("xyz", cwd=tmp_path), "run, plan, compare")
+
+
+def test_compare_without_results(tmp_path):
+    refused(fedbench("compare", "nowhere", cwd=tmp_path), "nowhere: no such folder", "fedbench run")
+
+
+def test_an_unknown_component_or_kind(tmp_path):
+    refused(fedbench("plugins", "show", "fedar", cwd=tmp_path), "did you mean 'fedra'?")
+    refused(fedbench("plugins", "list", "--kind", "methods", cwd=tmp_path), "kinds are", "method")
+
+
+def commands(group=main, path=()):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_help_shows_an_example(tmp_path, words):
+    done = fedbench(*words, "--help", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert f"  fedbench {' '.join(words)}" in done.stdout.split("Usage:")[1].split("\n", 1)[1]
+
+
+def test_the_first_help_names_every_command(tmp_path):
+    done = fedbench("--help", cwd=tmp_path)
+    assert all(f"\n  {name}" in done.stdout for name in COMMANDS)
+    assert len(done.stdout.splitlines()) <= SCREEN + 4
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, own_cache):
+    folder = tmp_path_factory.mktemp("finished")
+    write_suite(folder)
+    assert run("--quiet", cwd=folder).exit_code == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("run", "--help"), ("plugins", "list"), ("compare", "r"), ("compare", "r", "--format", "csv")],
+    ids=" ".join,
+)
+def test_quick_commands_import_neither_torch_nor_pandas_nor_scipy(finished, words):
+    script = (
+        "import sys\n"
+        "from fedbench.cli import main\n"
+        f"try:\n    main({list(words)!r})\n"
+        "finally:\n    print(sorted({'torch', 'pandas', 'scipy', 'timm'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=finished, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
+    write_suite(tmp_path)
+    first = fedbench("plan", "tiny.yaml", "--json", "--plugin", TINY, cwd=tmp_path)
+    script = (
+        "import sys\n"
+        "from fedbench.cli import main\n"
+        "main(['plan', 'tiny.yaml', '--json', '--plugin', sys.argv[1]], standalone_mode=False)\n"
+        "assert not {'torch', 'pandas', 'scipy'} & set(sys.modules)\n"
+    )
+    second = subprocess.run(
+        [sys.executable, "-c", script, TINY], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(second.stdout) == json.loads(first.stdout)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_plan_breaks_no_name(tmp_path, width):
+    write_suite(tmp_path, "{name: a_rather_long_name_for_it, extends: fedra}, {name: twin, extends: fedra}, allsmall")
+    done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--seed", 0, "--seed", 1, cwd=tmp_path, columns=width)
+    assert "a_rather_long_name_for_it (+1)" in done.stdout
+    assert "4 cells under 6 names" in done.stdout
+
+
+def test_a_plan_survives_a_broken_method(tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "from fedbench import hookimpl\n\ndef bad(setup):\n    raise KeyError('oops')\n\n"
+        "@hookimpl\ndef fedbench_register_methods(register):\n    register('bad', bad)\n"
+    )
+    write_suite(tmp_path, "fedra, bad")
+    done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "bad.py", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "bad: KeyError: 'oops'" in done.stdout and "fedra" in done.stdout

@@ -1,0 +1,130 @@
+"""The house: imports point one way, plugins see public names only, and what should start at once imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedbench
+
+HOUSE = Path(fedbench.__file__).parent
+ROOT = HOUSE.parent
+
+# From the ground up: a module imports what stands on lower lines, or beside it in its own package.
+LAYERS = [
+    ["errors", "types", "seeding", "machine"],
+    ["backbone"],
+    ["adapter", "allocation", "aggregation", "objective", "data", "cost"],
+    ["engine", "method"],
+    ["layerwise"],
+    ["hookspecs", "catalogue"],
+    ["plugins"],
+    ["profiles", "results"],
+    ["suite", "compare"],
+    ["federation"],
+    ["trial"],
+    ["facts"],
+    ["plan"],
+    ["worker", "progress", "doctor"],
+    ["executors"],
+    ["testing", "runner"],
+    ["commands"],
+    ["cli"],
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+# Only for names in annotations, or asked for by a function that is handed the registry.
+NO_TORCH = [
+    "fedbench",
+    "fedbench.catalogue",
+    "fedbench.cli",
+    "fedbench.commands.compare",
+    "fedbench.commands.plan",
+    "fedbench.commands.run",
+    "fedbench.compare",
+    "fedbench.data",
+    "fedbench.data.decode",
+    "fedbench.doctor",
+    "fedbench.executors.local",
+    "fedbench.facts",
+    "fedbench.plan",
+    "fedbench.plugins",
+    "fedbench.progress",
+    "fedbench.results",
+    "fedbench.runner",
+    "fedbench.seeding",
+    "fedbench.suite",
+    "fedbench.types",
+]
+PUBLIC = {
+    "adapter",
+    "aggregation",
+    "allocation",
+    "backbone",
+    "catalogue",
+    "cost",
+    "data",
+    "errors",
+    "layerwise",
+    "method",
+    "objective",
+    "seeding",
+    "types",
+}
+
+
+def imported(file: Path) -> set[str]:
+    """The parts of fedbench that a file imports anywhere but for annotations: `results`, `data`, ..."""
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            path = node.module.split(".")
+            if path == ["fedbench"]:
+                found |= {alias.name for alias in node.names if alias.name in LEVEL}
+            elif path[0] == "fedbench":
+                found.add(path[1])
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("fedbench.")}
+    return found
+
+
+def part(file: Path) -> str:
+    return file.relative_to(HOUSE).parts[0].removesuffix(".py")
+
+
+FILES = [file for file in sorted(HOUSE.rglob("*.py")) if part(file) != "__init__"]
+
+
+def test_every_module_has_its_place():
+    assert {part(file) for file in FILES} == LEVEL.keys()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(HOUSE)))
+def test_imports_point_one_way(file):
+    here = part(file)
+    above = {name for name in imported(file) - {here} if LEVEL[name] >= LEVEL[here]}
+    assert not above, f"{here} stands below {', '.join(sorted(above))}"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "plugins").glob("*.py")), ids=lambda file: file.name)
+def test_plugins_import_public_names_only(file):
+    assert imported(file) <= PUBLIC
+
+
+def test_what_starts_at_once_imports_no_torch():
+    script = (
+        "import importlib, sys\n"
+        f"for name in {NO_TORCH!r}:\n"
+        "    importlib.import_module(name)\n"
+        "    heavy = {'torch', 'timm', 'pandas', 'scipy'} & set(sys.modules)\n"
+        "    assert not heavy, f'{name} imports {heavy}'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

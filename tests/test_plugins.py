@@ -1,0 +1,289 @@
+"""Plugins as a stranger ships them: throw-away distributions with entry points, and files given by --plugin."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from command import MAIN, environment, fedbench, write_suite
+
+from fedbench import hookspecs
+from fedbench.errors import UserError
+from fedbench.plugins import Plugins
+
+HOOKS = [name for name in vars(hookspecs) if name.startswith("fedbench_")]
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """install(package, code) puts a distribution with one plugin on the path; returns its module's file."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
+
+    def install(package: str, code: str, plugin: str | None = None) -> Path:
+        module = package.replace("-", "_")
+        file = site / f"{module}.py"
+        file.write_text("from fedbench import hookimpl\n" + textwrap.dedent(code))
+        info = site / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[fedbench]\n{plugin or module} = {module}\n")
+        importlib.invalidate_caches()
+        sys.modules.pop(module, None)
+        return file
+
+    yield install
+    for file in site.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+def elsewhere(tmp_path: Path, *words: object) -> subprocess.CompletedProcess:
+    """A command in a process of its own, with the throw-away distributions on its path."""
+    env = {**environment(), "PYTHONPATH": str(tmp_path / "site")}
+    return subprocess.run([*MAIN, *map(str, words)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+
+
+def registering(kind: str, name: str, body: str) -> str:
+    return f"{body}\n@hookimpl\ndef fedbench_register_{kind}(register):\n    register({name!r}, make)\n"
+
+
+LAST = "def make(capacities, num_layers, shift: int = 0):\n    '''The last layers.'''\n    import torch\n"
+LAST += "    return torch.arange(num_layers) >= num_layers - capacities[:, None]\n"
+
+
+# --- what can go wrong -------------------------------------------------------------------------------------------
+
+
+def test_two_packages_with_one_component_name_are_both_named_and_only_where_it_is_used(install):
+    install("their-random", registering("allocations", "random", LAST))
+    plugins = Plugins()
+    with pytest.raises(UserError, match="two packages register the allocation 'random'") as told:
+        plugins.make("allocation", {"name": "random"})
+    assert "their-random" in str(told.value) and "fedbench" in str(told.value)
+    assert plugins.make("allocation", {"name": "prefix"})(torch.tensor([1]), 2).tolist() == [[True, False]]
+
+
+def test_two_packages_with_one_plugin_name(install):
+    install("first-package", registering("allocations", "one", LAST), plugin="alike")
+    install("second-package", registering("allocations", "two", LAST), plugin="alike")
+    plugins = Plugins()
+    assert "first-package" in plugins.doubles["alike"] and "second-package" in plugins.doubles["alike"]
+    assert "alike" in plugins.catalogue.broken
+
+
+def test_an_unknown_hook_names_the_package(install):
+    install("wrong-hook", "@hookimpl\ndef fedbench_register_methodes(register):\n    pass\n")
+    message = Plugins().catalogue.broken["wrong_hook"]
+    assert "wrong-hook" in message and "fedbench_register_methodes" in message
+
+
+def test_a_component_registered_twice_by_one_plugin(install):
+    install("twice-package", registering("allocations", "one", LAST) + "    register('one', make)\n")
+    assert "registers the allocation 'one' twice" in Plugins().catalogue.broken["twice_package"]
+
+
+@pytest.mark.parametrize("fault", ["import nothing_of_this_name", "raise SystemExit(3)", "def broken(:"])
+def test_a_plugin_that_fails_to_import_stops_nothing_else(install, tmp_path, fault):
+    install("sick-package", fault)
+    write_suite(
+        tmp_path,
+        "fedra",
+        {
+            "backbone: tiny": "backbone: micro_vit",
+            "data: dots": "data: {name: strokes6, classes: 2}",
+            "[2, 1]": "{uniform: [1, 2]}",
+        },
+    )
+    for words in (["--help"], ["plugins", "list"], ["plan", "tiny.yaml"], ["plugins", "list", "--kind", "method"]):
+        done = fedbench(*words, cwd=tmp_path)
+        assert done.exit_code == 0, done.output
+    told = fedbench("plugins", "list", "--components", cwd=tmp_path).stdout
+    assert "plugin 'sick_package' of sick-package does not load" in " ".join(told.split())
+    write_suite(tmp_path, "sick_method")
+    done = fedbench("run", "tiny.yaml", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "sick-package" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_doctor_names_a_broken_package_and_goes_on(install, tmp_path):
+    install("sick-package", "import nothing_of_this_name")
+    done = fedbench("doctor", cwd=tmp_path)
+    assert "plugin 'sick_package' of sick-package does not load" in done.stdout
+    assert done.exit_code == 0, done.stdout
+
+
+def test_a_broken_plugin_file_ends_the_command(tmp_path):
+    (tmp_path / "mine.py").write_text("import nothing_of_this_name")
+    done = fedbench("plugins", "list", "--components", "--plugin", "mine.py", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "mine.py" in done.stderr and "nothing_of_this_name" in done.stderr
+
+
+def test_a_foreign_command_that_does_not_load_says_so_when_used(install, tmp_path):
+    install("commander", "")
+    points = tmp_path / "site" / "commander-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[fedbench.commands]\nextra = commander:missing\n")
+    help_ = elsewhere(tmp_path, "--help")
+    assert help_.returncode == 0 and "extra" in help_.stdout
+    used = elsewhere(tmp_path, "extra")
+    assert used.returncode == 2 and "commander" in used.stderr and "Traceback" not in used.stderr
+
+
+# --- the catalogue on disk ---------------------------------------------------------------------------------------
+
+
+def test_the_kept_catalogue_is_made_again_when_a_plugin_changes(install):
+    file = install("changing", registering("allocations", "before", LAST))
+    assert "before" in Plugins().catalogue.components["allocation"]
+    file.write_text(file.read_text().replace("'before'", "'afterwards'"))
+    sys.modules.pop("changing")
+    assert "afterwards" in Plugins().catalogue.components["allocation"]
+    assert "before" not in Plugins().catalogue.components["allocation"]
+
+
+def test_the_kept_catalogue_is_read_without_importing_plugins(install):
+    install("idle-package", registering("allocations", "idle", LAST))
+    assert Plugins().catalogue.find("allocation", "idle")
+    sys.modules.pop("idle_package")
+    again = Plugins()
+    assert again.catalogue.find("allocation", "idle").package == "idle-package"
+    assert "idle_package" not in sys.modules
+    again.make("allocation", {"name": "idle"})
+    assert "idle_package" in sys.modules
+
+
+def test_a_torn_catalogue_is_made_again(install):
+    install("some-package", registering("allocations", "some", LAST))
+    assert Plugins().catalogue
+    (kept,) = (Path(os.environ["FEDBENCH_CACHE"]) / "catalogue").glob("*.json")
+    kept.write_text(kept.read_text()[:100])
+    assert Plugins().catalogue.find("allocation", "some")
+
+
+# --- every hook, by a plugin file --------------------------------------------------------------------------------
+
+
+def plugin_of(folder: Path, code: str) -> Plugins:
+    file = folder / "mine.py"
+    file.write_text("from fedbench import hookimpl\n" + code)
+    return Plugins([str(file)])
+
+
+def made(folder: Path, kind: str, code: str, **given):
+    """What the component `mine` of that kind turns out as, from a plugin file."""
+    plugins = plugin_of(folder, registering(f"{kind}s", "mine", code))
+    assert plugins.catalogue.find(kind, "mine").package == str(folder / "mine.py")
+    return plugins.make(kind, {"name": "mine"}, **given)
+
+
+def test_hook_fedbench_register_allocations(tmp_path):
+    plugins = plugin_of(tmp_path, registering("allocations", "mine", LAST))
+    allocate = plugins.make("allocation", {"name": "mine", "shift": 1})
+    assert allocate(torch.tensor([1, 2]), 3).tolist() == [[False, False, True], [False, True, True]]
+    assert allocate.exact and allocate.keywords == {"shift": 1}
+    assert plugins.catalogue.find("allocation", "mine").options == {"shift": 0}
+    loose = registering("allocations", "mine", LAST).replace("'mine', make", "'mine', make, exact=False")
+    assert not plugin_of(tmp_path, loose).make("allocation", {"name": "mine"}).exact
+
+
+def test_hook_fedbench_register_aggregators(tmp_path):
+    assert (
+        made(tmp_path, "aggregator", "def make():\n    return lambda state, uploads, plan, cohort: 'new'\n")(0, 0, 0, 0)
+        == "new"
+    )
+
+
+def test_hook_fedbench_register_objectives(tmp_path):
+    code = "def make(setup, scale: float = 2.0):\n    return lambda exits, y, t: scale * setup\n"
+    assert made(tmp_path, "objective", code, setup=3)([], None, 0) == 6
+
+
+def test_hook_fedbench_register_adapters(tmp_path):
+    seen = []
+    made(tmp_path, "adapter", "def make():\n    return lambda blocks: blocks.append('attached')\n")(seen)
+    assert seen == ["attached"]
+
+
+def test_hook_fedbench_register_backbones(tmp_path):
+    assert (
+        made(tmp_path, "backbone", "def make(load=True):\n    return 'weights' if load else 'shapes'\n", load=False)
+        == "shapes"
+    )
+
+
+def test_hook_fedbench_register_methods(tmp_path):
+    code = "def make(setup, depth: int = 3):\n    return setup, depth\n"
+    plugins = plugin_of(
+        tmp_path, registering("methods", "mine", code).replace("make)", "make, profiles={'reference': {'depth': 4}})")
+    )
+    assert plugins.make("method", {"name": "mine", "depth": 5}, setup="s") == ("s", 5)
+    assert plugins.catalogue.find("method", "mine").profiles == {"reference": {"depth": 4}}
+
+
+def test_hook_fedbench_register_datasets(tmp_path):
+    assert made(tmp_path, "dataset", "def make(image_size, draw=0):\n    return image_size, draw\n", image_size=8) == (
+        8,
+        0,
+    )
+
+
+def test_hook_fedbench_register_partitions(tmp_path):
+    assert made(tmp_path, "partition", "def make():\n    return lambda *given: given\n")(1, 2) == (1, 2)
+
+
+def test_hook_fedbench_register_metrics(tmp_path):
+    assert made(tmp_path, "metric", "def make():\n    return lambda logits, y: 0.25\n")(None, None) == 0.25
+
+
+def test_hook_fedbench_register_executors(tmp_path):
+    code = "def make(workers, timeout, queue: str = 'short'):\n    return workers, timeout, queue\n"
+    assert made(tmp_path, "executor", code, workers=2, timeout=None) == (2, None, "short")
+
+
+def noting(folder: Path, hook: str, arguments: str) -> Plugins:
+    """A tracker that writes the arguments of one hook into a file."""
+    code = f"import json, pathlib\n@hookimpl\ndef {hook}({arguments}):\n"
+    code += f"    pathlib.Path({str(folder / 'notes')!r}).write_text(json.dumps([{arguments}]))\n"
+    return plugin_of(folder, code)
+
+
+def told(folder: Path, hook: str, arguments: str, **facts) -> list:
+    plugins = noting(folder, hook, arguments)
+    assert plugins.catalogue.lifecycle == ["mine"]
+    plugins.tell(hook, **facts)
+    return json.loads((folder / "notes").read_text())
+
+
+def test_hook_fedbench_suite_started(tmp_path):
+    assert told(tmp_path, "fedbench_suite_started", "suite", suite="s", cells=[{}]) == ["s"]
+
+
+def test_hook_fedbench_suite_finished(tmp_path):
+    assert told(tmp_path, "fedbench_suite_finished", "suite, cells", suite="s", cells=[{}]) == ["s", [{}]]
+
+
+def test_hook_fedbench_cell_started(tmp_path):
+    assert told(tmp_path, "fedbench_cell_started", "manifest", manifest={"id": "x"}) == [{"id": "x"}]
+
+
+def test_hook_fedbench_round_finished(tmp_path):
+    assert told(tmp_path, "fedbench_round_finished", "round, rows", manifest={}, round=1, rows=[{}]) == [1, [{}]]
+
+
+def test_hook_fedbench_cell_finished(tmp_path):
+    assert told(tmp_path, "fedbench_cell_finished", "evaluation", manifest={}, evaluation=[{}]) == [[{}]]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented_and_has_a_test(hook):
+    assert len(getattr(hookspecs, hook).__doc__ or "") > 40
+    assert f"test_hook_{hook}" in globals()

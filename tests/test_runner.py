@@ -1,0 +1,256 @@
+"""Whole runs with real processes: what is kept, what is retried, what fails alone, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from command import MAIN, TINY, environment, fedbench, run, write_suite
+
+from fedbench.results import content_hash
+
+METHODS = """
+  fedra, {name: same, extends: fedra, missing_layers: keep}, allsmall,
+  {name: raises, extends: odd, how: raise}, {name: exits, extends: odd, how: exit},
+  {name: dies, extends: odd, how: segfault},
+  {name: diverges, extends: odd, how: diverge},
+  {name: senseless, extends: odd, how: not_applicable}
+"""
+GOOD = "fedra, allsmall, head_only"
+
+
+def manifests(folder: Path) -> dict[str, dict]:
+    """The manifest of every name in the index of a results folder's suite."""
+    index = json.loads((folder / "tiny" / "index.json").read_text())
+    return {
+        f"{entry['method']}/{entry['seed']}": json.loads(
+            (folder / "tiny" / entry["cell"] / "manifest.json").read_text()
+        )
+        for entry in index["entries"]
+    }
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory, own_cache):
+    """One run of everything that can happen to a cell: (folder, how it ended, the notes of the life-cycle hooks)."""
+    folder = tmp_path_factory.mktemp("mixed")
+    write_suite(folder, METHODS)
+    plugin, notes = folder / "tiny_plugin.py", folder / "notes.txt"
+    plugin.write_text(TINY.read_text())
+    notes.touch()
+    done = fedbench("run", "tiny.yaml", "--plugin", plugin, "--results", "r", "--jobs", 2, cwd=folder)
+    return folder, done, notes.read_text().splitlines()
+
+
+def test_every_bad_cell_is_one_row_with_its_reason_and_the_others_finish(mixed):
+    folder, done, _ = mixed
+    found = {name.split("/")[0]: (m["status"], m["reason"]) for name, m in manifests(folder / "r").items()}
+    assert found["fedra"] == found["same"] == found["allsmall"] == ("finished", None)
+    assert found["raises"] == ("failed", "RuntimeError: it broke")
+    assert found["exits"] == ("failed", "the worker process ended with exit code 7 before it was done")
+    assert found["dies"] == ("failed", "the worker process was ended by SIGSEGV")
+    assert found["diverges"] == ("failed", "the training loss of client 0 in round 1 is nan")
+    assert found["senseless"] == ("not_applicable", "it has no meaning here")
+    assert done.exit_code == 1
+
+
+def test_a_raising_method_leaves_its_traceback_in_the_manifest_and_not_on_the_screen(mixed):
+    folder, done, _ = mixed
+    assert "it broke" in manifests(folder / "r")["raises/0"]["traceback"]
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_equal_cells_run_once_and_appear_under_both_names(mixed):
+    folder, done, _ = mixed
+    index = json.loads((folder / "r" / "tiny" / "index.json").read_text())
+    cells = {entry["method"]: entry["cell"] for entry in index["entries"]}
+    assert cells["fedra"] == cells["same"]
+    assert "7 cells under 8 names" in done.stdout
+    board = fedbench("compare", "r", "--format", "csv", cwd=folder).stdout
+    assert ",same," in board and ",fedra," in board
+
+
+def test_life_cycle_hooks_are_called_in_their_processes(mixed):
+    _, _, notes = mixed
+    assert notes[0] == "suite_started tiny 7"
+    assert notes[-1].startswith("suite_finished ") and notes[-1].count(" finished") == 2
+    assert "cell_started fedra" in notes
+    assert {"round_finished 1 2", "round_finished 2 2"} <= set(notes)  # two clients a round
+    assert "cell_finished finished 4" in notes and "cell_finished failed 0" in notes  # two rounds, two domains
+
+
+def test_a_second_run_keeps_all_and_retry_failed_runs_only_the_failed(mixed):
+    folder, _, _ = mixed
+    before = manifests(folder / "r")
+    again = run("--method", "fedra", "--method", "raises", cwd=folder)
+    assert again.exit_code == 1 and "2 already done, 0 to run" in again.stdout
+    assert manifests(folder / "r") == before
+    retried = run("--retry-failed", "--method", "fedra", "--method", "raises", "--json", cwd=folder)
+    after = manifests(folder / "r")
+    assert json.loads(retried.stdout)["ran"] == 1
+    assert after["fedra/0"] == before["fedra/0"]
+    assert after["raises/0"]["seconds"] != before["raises/0"]["seconds"]
+
+
+def test_no_temporary_file_is_left(mixed):
+    folder, _, _ = mixed
+    assert not [path for path in (folder / "r").rglob("*") if path.suffix == ".tmp"]
+
+
+def test_a_hanging_cell_is_ended_at_its_deadline(tmp_path):
+    write_suite(tmp_path, "{name: hangs, extends: odd, how: hang}")
+    began = time.monotonic()
+    assert run("--timeout", 1, cwd=tmp_path).exit_code == 1
+    assert time.monotonic() - began < 60
+    manifest = manifests(tmp_path / "r")["hangs/0"]
+    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 1 seconds")
+
+
+def test_only_a_not_applicable_cell_is_no_failure(tmp_path):
+    write_suite(tmp_path, "{name: senseless, extends: odd, how: not_applicable}")
+    done = run(cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "n/a" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory, own_cache):
+    """Two cells by two workers, finished: their folder."""
+    folder = tmp_path_factory.mktemp("good")
+    write_suite(folder, "fedra, allsmall")
+    done = run("--jobs", 2, "--quiet", cwd=folder)
+    assert (done.exit_code, done.output) == (0, "")
+    return folder
+
+
+def test_results_do_not_depend_on_jobs_or_on_the_order_of_cells(good, tmp_path):
+    write_suite(tmp_path, "allsmall, fedra")
+    assert run("--jobs", 1, "--quiet", cwd=tmp_path).exit_code == 0
+    assert sorted(_tables(tmp_path)) == sorted(_tables(good))
+
+
+def _tables(folder: Path) -> list[str]:
+    return [f"{cell.name} {content_hash(cell)}" for cell in (folder / "r" / "tiny").iterdir() if cell.is_dir()]
+
+
+def test_force_runs_finished_cells_again_with_the_same_result(good):
+    before, started = content_hash(good / "r"), manifests(good / "r")["fedra/0"]
+    done = run("--force", "--method", "fedra", "--json", cwd=good)
+    assert json.loads(done.stdout)["ran"] == 1
+    assert content_hash(good / "r") == before
+    assert manifests(good / "r")["fedra/0"] != started
+
+
+def test_max_failures_starts_no_more_cells(tmp_path):
+    write_suite(tmp_path, "{name: raises, extends: odd, how: raise}, {name: exits, extends: odd, how: exit}, fedra")
+    done = run("--max-failures", 1, "--jobs", 1, cwd=tmp_path)
+    assert done.exit_code == 1
+    assert "Stopped by --max-failures; 2 cells left" in done.stdout
+    assert len(list((tmp_path / "r" / "tiny").glob("*/manifest.json"))) == 1
+
+
+def test_a_stale_manifest_is_not_taken_for_the_outcome_of_a_worker_that_died(tmp_path):
+    flag = tmp_path / "fine"
+    flag.touch()
+    write_suite(tmp_path, f"{{name: exits, extends: odd, how: exit, until: {flag}}}")
+    assert run(cwd=tmp_path).exit_code == 0
+    flag.unlink()
+    done = run("--force", cwd=tmp_path)
+    assert done.exit_code == 1
+    assert manifests(tmp_path / "r")["exits/0"]["status"] == "failed"
+
+
+def test_an_interrupted_run_kills_its_workers_and_a_second_one_completes_it(tmp_path):
+    flag = tmp_path / "fine"
+    write_suite(tmp_path, f"allsmall, {{name: hangs, extends: odd, how: hang, until: {flag}}}")
+    words = [*MAIN, "run", "tiny.yaml", "--plugin", str(TINY), "--results", "r", "--jobs", "2"]
+    process = subprocess.Popen(
+        words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _wait_until(lambda: _statuses(tmp_path) == {"finished", "running"}, process)
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Interrupted" in err and "Traceback" not in out + err
+    psutil.wait_procs(started, timeout=10)
+    assert not [child for child in started if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not list((tmp_path / "r").rglob("*.tmp"))
+
+    flag.touch()
+    done = run("--json", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["ran"] == 1
+
+
+def _statuses(folder: Path) -> set[str]:
+    return {json.loads(file.read_text())["status"] for file in (folder / "r" / "tiny").glob("*/manifest.json")}
+
+
+def _wait_until(true, process, seconds: float = 90) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until, "the run did not get there"
+        time.sleep(0.1)
+
+
+def test_a_broken_tracker_is_named_and_spoils_no_result(tmp_path):
+    (tmp_path / "tracker.py").write_text(
+        "from fedbench import hookimpl\n\n"
+        "@hookimpl\ndef fedbench_suite_started(suite):\n    raise OSError('no server')\n"
+    )
+    write_suite(tmp_path, "allsmall")
+    done = run("--plugin", "tracker.py", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "fedbench_suite_started broke: OSError: no server" in done.stderr
+
+
+def test_a_script_without_a_main_guard_can_call_run(tmp_path):
+    write_suite(tmp_path, "allsmall")
+    (tmp_path / "script.py").write_text(
+        f"import fedbench\nprint(fedbench.run('tiny.yaml', plugins=[{str(TINY)!r}], results='r').counts)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "Counter({'finished': 1})", done.stderr
+
+
+def test_data_faults_end_the_run_before_the_first_cell(tmp_path):
+    _image_tree(tmp_path / "pictures")
+    (tmp_path / "pictures/one/a/0.png").write_bytes(b"no image")
+    write_suite(tmp_path, "fedra", {"data: dots": "data: {name: image_folder, root: pictures, unreadable: fail}"})
+    done = run(cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "pictures/one/a/0.png: not an image" in done.stderr
+    assert not (tmp_path / "r").exists()
+    assert run("--set", "data.unreadable=skip", cwd=tmp_path).exit_code == 0
+
+
+def _image_tree(root: Path) -> None:
+    from PIL import Image
+
+    for i, place in enumerate(f"{d}/{c}" for d in ("one", "two") for c in "ab"):
+        (root / place).mkdir(parents=True)
+        for k in range(4):
+            Image.new("RGB", (8, 8), (40 * i, 60 * k, 0)).save(root / place / f"{k}.png")
+
+
+def test_too_few_capacities_for_the_clients_a_partition_makes(tmp_path):
+    partition = "{name: dirichlet, alpha: 100.0, clients_per_domain: 2, min_examples: 1}"
+    write_suite(tmp_path, "fedra", {"data: dots": f"data: {{name: dots, per_class: 8, partition: {partition}}}"})
+    done = run(cwd=tmp_path)
+    assert done.exit_code == 2, done.output
+    assert "2 values for 4 clients" in done.stderr
+    assert not os.path.exists(tmp_path / "r")

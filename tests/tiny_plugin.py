@@ -1,0 +1,118 @@
+"""A --plugin file for tests: 8x8 dots in two domains, a backbone of two blocks, and methods that go wrong on demand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fedbench import hookimpl
+from fedbench.errors import NotApplicable
+from fedbench.types import Dataset, Images, Splits
+
+NOTES = Path(__file__).with_name("notes.txt")  # life-cycle hooks write there where it exists
+HALF = (0.5, 0.5, 0.5)
+
+
+def dots(image_size: int, per_class: int = 2) -> Dataset:
+    """Random dots, two classes in two domains."""
+
+    def images(seed: int) -> Images:
+        n = 4 * per_class
+        x = np.random.default_rng(seed).integers(0, 255, (n, 3, image_size, image_size))
+        return Images(x.astype(np.uint8), np.arange(n) % 2, np.arange(n) // (2 * per_class))
+
+    return Dataset(("one", "two"), ("a", "b"), f"dots-{image_size}-{per_class}", lambda: Splits(images(0), images(1)))
+
+
+def tiny(load: bool = True):
+    """A timm ViT of two blocks for 8x8 images."""
+    import torch
+    from timm.models.vision_transformer import VisionTransformer
+
+    from fedbench.backbone import Source
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = VisionTransformer(
+            img_size=8, patch_size=4, embed_dim=8, depth=2, num_heads=2, mlp_ratio=1.0, num_classes=0
+        )
+    return Source(model=model, image_size=8, mean=HALF, std=HALF, fingerprint="tiny")
+
+
+def odd(setup, how: str = "raise", until: str = ""):
+    """FedRA whose first round does what `how` says, as long as no file `until` is there."""
+    from fedbench.layerwise import layerwise
+
+    if how == "not_applicable":
+        raise NotApplicable("it has no meaning here")
+    method = layerwise(setup)
+
+    def round(state, t, cohort, generator):
+        if until and os.path.exists(until):
+            return method.round(state, t, cohort, generator)
+        if how == "raise":
+            raise RuntimeError("it broke")
+        if how == "exit":
+            os._exit(7)
+        if how == "spawn":
+            Path(until + ".pid").write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+        if how == "segfault":
+            os.kill(os.getpid(), 11)
+        if how == "diverge":
+            state, report = method.round(state, t, cohort, generator)
+            report.uploads.loss[0] = float("nan")
+            return state, report
+        return time.sleep(600)  # hang, spawn
+
+    return replace(method, round=round)
+
+
+@hookimpl
+def fedbench_register_datasets(register):
+    register("dots", dots)
+
+
+@hookimpl
+def fedbench_register_backbones(register):
+    register("tiny", tiny)
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("odd", odd)
+
+
+def _note(line: str) -> None:
+    if NOTES.exists():
+        with NOTES.open("a") as notes:
+            notes.write(line + "\n")
+
+
+@hookimpl
+def fedbench_suite_started(suite, cells):
+    _note(f"suite_started {suite} {len(cells)}")
+
+
+@hookimpl
+def fedbench_suite_finished(cells):
+    _note("suite_finished " + " ".join(cell["status"] for cell in cells))
+
+
+@hookimpl
+def fedbench_cell_started(manifest):
+    _note(f"cell_started {manifest['config']['method']['name']}")
+
+
+@hookimpl
+def fedbench_round_finished(manifest, round, rows):
+    _note(f"round_finished {round} {len(rows)}")
+
+
+@hookimpl
+def fedbench_cell_finished(manifest, evaluation):
+    _note(f"cell_finished {manifest['status']} {len(evaluation)}")
