@@ -94,7 +94,7 @@ def draw(
     """Call an allocation with those of its inputs that it names (see `hookspecs`), and check the M it returns."""
     costs = functools.cache(layer_costs)
     inputs: dict[str, Callable[[], Any]] = {
-        "capacities": lambda: L_n,
+        "capacities": lambda: L_n.clone(),
         "num_layers": lambda: L,
         "generator": lambda: generator,
         "round": lambda: t,

@@ -47,7 +47,7 @@ def fedbench_register_allocations(register: Register) -> None:
 
 @hookspec
 def fedbench_register_aggregators(register: Register) -> None:
-    """How uploads become the next state: `make(**options) -> aggregate(state, uploads, plan, num_examples) -> state`.
+    """How uploads become the next state: `make(**options) -> aggregate(state, uploads, plan, cohort) -> state`.
 
     What it remembers between rounds it keeps in `state["memory"]`, nested dicts and lists of tensors.
     """

@@ -44,7 +44,7 @@ class Plugins:
                     f"two packages install a plugin called {point.name!r}: {_package(first)} and {_package(point)}; "
                     f"the one of {_package(first)} is used"
                 )
-        self.files = {Path(file).stem: Path(file).resolve() for file in files}
+        self.files = _by_name(files)
         self._makers: dict[str, dict[tuple[str, str], tuple[Callable, Component]]] = {}
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
@@ -104,7 +104,7 @@ class Plugins:
         file = self.files[plugin]
         if not file.is_file():
             raise FileNotFoundError("there is no such file")
-        name = f"fedbench_plugin_{plugin}"
+        name = f"fedbench_plugin_{file.stem}"
         spec = importlib.util.spec_from_file_location(name, file)
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
@@ -177,6 +177,16 @@ class Plugins:
             facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
             facts.append(_file_stamp(point.module))
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def _by_name(files: Sequence[str]) -> dict[str, Path]:
+    """Plugin files by file name; the suffix keeps them apart from installed plugins. Raises UserError for equal names."""
+    named: dict[str, Path] = {}
+    for file in files:
+        path = Path(file).resolve()
+        if named.setdefault(path.name, path) != path:
+            raise UserError(f"--plugin: {named[path.name]} and {path} have the same name; rename one of them")
+    return named
 
 
 def _accepted(maker: Callable, given: dict[str, Any]) -> dict[str, Any]:

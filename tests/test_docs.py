@@ -90,12 +90,12 @@ def examples(tmp_path_factory, own_cache):
     """The installed plugins and every example of the page, each in a file of its own."""
     folder = tmp_path_factory.mktemp("examples")
     for block in EXAMPLES:
-        (folder / f"{stem(block)}.py").write_text(block.text)
-    return Plugins([str(folder / f"{stem(block)}.py") for block in EXAMPLES])
+        (folder / file_of(block)).write_text(block.text)
+    return Plugins([str(folder / file_of(block)) for block in EXAMPLES])
 
 
-def stem(block: Block) -> str:
-    return "example_" + block.place.rpartition(":")[2]
+def file_of(block: Block) -> str:
+    return f"example_{block.place.rpartition(':')[2]}.py"
 
 
 def examples_of(*hooks: str) -> list:
@@ -104,7 +104,7 @@ def examples_of(*hooks: str) -> list:
 
 def registered(examples: Plugins, block: Block, kind: str) -> dict:
     """A reference to the one component of that kind that the example registers."""
-    made = examples.load(stem(block))
+    made = examples.load(file_of(block))
     ((_, name),) = [key for key in made if key[0] == kind]
     assert examples.catalogue.find(kind, name).summary, f"{name} has no docstring to show"
     return {"name": name}
@@ -141,11 +141,11 @@ def test_every_hook_has_a_section_with_its_exact_signature_and_an_example(name):
 @pytest.mark.parametrize("block", EXAMPLES, ids=place)
 def test_every_example_stands_in_the_section_of_what_it_registers(examples, block):
     hook = block.heading.partition("(")[0]
-    made = examples.load(stem(block))
+    made = examples.load(file_of(block))
     if hook in KIND_OF:
         assert {kind for kind, _ in made} == {KIND_OF[hook]}
     else:
-        assert stem(block) in examples.catalogue.lifecycle and not made
+        assert file_of(block) in examples.catalogue.lifecycle and not made
     assert not examples.catalogue.clashes and not examples.catalogue.broken
 
 

@@ -258,7 +258,7 @@ def noting(folder: Path, hook: str, arguments: str) -> Plugins:
 
 def told(folder: Path, hook: str, arguments: str, **facts) -> list:
     plugins = noting(folder, hook, arguments)
-    assert plugins.catalogue.lifecycle == ["mine"]
+    assert plugins.catalogue.lifecycle == ["mine.py"]
     plugins.tell(hook, **facts)
     return json.loads((folder / "notes").read_text())
 
@@ -287,3 +287,22 @@ def test_hook_fedbench_cell_finished(tmp_path):
 def test_every_hook_is_documented_and_has_a_test(hook):
     assert len(getattr(hookspecs, hook).__doc__ or "") > 40
     assert f"test_hook_{hook}" in globals()
+
+
+def test_a_file_named_like_an_installed_plugin_stands_beside_it(tmp_path):
+    file = tmp_path / "fedra.py"
+    file.write_text(
+        "from fedbench import hookimpl\n\n\n@hookimpl\ndef fedbench_register_metrics(register):\n"
+        "    register('mine', lambda: None)\n"
+    )
+    found = Plugins([str(file)]).catalogue
+    assert "fedra" in found.components["method"] and "mine" in found.components["metric"]
+    assert "fedra" in Plugins().catalogue.components["method"]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text("")
+    with pytest.raises(UserError, match="have the same name; rename one of them"):
+        Plugins([str(tmp_path / "a" / "same.py"), str(tmp_path / "b" / "same.py")])
