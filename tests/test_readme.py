@@ -46,13 +46,13 @@ def test_the_example_suite_line_names_the_allocation(tmp_path):
 
 
 def test_every_figure_in_the_readmes_tables_is_in_the_reference_results():
-    """Tables under `<!-- compare ... -->` are what that command prints from the committed results."""
+    """Tables under `<!-- fedbench compare ... -->` are what that command prints from the committed results."""
     from click.testing import CliRunner
 
     from fedbench.cli import main
 
-    quoted = re.findall(r"<!-- fedbench (compare .*?) -->\n(.*?)\n\n", README, flags=re.DOTALL)
+    quoted = re.findall(r"<!-- fedbench (compare .*?) -->\n```\n(.*?)\n```", README, flags=re.DOTALL)
     assert quoted
     for command, table in quoted:
         printed = CliRunner().invoke(main, command.split()).output
-        assert table.strip() in printed, command
+        assert table in "\n".join(line.rstrip() for line in printed.splitlines()), command
