@@ -1,4 +1,4 @@
-"""What every test may use: a cache of its own, a tiny backbone, and a method set-up around it."""
+"""What every test may use: a cache of its own, and the installed plugins."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pytest
 import torch
 
 from fedbench.plugins import Plugins
-from fedbench.testing.world import TRAIN, cohort_of, setup_of, tiny_mixer, tiny_vit
-
-__all__ = ["TRAIN", "cohort_of", "setup_of", "tiny_mixer", "tiny_vit"]  # for tests to import from here
 
 torch.set_num_threads(1)
 # pytest, torch and scikit-learn set these for themselves

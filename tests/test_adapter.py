@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from conftest import tiny_mixer, tiny_vit
 
 from fedbench.adapter import SeededDropout, seed_dropout
 from fedbench.backbone import Blocks
 from fedbench.errors import UserError
+from fedbench.testing.world import tiny_mixer, tiny_vit
 
 
 def adapted(registry, model, **options):

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from conftest import tiny_mixer, tiny_vit
 from torch import nn
 
 from fedbench.backbone import Blocks
 from fedbench.errors import UserError
+from fedbench.testing.world import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
 

@@ -3,12 +3,12 @@
 import functools
 
 import pytest
-from conftest import TRAIN, tiny_mixer, tiny_vit
 
 from fedbench.backbone import Blocks
 from fedbench.cost import _measure, _one_image, layer_costs, measure
 from fedbench.layerwise import head_at_end
 from fedbench.objective import cross_entropy, mutual_kl
+from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
 # The tiny ViT: T tokens of D channels, an MLP of H, LoRA of rank R on attn.proj and mlp.fc2, C classes.

@@ -14,7 +14,6 @@ import click
 import numpy as np
 import pytest
 import torch
-from conftest import cohort_of, setup_of, tiny_vit
 from factories import config, eval_rows, round_row
 
 from fedbench import hookspecs, worker
@@ -32,6 +31,7 @@ from fedbench.suite import load, model
 from fedbench.suite.problems import Problems
 from fedbench.suite.source import parse
 from fedbench.suite.structure import _homes
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Report
 
 ROOT = Path(__file__).parents[1]

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from conftest import cohort_of, setup_of, tiny_mixer, tiny_vit
 
 from fedbench.layerwise import layerwise
 from fedbench.seeding import generator
+from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 
 METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]
 CAPACITIES = [4, 3, 1]

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 import torch
-from conftest import cohort_of, setup_of, tiny_mixer, tiny_vit
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -15,6 +14,7 @@ from fedbench.engine import sequential
 from fedbench.layerwise import head_at_end, layerwise
 from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
+from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Cohort, Job, Plan
 
 METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]

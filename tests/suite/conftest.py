@@ -1,75 +1,13 @@
-"""A catalogue of made-up and built-in names, and a way to load a suite from a text."""
+"""Fixtures around a made-up catalogue: a way to load a suite from a text."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from made_up import KnownFacts, built_catalogue
 
-from fedbench.catalogue import REQUIRED, Catalogue, Component
+from fedbench.catalogue import Catalogue
 from fedbench.errors import UserError
-from fedbench.suite import Suite, load
-
-
-def component(kind, name, profiles=None, open=False, **options):
-    return Component(name, kind, f"plugin_{name}", "tests", f"about {name}", options, profiles or {}, open)
-
-
-def built_catalogue() -> Catalogue:
-    catalogue = Catalogue()
-    aggregator = {"name": "weighted_mean", "weights": "examples"}
-    catalogue.add(
-        [
-            component("backbone", "micro_vit", pretrained=True),
-            component("backbone", "micro_mixer", pretrained=True),
-            component("backbone", "timm", pretrained=True),
-            component("adapter", "lora", rank=8, alpha=8, dropout=0.0, targets="last_fc"),
-            component("adapter", "houlsby", width=16, scale=1.0),
-            component("dataset", "strokes6", classes=30, train_per_class=40, test_per_class=10, draw=0),
-            component("dataset", "image_folder", root=REQUIRED, unreadable="fail"),
-            component("partition", "by_domain", clients_per_domain=1),
-            component("partition", "dirichlet", alpha=0.5, clients_per_domain=5),
-            component("metric", "accuracy"),
-            component("allocation", "random"),
-            component("allocation", "strided", step=1),
-            component("aggregator", "weighted_mean", weights="examples"),
-            component("aggregator", "momentum", beta=0.2),
-            component("objective", "cross_entropy", smoothing=0.0),
-            component(
-                "method",
-                "fedra",
-                {"reference": {"aggregator": {"weights": "uniform"}}},
-                missing_layers="keep",
-                allocation="random",
-                aggregator=aggregator,
-            ),
-            component("method", "inclusivefl", {"reference": {"beta": 0.0}}, beta=0.2, own_last_layer=False),
-            component(
-                "method", "depthfl", {"reference": {"ramp": 500}}, ramp=None, objective={"name": "cross_entropy"}
-            ),
-            component("method", "allsmall", depth=None),
-            *(component("method", name) for name in ("alllarge", "head_only", "exclusive")),
-            component("method", "anything", open=True),
-        ]
-    )
-    return catalogue
-
-
-class KnownFacts:
-    """Twelve layers and six domains; counts how often it is asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    def num_layers(self, backbone):
-        self.asked.append(backbone["name"])
-        if backbone["name"] == "nowhere":
-            raise UserError("the weights of nowhere are not to be had")
-        return 12
-
-    def domains(self, data):
-        self.asked.append(data["name"])
-        return ("solid", "outline", "texture", "dim", "clutter", "sketch")
+from fedbench.suite import load
 
 
 @pytest.fixture

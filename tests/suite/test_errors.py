@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import SMALL
+from made_up import SMALL
 
 from fedbench.errors import UserError
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from conftest import SMALL, built_catalogue
+from made_up import SMALL, built_catalogue
 
 from fedbench.profiles import OVERLAYS, PROFILES
 from fedbench.suite import load

@@ -6,9 +6,9 @@ import contextlib
 import time
 
 import pytest
-from conftest import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up import SMALL
 
 from fedbench.errors import UserError
 from fedbench.suite.node import Mark
