@@ -54,7 +54,7 @@ class Facts:
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
         weights = ref.get("pretrained")
-        file = _stat(Path(weights)) if isinstance(weights, str) else None
+        file = _stat(Path(weights).expanduser()) if isinstance(weights, str) else None
         return self._kept("backbone", [dict(ref), file, self._stamp("backbone", ref)], compute)
 
     def _source(self, ref: Ref) -> Source:

@@ -45,9 +45,10 @@ class Federation:
         self.clients, self.pixels = clients, pixels
         self.seed, self.train = config["seed"], config["train"]
         self.capacities, self.participation = config["capacities"], config["participation"]
-        self.batches = [
-            math.ceil(len(client) / self.train["batch_size"]) for client in clients
-        ]  # an epoch's, by client
+        if idle := [client.id for client in clients if not len(client)]:
+            raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
+        batch = self.train["batch_size"]
+        self.batches = [math.ceil(len(client) / batch) for client in clients]  # an epoch's, by client
         lowest_highest = np.array([self._range(client) for client in clients])
         self.scenario = Scenario(clients, lowest_highest, num_layers, self.train["rounds"])
 

@@ -180,7 +180,7 @@ class Plugins:
 
 
 def _by_name(files: Sequence[str]) -> dict[str, Path]:
-    """Plugin files by file name; the suffix keeps them apart from installed plugins. Raises UserError for equal ones."""
+    """Plugin files by file name, whose suffix keeps them apart from installed plugins. UserError for equal ones."""
     named: dict[str, Path] = {}
     for file in files:
         path = Path(file).resolve()

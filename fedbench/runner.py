@@ -160,6 +160,7 @@ def _prepare_data(missing: list[Work], facts: Facts) -> None:
     for work in missing:
         try:
             facts.prepare(work.config)
+            facts.totals(work.id, work.config)  # builds the cell from shapes alone: options that cannot work end here
         except UserError:
             raise
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run

@@ -16,6 +16,7 @@ from fedbench.method import Method, Predict, State
 from fedbench.types import Cohort, Exit, Plan, Setup, Uploads
 
 ANSWERS = ("ensemble", "last")
+HEADS = ("where_no_exit", "always")
 
 
 def depthfl(
@@ -35,8 +36,11 @@ def depthfl(
     of all classifiers' logits, or `last`, the deepest one's; the other is reported too. Classifiers that no
     client has trained yet have no say in either.
     """
-    if answer not in ANSWERS:
-        raise UserError(f"depthfl: answer is {' or '.join(ANSWERS)}, not {answer!r}")
+    for option, value, known in (("answer", answer, ANSWERS), ("head", head, HEADS)):
+        if value not in known:
+            raise UserError(f"depthfl: {option} is {' or '.join(known)}, not {value!r}")
+    if first_exit < 1 or every < 1:
+        raise UserError(f"depthfl: first_exit and every are at least 1; they are {first_exit} and {every}")
     L = setup.backbone.num_layers
 
     def exits_of(depth: int) -> list[Exit]:

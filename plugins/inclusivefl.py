@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedbench import hookimpl
 from fedbench.aggregation import client_weights, mean, shared_mean
+from fedbench.allocation import prefix
 from fedbench.errors import UserError
 from fedbench.layerwise import HEAD, Ref, layerwise
 from fedbench.method import Method, State
@@ -37,7 +38,8 @@ def inclusivefl(
         raise UserError(
             "inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`"
         )
-    aggregate = _keep_own(setup.component("aggregator", aggregator))
+    weights = "examples" if isinstance(aggregator, str) else aggregator.get("weights", "examples")
+    aggregate = _keep_own(setup.component("aggregator", aggregator), weights)
     return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest)
 
 
@@ -55,6 +57,7 @@ def momentum_distillation(beta: float = 0.2, weights: str = "examples"):
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         w = client_weights(cohort, weights)
+        _must_be_prefix(plan)
         sizes, before = _updates_by_size(state, uploads, plan, w), state["memory"].get("updates", {})
         r, total = state["r"], [0.0] * len(state["r"])
         step: list[Update] = [{name: torch.zeros_like(value) for name, value in r_j.items()} for r_j in r]
@@ -72,6 +75,12 @@ def momentum_distillation(beta: float = 0.2, weights: str = "examples"):
         return {**state, "r": new, "shared": shared_mean(state["shared"], uploads, plan, w), "memory": memory}
 
     return aggregate
+
+
+def _must_be_prefix(plan: Plan) -> None:
+    """A size stands for its first layers; with any other allocation "the last layer of a size" means nothing."""
+    if not torch.equal(plan.M, prefix(plan.M.sum(1), plan.M.shape[1])):
+        raise UserError("inclusivefl shares layers by size, and needs the allocation prefix; use fedra with others")
 
 
 def _updates_by_size(
@@ -108,14 +117,15 @@ def _mixed(delta: Update, beta: float, size: int, before: dict[str, list[Update]
 # --- every size's own last layer ----------------------------------------------------------------------------------
 
 
-def _keep_own(aggregate):
+def _keep_own(aggregate, weights: str):
     """Wrap an aggregator: the last layer and the classifier of each size are averaged within that size alone."""
 
     def own(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        _must_be_prefix(plan)
         depth = plan.M.sum(1)
         new = aggregate(state, *_without_own(uploads, plan), cohort)
         kept = dict(state["memory"].get("own", {}))
-        w = cohort.num_examples.double()
+        w = client_weights(cohort, weights)
         for size in sorted(set(depth[uploads.arrived].tolist())):
             group = (depth == size) & uploads.arrived
             rows = group[plan.M[:, size - 1]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from fedbench import hookimpl, objective
+from fedbench.errors import UserError
 from fedbench.types import Setup
 
 
@@ -15,6 +16,8 @@ def mutual_kl(setup: Setup, ramp_rounds: int | None = None, epsilon: float = 0.0
     epsilon is added to the distribution that is imitated.
     """
     T_w = setup.train["rounds"] if ramp_rounds is None else ramp_rounds
+    if T_w < 1:
+        raise UserError(f"mutual_kl: ramp_rounds is at least 1, not {T_w}")
     return functools.partial(objective.mutual_kl, ramp_rounds=T_w, epsilon=epsilon)
 
 

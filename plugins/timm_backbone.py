@@ -31,7 +31,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     if pretrained is True:
         fingerprint = f"timm:{base}.{model.pretrained_cfg.get('tag') or 'default'}"
     elif pretrained:
-        fingerprint = load_file(model, Path(pretrained), load)
+        fingerprint = load_file(model, Path(pretrained).expanduser(), load)
     config = model.pretrained_cfg
     size = options.get("img_size", config.get("input_size", (3, 224, 224))[1])
     return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint)

@@ -65,3 +65,15 @@ class KnownFacts:
     def domains(self, data):
         self.asked.append(data["name"])
         return ("solid", "outline", "texture", "dim", "clutter", "sketch")
+
+
+SMALL = """\
+suite: small
+defaults:
+  backbone: micro_vit
+  data: strokes6
+  capacities: [12, 10, 8, 6, 4, 3]
+scenarios:
+  skew: {}
+methods: [fedra]
+"""

@@ -58,10 +58,11 @@ def test_random_draws_rows_independently():
 
 
 def test_cover_is_the_random_draw_conditioned_on_full_columns():
-    """Capacities 2 and 1 of 2 layers: every draw covers, and the lone layer is either with probability 1/2 (4.5
-    sigma)."""
-    first = sum(int(cover(torch.tensor([2, 1]), 2, gen(s))[1, 0]) for s in range(2000))
-    assert abs(first - 1000) < 4.5 * math.sqrt(500)
+    """Two clients with 2 of 3 layers each cover all in 6 of 9 equally likely draws; given that, which layer they
+    share is each with probability 1/3 (2,000 draws, 4.5 sigma)."""
+    shared = sum(cover(torch.tensor([2, 2]), 3, gen(s)).all(0).int() for s in range(2000))
+    assert int(shared.sum()) == 2000  # full columns leave exactly one layer to both
+    assert ((shared - 2000 / 3).abs() < 4.5 * math.sqrt(2000 * 2 / 9)).all()
 
 
 def test_coverage_counts_holders():

@@ -6,8 +6,7 @@ values, but neither their queries nor their projection nor their MLP.
 
 from __future__ import annotations
 
-from timm.layers.attention import Attention
-from timm.models.vision_transformer import Block
+from timm.models.vision_transformer import Attention, Block
 from torch import Tensor, nn
 
 from fedbench.backbone import Blocks
@@ -19,9 +18,11 @@ def applies(model: Blocks, j: int) -> bool:
     return (
         getattr(model.model, "global_pool", None) == "token"
         and getattr(model.model, "attn_pool", None) is None
+        and getattr(model.model, "num_prefix_tokens", 1) == 1  # a distilled DeiT reads a second token
         and type(block) is Block
         and type(block.attn) is Attention
-        and block.attn.gate is None
+        and getattr(block.attn, "gate", None) is None
+        and hasattr(block.attn, "attn_dim")
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from made_up import KnownFacts, built_catalogue
 
 from fedbench.catalogue import Catalogue
 from fedbench.errors import UserError
-from fedbench.suite import load
+from fedbench.suite import Suite, load
 
 
 @pytest.fixture
@@ -44,15 +46,3 @@ def faults_of(suite_of):
         return []
 
     return find
-
-
-SMALL = """\
-suite: small
-defaults:
-  backbone: micro_vit
-  data: strokes6
-  capacities: [12, 10, 8, 6, 4, 3]
-scenarios:
-  skew: {}
-methods: [fedra]
-"""
