@@ -102,3 +102,15 @@ def test_an_allocation_gets_whatever_it_names():
     draw(nosy, torch.tensor([1, 2]), 2, 5, [7, 9], state, gen(), lambda: costs)
     assert seen["round"] == 5 and seen["client_ids"] == [7, 9] and seen["shift"] == 1
     assert seen["budgets"].tolist() == [20.0, 40.0] and seen["history"].tolist() == [3, 0]
+
+
+def test_an_allocation_cannot_change_what_it_was_given():
+    def greedy(capacities, num_layers, scores):
+        M = prefix(capacities, num_layers)
+        capacities += 1
+        scores += 1
+        return M
+
+    L_n, state = torch.tensor([1, 2]), {"scores": torch.zeros(3), "history": torch.zeros(3)}
+    draw(greedy, L_n, 3, 0, [0, 1], state, gen(), lambda: torch.ones(3))
+    assert L_n.tolist() == [1, 2] and state["scores"].tolist() == [0, 0, 0]

@@ -88,19 +88,12 @@ def forgetful(capacities, num_layers, calls=[]):  # noqa: B006  (the fault that 
     return allocation.prefix(capacities, num_layers).roll(len(calls), 1)
 
 
-def greedy(capacities, num_layers):
-    M = allocation.prefix(capacities, num_layers)
-    capacities += 1
-    return M
-
-
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
         (one_too_few, "its capacity is"),
         (global_chance, "global generator|when called again"),
         (forgetful, "when called again"),
-        (greedy, "changes what it is given|its capacity is"),
         (lambda capacities, num_layers: capacities, "bool tensor"),
         (lambda capacities: torch.ones(len(capacities), 1, dtype=torch.bool), "must give 6 columns"),
     ],

@@ -97,7 +97,7 @@ def check(name: str, plugins: tuple) -> None:
 
     is_file = name.endswith(".py")
     registry, console = Plugins((*plugins, name) if is_file else plugins), Console(highlight=False)
-    package = str(registry.files.get(name.rpartition("/")[2].removesuffix(".py"))) if is_file else None
+    package = str(registry.files.get(name.rpartition("/")[2])) if is_file else None
     found = [c for c in registry.catalogue if c.package == package] if is_file else _named(registry.catalogue, name)
     broken = 0
     for component in found:
