@@ -138,6 +138,3 @@ def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:
     for module in blocks.modules():
         if isinstance(module, SeededDropout):
             module.generator = generator
-
-
-Attach = Callable[[Blocks], None]
