@@ -68,7 +68,7 @@ def main() -> None:
     """Benchmark federated fine-tuning when clients are unequal.
 
     \b
-    fedbench run suites/quickstart.yaml      run a suite, here the five-minute one
+    fedbench run suites/quickstart.yaml      run a suite, here the quick one
     fedbench compare results/quickstart      its leaderboard
     fedbench plan suites/extreme_hetero.yaml what a suite would compute, and its cost
     fedbench doctor                          what would stop a run, and the mend
