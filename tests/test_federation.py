@@ -114,3 +114,8 @@ def test_pixels_are_normalised_per_channel():
     images = Images(np.full((1, 3, 2, 2), 51, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64))
     x, _ = Pixels(images, (0.2, 0.1, 0.0), (1.0, 0.5, 0.1), "cpu")(np.array([0]))
     assert x[0, :, 0, 0].tolist() == pytest.approx([0.0, 0.2, 2.0])
+
+
+def test_a_client_without_images_is_refused():
+    with pytest.raises(UserError, match=r"clients \[1\] no training images"):
+        federation(sizes=(4, 0))

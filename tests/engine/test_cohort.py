@@ -139,6 +139,9 @@ def test_the_class_token_shortcut_is_for_class_token_models_only():
     averaged = tiny_vit()
     averaged.global_pool = "avg"
     assert not classtoken.applies(Blocks(averaged), 0) and not classtoken.applies(Blocks(tiny_mixer()), 0)
+    distilled = tiny_vit()
+    distilled.num_prefix_tokens = 2  # as in a distilled DeiT, which reads its second token too
+    assert not classtoken.applies(Blocks(distilled), 0)
 
 
 class Scale(nn.Module):

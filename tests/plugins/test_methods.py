@@ -166,6 +166,13 @@ def test_momentum_distillation_mixes_the_larger_models_last_updates_into_a_small
     assert second["r"][1]["A"].item() == pytest.approx(8.0)  # the largest model has no larger one
 
 
+def test_inclusivefl_refuses_an_allocation_that_is_no_prefix(registry):
+    """Sizes would stand for layers that their clients do not hold."""
+    aggregate = registry.make("aggregator", {"name": "momentum_distillation"})
+    with pytest.raises(UserError, match="needs the allocation prefix"):
+        aggregate(*inclusive_case([[], [1.0], [1.0, 1.0]], [[0, 1, 1], [0, 0, 1]], [1, 1]))
+
+
 def test_inclusivefl_shares_by_prefix(registry, deep):
     _, report = report_of(registry, {"name": "inclusivefl"}, [3, 1], deep())
     assert report.plan.M.int()[:, :4].tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
