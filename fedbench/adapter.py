@@ -132,6 +132,14 @@ def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
             module.stack = None
 
 
+def fold(blocks: Blocks) -> None:
+    """Let every adapter that can (it has `fold`) add itself to the frozen weight it stands on, until its values
+    change: what it computes stays the same, for less work."""
+    for module in blocks.modules():
+        if module is not blocks and hasattr(module, "fold"):
+            module.fold()
+
+
 def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:
     """Let every adapter's dropout draw from `generator` (in the order of the forward pass), or switch it off
     with None."""

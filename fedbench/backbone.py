@@ -73,7 +73,9 @@ class Blocks(nn.Module):
         self.classifiers[name] = Classifier(self.model.num_features, num_classes).to(like.device, like.dtype)
 
     def embed(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, T, D)"""
+        """(B, 3, H, W), or tokens that are embedded already, -> (B, T, D)"""
+        if x.dim() == 3:
+            return x
         if hasattr(self.model, "stem"):  # MlpMixer
             return self.model.stem(x)
         tokens = self.model._pos_embed(self.model.patch_embed(x))

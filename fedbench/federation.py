@@ -11,31 +11,9 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
+from fedbench.pixels import Pixels
 from fedbench.seeding import numpy_generator
-from fedbench.types import Client, Cohort, Images, Scenario
-
-# Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
-# trained with.
-NORMALIZE = {
-    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
-    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-}
-
-
-class Pixels:
-    """Images in uint8 on one side, normalised float tensors on the device on the other."""
-
-    def __init__(self, images: Images, mean: Any, std: Any, device: str, dtype: torch.dtype = torch.float32) -> None:
-        self.images, self.device, self.dtype = images, device, dtype
-        self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
-        self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
-
-    def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """x (B, 3, H, W) normalised, y (B,) int64."""
-        x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices])).to(self.device)
-        y = torch.from_numpy(self.images.y[indices]).to(self.device)
-        return (x.to(self.dtype) / 255 - self.mean) / self.std, y
+from fedbench.types import Client, Cohort, Scenario
 
 
 class Federation:

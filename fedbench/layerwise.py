@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from fedbench import allocation as alloc
 from fedbench import cost
+from fedbench.adapter import fold
 from fedbench.backbone import Blocks, load
 from fedbench.method import Method, Predict, State
 from fedbench.types import Cohort, Exit, Job, Plan, Report, Setup
@@ -98,6 +99,8 @@ def layerwise(
         for j in range(L):
             load(model.r(j), seen["r"][j])
         load(model.shared(), seen["shared"])
+        if setup.fold:
+            fold(model)
         return predict(model, seen)
 
     def client_cost(L_n: int) -> cost.ClientCost | None:

@@ -59,4 +59,4 @@ OVERLAYS: dict[str, dict[str, Any]] = {
 }
 
 # What `engine` may say, and what a cell's identity then holds.
-ENGINES = {"auto": "sequential", "sequential": "sequential", "cohort": "cohort"}
+ENGINES = {"auto": "cohort", "sequential": "sequential", "cohort": "cohort"}

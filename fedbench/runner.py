@@ -138,7 +138,8 @@ def execute(
 
     if missing:
         git = machine.git_revision(Path(suite.path).resolve().parent)
-        run_all([_job(work, folder, plugins, options, git) for work in missing], on_event)
+        shared = {"device": options.device, "processes": max(1, options.workers() // len(missing))}
+        run_all([_job(work, folder, plugins, git, shared) for work in missing], on_event)
     manifests = {}
     for work in todo:
         place = work.folder_in(folder)
@@ -174,12 +175,12 @@ def _is_missing(work: Work, folder: Path, options: Options) -> bool:
     return found not in GIVEN_UP or options.retry_failed or options.force
 
 
-def _job(work: Work, folder: Path, plugins: Plugins, options: Options, git: str | None) -> str:
+def _job(work: Work, folder: Path, plugins: Plugins, git: str | None, shared: dict[str, Any]) -> str:
     return json.dumps(
         {
             "folder": str(work.folder_in(folder).resolve()),
             "manifest": {**work.manifest(), "git": git},
-            "device": options.device,
             "plugins": [str(file) for file in plugins.files.values()],
+            **shared,
         }
     )

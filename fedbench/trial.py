@@ -8,27 +8,23 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from fedbench.backbone import Blocks, Source
 from fedbench.data import dataset_of
 from fedbench.engine.cohort import train as train_together
-from fedbench.engine.kernels import Fast
 from fedbench.engine.sequential import train as train_one_by_one
-from fedbench.federation import NORMALIZE, Federation, Pixels
-from fedbench.method import Method, Predict
+from fedbench.engine.shortcuts import fast
+from fedbench.engine.team import ALONE, Team
+from fedbench.evaluation import Evaluation, Rows, evaluated_rounds
+from fedbench.federation import Federation
+from fedbench.method import Method
+from fedbench.pixels import NORMALIZE, Pixels
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator, numpy_generator, seed_of
-from fedbench.types import Dataset, Report, Setup
-
-# An engine, and the kernels that everything in a cell runs on with it.
-ENGINES = {"sequential": (train_one_by_one, nullcontext), "cohort": (train_together, Fast)}
-EVALUATIONS = 5  # about how often over a run, where the suite does not say
+from fedbench.types import Dataset, Report, Setup, Uploads
 
 Config = Mapping[str, Any]
-Rows = list[dict[str, Any]]
 
 
 class Diverged(Exception):
@@ -52,36 +48,40 @@ class Trial:
         """device `meta` builds shapes alone, for `totals` · source, dataset: where they are made already, the
         source for this trial alone. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
-        self.device = device
-        self.engine, self.kernels = ENGINES[config["engine"]]
+        self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         source = source or self._source(plugins)
         self.dataset = dataset or dataset_of(config["data"], plugins, source.image_size)
         splits = self.dataset.load()
         mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
-        self.test = Pixels(splits.test, mean, std, device)
+        train, test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
         partition = plugins.make("partition", config["data"]["partition"])
         draw = numpy_generator(self.seed, use="partition")
         clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
-        blocks = Blocks(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
-        self.federation = Federation(config, clients, blocks.num_layers, Pixels(splits.train, mean, std, device))
-        self.method = self._method(blocks, plugins, image_size=splits.test.x.shape[-1])
-        self.metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
+        self.model = Blocks(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
+        self.federation = Federation(config, clients, self.model.num_layers, train)
+        self.method = self._method(plugins, image_size=splits.test.x.shape[-1])
+        metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
+        passes = config["evaluation"]["batch_size"]
+        self.evaluation = Evaluation(test, self.dataset.domains, metrics, passes, mixed=self.fast)
+        if self.fast and device == "cpu" and not any(name.startswith("model.") for name in self.model.shared()):
+            train.keep_embedded(self.model.embed)
+            test.keep_embedded(self.model.embed)
 
     def _source(self, plugins: Plugins) -> Source:
         with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here
             torch.manual_seed(seed_of(self.seed, use="backbone"))
             return plugins.make("backbone", self.config["backbone"], load=self.device != "meta")
 
-    def _method(self, blocks: Blocks, plugins: Plugins, image_size: int) -> Method:
+    def _method(self, plugins: Plugins, image_size: int) -> Method:
         def component(kind: str, ref: Any) -> Any:
             if callable(ref):
                 return ref
             return plugins.make(kind, {"name": ref} if isinstance(ref, str) else ref, setup=setup)
 
         setup = Setup(
-            backbone=blocks,
+            backbone=self.model,
             adapter=plugins.make("adapter", self.config["adapter"]),
-            engine=self.engine,
+            engine=self._train,
             scenario=self.federation.scenario,
             train=self.config["train"],
             num_classes=len(self.dataset.classes),
@@ -90,15 +90,30 @@ class Trial:
             component=component,
             device=self.device,
             profile=self.config["profile"],
+            fold=self.fast,
         )
         return plugins.make("method", self.config["method"], setup=setup)
 
-    def run(self, on_round: Callable[[int, Rows], None] = lambda t, rows: None) -> tuple[Rows, Rows]:
-        """All rounds; returns the rows of eval.parquet and of rounds.parquet. Raises Diverged."""
+    @property
+    def shareable(self) -> bool:
+        """Whether several processes can run it together."""
+        return self.fast and self.device == "cpu"
+
+    def _train(self, *of_a_round: Any) -> Uploads:
+        """The engine: see `fedbench.engine`."""
+        return train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+
+    def run(
+        self, on_round: Callable[[int, Rows], None] = lambda t, rows: None, team: Team = ALONE
+    ) -> tuple[Rows, Rows]:
+        """All rounds; returns the rows of eval.parquet and of rounds.parquet. Raises Diverged.
+
+        team: the processes that run this trial, each of them by this function.
+        """
         evaluation: Rows = []
         rounds: Rows = []
-        due = evaluated_rounds(self.rounds, self.config["evaluation"]["every"])
-        with self.kernels(), torch.autocast(self.device, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
+        due, self.team = evaluated_rounds(self.rounds, self.config["evaluation"]["every"]), team
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
             state = self.method.init(generator(self.seed, use="init"))
             for t in range(self.rounds):
                 cohort = self.federation.cohort(t)
@@ -106,7 +121,8 @@ class Trial:
                 rows = self.round_rows(t, report)
                 rounds += rows
                 if t + 1 in due:
-                    evaluation += self.evaluate(t + 1, self.method.predictor(state))
+                    with fast(self.model) if self.fast else nullcontext():
+                        evaluation += self.evaluation.rows(t + 1, self.method.predictor(state), team)
                 on_round(t + 1, rows)
         return evaluation, rounds
 
@@ -156,45 +172,3 @@ class Trial:
                 }
             )
         return rows
-
-    @torch.no_grad()
-    def evaluate(self, t: int, predict: Predict) -> Rows:
-        """Every metric on every domain's test images, for the global model (client -1)."""
-        rows = []
-        for d, domain in enumerate(self.dataset.domains):
-            indices = np.flatnonzero(self.test.images.domain == d)
-            outputs, y = self._logits(predict, indices)
-            for i, (output, logits) in enumerate(outputs.items()):
-                for metric, score in self.metrics.items():
-                    rows.append(
-                        {
-                            "round": t,
-                            "split": "test",
-                            "domain": domain,
-                            "client": -1,
-                            "metric": metric if i == 0 else f"{metric}/{output}",
-                            "value": float(score(logits, y)),
-                            "examples": len(indices),
-                        }
-                    )
-        return rows
-
-    def _logits(self, predict: Predict, indices: np.ndarray) -> tuple[dict[str, Tensor], Tensor]:
-        """The outputs (n, C) by name, the method's own answer first, and the labels (n,), on the CPU."""
-        size = self.config["evaluation"]["batch_size"]
-        parts: dict[str, list[Tensor]] = {}
-        labels = []
-        for first in range(0, len(indices), size):
-            x, y = self.test(indices[first : first + size])
-            logits = predict(x)
-            for name, value in (logits if isinstance(logits, Mapping) else {"": logits}).items():
-                parts.setdefault(name, []).append(value.float().cpu())
-            labels.append(y.cpu())
-        return {name: torch.cat(values) for name, values in parts.items()}, torch.cat(labels)
-
-
-def evaluated_rounds(rounds: int, every: int | None) -> set[int]:
-    """The rounds (from 1) after which the model is tested: the last, and each `every`-th before it (default: a
-    fifth of the run)."""
-    step = every or max(1, rounds // EVALUATIONS)
-    return set(range(rounds, 0, -step))

@@ -176,7 +176,7 @@ class Setup:
 
     backbone: the frozen model, yet without adapters or classifiers · adapter(backbone) attaches the adapters
     · engine: see `fedbench.engine` · train: the suite's `train` section, resolved · component(kind, ref):
-    makes a component of the registry.
+    makes a component of the registry · fold: whether a predictor may fold its adapters (`fedbench.adapter.fold`).
     """
 
     backbone: Blocks
@@ -190,3 +190,4 @@ class Setup:
     component: Callable[[str, Any], Any]
     device: str = "cpu"
     profile: str = "paper"
+    fold: bool = False

@@ -19,6 +19,7 @@ import timm  # noqa: F401
 import torch
 
 from fedbench import machine
+from fedbench.engine.team import together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.plugins import Plugins
 from fedbench.results import write_manifest, write_rows
@@ -46,7 +47,8 @@ def main(job: str, events: Connection) -> None:
 def run(job: dict[str, Any], send: Send = lambda event: None) -> dict[str, Any]:
     """Compute a cell into its folder and return its last manifest.
 
-    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin).
+    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin),
+    `processes` (how many compute the cell together).
     """
     folder, plugins, began = Path(job["folder"]), Plugins(job["plugins"]), time.perf_counter()
     manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
@@ -63,7 +65,10 @@ def run(job: dict[str, Any], send: Send = lambda event: None) -> dict[str, Any]:
         write_manifest(folder, manifest)
         plugins.tell("fedbench_cell_started", manifest=manifest)
         trial = Trial(manifest["config"], plugins, device)
-        evaluation, rounds = trial.run(on_round)
+        evaluation, rounds = together(
+            job.get("processes", 1) if trial.shareable else 1,
+            lambda team: trial.run(on_round, team) if team.rank == 0 else trial.run(team=team),
+        )
         write_rows(folder, "rounds", rounds)
         write_rows(folder, "eval", evaluation)
         outcome = {"status": "finished"}

@@ -13,6 +13,7 @@ from fedbench import hookimpl
 from fedbench.adapter import SeededDropout, Stack, resolve_targets
 from fedbench.backbone import Blocks
 from fedbench.errors import UserError
+from fedbench.kernels import frozen_linear, low_rank_linear
 
 
 class LoRALinear(loralib.Linear):
@@ -31,16 +32,30 @@ class LoRALinear(loralib.Linear):
         self.weight, self.bias = frozen.weight, frozen.bias
         self.lora_dropout = SeededDropout(dropout)
         self.stack: Stack | None = None
+        self._folded: tuple[Tensor, tuple] | None = None
 
     def draw(self, generator: torch.Generator) -> None:
         """loralib's own initialisation: A uniform (Kaiming, a = sqrt 5), B zero."""
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_B)
 
+    def fold(self) -> None:
+        """Keep W + (alpha / r) B A, which stands for both until A or B changes; for evaluation, without dropout."""
+        with torch.no_grad():
+            self._folded = self.weight + self.scaling * self.lora_B @ self.lora_A, self._version()
+
+    def _version(self) -> tuple:
+        return tuple((id(p), p._version) for p in (self.lora_A, self.lora_B))
+
     def forward(self, x: Tensor) -> Tensor:
         if self.stack is None:
+            if self._folded and self._folded[1] == self._version() and not torch.is_grad_enabled():
+                return frozen_linear(x, self._folded[0], self.bias)
             return super().forward(x)
-        return nn.functional.linear(x, self.weight, self.bias) + self.scaling * self._products(x, self.stack)
+        own, sizes = self.stack.values, self.stack.sizes
+        if len(set(sizes)) == 1 and self.lora_dropout.p == 0:
+            return low_rank_linear(x, self.weight, self.bias, own["lora_A"], own["lora_B"], self.scaling)
+        return frozen_linear(x, self.weight, self.bias) + self.scaling * self._products(x, self.stack)
 
     def _products(self, x: Tensor, stack: Stack) -> Tensor:
         """B_n A_n dropout(x_n) for every client n of the stack."""
@@ -48,8 +63,8 @@ class LoRALinear(loralib.Linear):
         if len(set(stack.sizes)) > 1:
             return stack.map(x, lambda part, own: part @ own["lora_A"].T @ own["lora_B"].T)
         rows = x.reshape(len(stack.sizes), -1, x.shape[-1])  # (n, B T, in)
-        low = torch.bmm(rows, stack.values["lora_A"].transpose(1, 2))
-        return torch.bmm(low, stack.values["lora_B"].transpose(1, 2)).reshape(*x.shape[:-1], -1)
+        low = torch.bmm(rows, stack.values["lora_A"].mT)
+        return torch.bmm(low, stack.values["lora_B"].mT).reshape(*x.shape[:-1], -1)
 
 
 class LoRAConv2d(nn.Module):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.adapter import SeededDropout, seed_dropout
+from fedbench.adapter import SeededDropout, fold, seed_dropout
 from fedbench.backbone import Blocks
 from fedbench.errors import UserError
 from fedbench.testing.world import tiny_mixer, tiny_vit
@@ -55,6 +55,25 @@ def test_a_fresh_adapter_changes_nothing_and_a_product_adds_alpha_over_r(registr
     with torch.no_grad():
         lora.lora_B.normal_()
     torch.testing.assert_close(lora(x), x @ (weight + 2.0 * lora.lora_B @ lora.lora_A).T + bias)
+
+
+def test_a_folded_adapter_computes_the_same_until_its_values_change(registry):
+    blocks = adapted(registry, tiny_vit()).double()
+    lora, x = blocks.blocks[0].mlp.fc2, torch.randn(5, 16, dtype=torch.float64)
+    with torch.no_grad():
+        lora.lora_B.normal_()
+        plain = lora(x)
+        fold(blocks)
+        torch.testing.assert_close(lora(x), plain, rtol=1e-12, atol=1e-12)
+        lora.lora_A.mul_(2)
+        torch.testing.assert_close(lora(x), 2 * plain - (x @ lora.weight.T + lora.bias), rtol=1e-12, atol=1e-12)
+
+
+def test_a_folded_adapter_stands_aside_where_it_is_trained(registry):
+    blocks = adapted(registry, tiny_vit())
+    fold(blocks)
+    blocks.blocks[0].mlp.fc2(torch.randn(5, 16)).sum().backward()
+    assert blocks.blocks[0].mlp.fc2.lora_B.grad.abs().sum() > 0
 
 
 def test_a_convolution_with_an_adapter_is_the_sum_of_two_paths(registry):

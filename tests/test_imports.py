@@ -17,6 +17,7 @@ ROOT = HOUSE.parent
 # From the ground up: a module imports what stands on lower lines, or beside it in its own package.
 LAYERS = [
     ["errors", "types", "seeding", "machine"],
+    ["kernels"],
     ["backbone"],
     ["adapter", "allocation", "aggregation", "objective", "data", "cost"],
     ["engine", "method"],
@@ -25,7 +26,8 @@ LAYERS = [
     ["plugins"],
     ["profiles", "results"],
     ["suite", "compare"],
-    ["federation"],
+    ["pixels"],
+    ["federation", "evaluation"],
     ["trial"],
     ["facts"],
     ["plan"],
@@ -64,6 +66,7 @@ PUBLIC = {
     "aggregation",
     "allocation",
     "backbone",
+    "kernels",
     "catalogue",
     "cost",
     "data",

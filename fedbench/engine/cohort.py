@@ -1,5 +1,5 @@
-"""All clients of a round at once through the shared frozen layers; equal to the sequential engine, faster on
-many small clients.
+"""All clients of a group at once through the shared frozen layers, group after group; equal to the sequential
+engine, faster.
 
 At layer j the rows of the clients with M[n, j] are gathered; each client's adapters are one row of a stacked
 tensor, which is also what the optimiser steps, so that neither momentum nor weight decay ever reaches a layer
@@ -18,104 +18,127 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedbench.adapter import Stack, stacked
-from fedbench.aggregation import shared_holders
 from fedbench.backbone import Blocks
-from fedbench.engine import classtoken
+from fedbench.engine import shortcuts
+from fedbench.engine.groups import ROWS, Part, grouped, holders, joined
 from fedbench.engine.sequential import make_optimizer
+from fedbench.engine.team import ALONE, Team
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 
+Batch = tuple[Tensor, Tensor]
+
 
 class Leaves:
-    """The trained tensors of a round: of every layer, and of what is shared, one row for each client that holds it."""
+    """The trained tensors of a group: of every layer, and of what is shared, one row for each client that holds it."""
 
-    def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan) -> None:
-        self.layers = [
-            _rows(model.r(j), start["r"][j], plan.M[:, j].nonzero().flatten().tolist()) for j in range(model.num_layers)
-        ]
-        self.layer_holders = [plan.M[:, j].nonzero().flatten().tolist() for j in range(model.num_layers)]
-        holders = {name: shared_holders(plan, name).nonzero().flatten().tolist() for name in start["shared"]}
-        self.shared_holders = holders
-        self.shared = {
-            name: _rows({name: p}, start["shared"], holders[name])[name] for name, p in model.shared().items()
+    def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan, group: Sequence[int]) -> None:
+        trained = [(f"r/{j}", model.r(j), start["r"][j]) for j in range(model.num_layers)]
+        trained += [(f"shared/{name}", {name: p}, start["shared"]) for name, p in model.shared().items()]
+        self.holders = {place: holders(plan, place, group) for place, _, _ in trained}
+        self.at = {
+            place: _rows(parameters, values, self.holders[place], holders(plan, place))
+            for place, parameters, values in trained
         }
 
     def __iter__(self) -> Iterator[tuple[Tensor, list[int]]]:
         """Every tensor with the clients its rows belong to."""
-        for tensors, holders in zip(self.layers, self.layer_holders, strict=True):
-            yield from ((tensor, holders) for tensor in tensors.values())
-        yield from ((tensor, self.shared_holders[name]) for name, tensor in self.shared.items())
+        for place, tensors in self.at.items():
+            yield from ((tensor, self.holders[place]) for tensor in tensors.values())
 
     def layer(self, j: int, clients: Sequence[int]) -> dict[str, Tensor]:
         """Layer j's tensors, the rows of these clients."""
-        return {name: _pick(tensor, self.layer_holders[j], clients) for name, tensor in self.layers[j].items()}
+        place = f"r/{j}"
+        return {name: _pick(tensor, self.holders[place], clients) for name, tensor in self.at[place].items()}
 
     def classifier(self, name: str, client: int) -> tuple[Tensor, Tensor]:
         """Weight (C, D) and bias (C,) of one client's classifier."""
-        row = self.shared_holders[f"{name}.weight"].index(client)
-        return self.shared[f"{name}.weight"][row], self.shared[f"{name}.bias"][row]
+        row = self.holders[f"shared/{name}.weight"].index(client)
+        return tuple(self.at[f"shared/{name}.{part}"][f"{name}.{part}"][row] for part in ("weight", "bias"))
 
     def outside(self, clients: Sequence[int]) -> dict[str, Tensor]:
         """The adapters that stand in no layer, by their names in the model."""
         return {
-            name: _pick(tensor, self.shared_holders[name], clients)
-            for name, tensor in self.shared.items()
-            if name.startswith("model.")
+            name: _pick(tensor, self.holders[place], clients)
+            for place, tensors in self.at.items()
+            for name, tensor in tensors.items()
+            if place.startswith("shared/model.")
         }
 
+    def part(self) -> Part:
+        """The tensors as they are now, each at its place."""
+        layers = {f"{place}/{name}": t for place, ts in self.at.items() for name, t in ts.items() if place[0] == "r"}
+        shared = {place: t for place, ts in self.at.items() for t in ts.values() if place[0] == "s"}
+        return {place: tensor.detach() for place, tensor in (layers | shared).items()}
 
-def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
+
+def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, team: Team = ALONE) -> Uploads:
     """Let every client of the cohort tune its own copy of r_j, j in S_n, and of its classifiers. See
-    `sequential.train`."""
-    began, N = time.perf_counter(), len(cohort)
-    leaves = Leaves(model, start, plan)
+    `sequential.train`.
+
+    team: the processes that compute this cell, each some of the groups.
+    """
+    held = (plan.M.sum(1) * cohort.steps).tolist()
+    groups = grouped(held, _rows_of_a_pass(model, cohort), ROWS) or [[]]
+    with shortcuts.fast(model):
+        parts = team.share(
+            [sum(held[n] for n in group) for group in groups],
+            lambda g: train_group(model, start, plan, cohort, job, groups[g]),
+        )
+    return joined(parts, groups, plan, cohort.steps)
+
+
+def _rows_of_a_pass(model: Blocks, cohort: Cohort) -> list[int]:
+    """Token rows of each client's first batch, which is its largest."""
+    first = [next(iter(cohort.batches(n)), None) for n in range(len(cohort))]
+    some = next((batch for batch in first if batch is not None), None)
+    if some is None:
+        return [0] * len(first)
+    with torch.no_grad():
+        tokens = model.embed(some[0][:1]).shape[1]
+    return [0 if batch is None else len(batch[1]) * tokens for batch in first]
+
+
+def train_group(
+    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int]
+) -> Part:
+    """All steps of the clients of one group."""
+    began = time.perf_counter()
+    leaves = Leaves(model, start, plan, group)
     trained = [tensor for tensor, _ in leaves if tensor.numel()]
-    optimizer = make_optimizer(trained, job.optimizer) if trained else None
-    batches = [iter(cohort.batches(n)) for n in range(N)]
-    draws = [generator(job.seed, job.t, client, "dropout") for client in cohort.ids]
-    losses: list[list[float]] = [[] for _ in range(N)]
-    for step in range(int(cohort.steps.max()) if N else 0):
-        active, inputs = [], []
-        for n in range(N):
-            batch = next(batches[n], None) if step < int(cohort.steps[n]) else None
-            if batch is not None:
-                active.append(n)
-                inputs.append(batch)
-        if not active:
+    optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
+    batches = {n: iter(cohort.batches(n)) for n in group}
+    draws = {n: generator(job.seed, job.t, cohort.ids[n], "dropout") for n in group}
+    losses: dict[int, list[Tensor]] = {n: [] for n in group}
+    for step in range(max((int(cohort.steps[n]) for n in group), default=0)):
+        now = {n: next(batches[n], None) for n in group if step < int(cohort.steps[n])}
+        inputs = {n: batch for n, batch in now.items() if batch is not None}
+        if not inputs:
             break
-        logits = forward(model, leaves, plan, active, [x for x, _ in inputs], draws)
-        each = torch.stack([job.objective(o, y, job.t) for o, (_, y) in zip(logits, inputs, strict=True)])
+        logits = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
+        each = torch.stack([job.objective(logits[n], y, job.t) for n, (_, y) in inputs.items()])
         optimizer.zero_grad()
         each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
         if job.clip is not None:
-            clip_each(leaves, N, job.clip)
-        with finished_clients_frozen(leaves, active):
+            clip_each(leaves, job.clip)
+        with finished_clients_frozen(leaves, inputs):
             optimizer.step()
-        for n, loss in zip(active, each.tolist(), strict=True):
+        for n, loss in zip(inputs, each.detach(), strict=True):
             losses[n].append(loss)
-    seconds = (time.perf_counter() - began) * plan.M.sum(1) / max(int(plan.M.sum()), 1)  # shared out by layers held
-    return Uploads(
-        r=[{name: tensor.detach() for name, tensor in layer.items()} for layer in leaves.layers],
-        shared={name: tensor.detach() for name, tensor in leaves.shared.items()},
-        arrived=torch.ones(N, dtype=torch.bool),
-        loss=torch.tensor([sum(own) / max(len(own), 1) for own in losses], dtype=torch.float64),
-        steps=cohort.steps.clone(),
-        seconds=seconds.double(),
-    )
+    layers = plan.M[list(group)].sum(1).double()
+    return leaves.part() | {
+        "loss": torch.tensor([sum(own) / max(len(own), 1) for own in losses.values()], dtype=torch.float64),
+        "seconds": (time.perf_counter() - began) * layers / layers.sum().clamp(min=1),  # shared out by layers held
+    }
 
 
 def forward(
-    model: Blocks,
-    leaves: Leaves,
-    plan: Plan,
-    clients: Sequence[int],
-    x: Sequence[Tensor],
-    draws: Sequence[torch.Generator],
-) -> list[list[Tensor]]:
-    """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of `clients`."""
-    sizes = [len(part) for part in x]
+    model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], draws: dict[int, torch.Generator]
+) -> dict[int, list[Tensor]]:
+    """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of some clients."""
+    clients, sizes = list(x), [len(part) for part in x.values()]
     with stacked(model, Stack(leaves.outside(clients), sizes, [draws[n] for n in clients])):
-        tokens = dict(zip(clients, model.embed(torch.cat(list(x))).split(sizes), strict=True))
+        tokens = dict(zip(clients, model.embed(torch.cat(list(x.values()))).split(sizes), strict=True))
     depth, deepest = dict.fromkeys(clients, 0), {n: int(plan.M[n].sum()) for n in clients}
     logits: dict[int, dict[str, Tensor]] = {n: {} for n in clients}
 
@@ -128,61 +151,61 @@ def forward(
     for n in clients:
         read(n)
     for j in range(model.num_layers):
-        holders = [n for n in clients if plan.M[n, j]]
-        ending = [n for n in holders if depth[n] + 1 == deepest[n]] if classtoken.applies(model, j) else []
-        for group, is_last in (([n for n in holders if n not in ending], False), (ending, True)):
-            if group:
-                out = layer(model, leaves, j, group, [tokens[n] for n in group], draws, is_last)
-                tokens |= dict(zip(group, out, strict=True))
-        for n in holders:
+        held = [n for n in clients if plan.M[n, j]]
+        ending = [n for n in held if depth[n] + 1 == deepest[n]] if shortcuts.reads_class_token(model, j) else []
+        for some, is_last in (([n for n in held if n not in ending], False), (ending, True)):
+            if some:
+                out = layer(model, leaves, j, some, [tokens[n] for n in some], [draws[n] for n in some], is_last)
+                tokens |= dict(zip(some, out, strict=True))
+        for n in held:
             depth[n] += 1
             read(n)
-    return [[logits[n][exit.classifier] for exit in plan.exits[n]] for n in clients]
+    return {n: [logits[n][exit.classifier] for exit in plan.exits[n]] for n in clients}
 
 
 def layer(
     model: Blocks,
     leaves: Leaves,
     j: int,
-    holders: Sequence[int],
+    clients: Sequence[int],
     tokens: Sequence[Tensor],
     draws: Sequence[torch.Generator],
     is_last: bool,
 ) -> Sequence[Tensor]:
-    """Layer j for its holders, each with its own adapters. tokens: (B_n, T, D) for each holder.
+    """Layer j for clients that hold it, each with its own adapters. tokens: (B_n, T, D) for each of them.
 
     is_last: nothing but the class token is read afterwards, and (B_n, 1, D) is enough.
     """
-    block, values, sizes = model.blocks[j], leaves.layer(j, holders), [len(part) for part in tokens]
-    stack = Stack(values, sizes, [draws[n] for n in holders], tokens=tokens[0].shape[1] if is_last else None)
+    block, values, sizes = model.blocks[j], leaves.layer(j, clients), [len(part) for part in tokens]
+    stack = Stack(values, sizes, draws, tokens=tokens[0].shape[1] if is_last else None)
     if stack.covers(block):
         with stacked(block, stack):
-            x = torch.cat(list(tokens))
-            return (classtoken.last_layer(block, x) if is_last else block(x)).split(sizes)
+            x = torch.cat(list(tokens)) if len(tokens) > 1 else tokens[0]
+            return (shortcuts.last_layer(block, x) if is_last else block(x)).split(sizes)
     return [  # an adapter that cannot be stacked: exact all the same, client by client
         functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
         for i, part in enumerate(tokens)
     ]
 
 
-def clip_each(leaves: Leaves, N: int, most: float) -> None:
+def clip_each(leaves: Leaves, most: float) -> None:
     """Scale each client's gradient, over all its layers and classifiers, to a norm of at most `most`."""
-    squares: list[Tensor] = [torch.zeros(())] * N
-    rows = [(tensor.grad, holders) for tensor, holders in leaves if tensor.grad is not None]
-    for grad, holders in rows:
-        for n, square in zip(holders, grad.flatten(1).square().sum(1), strict=True):
-            squares[n] = squares[n] + square
-    scale = (most / (torch.stack([square.to(rows[0][0]) for square in squares]).sqrt() + 1e-6)).clamp(max=1.0)
-    for grad, holders in rows:
-        grad.mul_(scale[holders].view(-1, *[1] * (grad.dim() - 1)))
+    rows: dict[int, list[Tensor]] = {}
+    for tensor, clients in leaves:
+        if tensor.grad is not None:
+            for n, row in zip(clients, tensor.grad, strict=True):
+                rows.setdefault(n, []).append(row)
+    for own in rows.values():
+        norm = torch.stack(torch._foreach_norm(own)).norm()
+        torch._foreach_mul_(own, (most / (norm + 1e-6)).clamp(max=1.0))
 
 
 @contextmanager
-def finished_clients_frozen(leaves: Leaves, active: Sequence[int]) -> Iterator[None]:
+def finished_clients_frozen(leaves: Leaves, active: dict[int, Batch]) -> Iterator[None]:
     """Around an optimiser step: momentum and weight decay do not move a client that has taken all its steps."""
     kept = []
-    for tensor, holders in leaves:
-        done = [row for row, n in enumerate(holders) if n not in active]
+    for tensor, clients in leaves:
+        done = [row for row, n in enumerate(clients) if n not in active]
         if done:
             kept.append((tensor, done, tensor.detach()[done].clone()))
     yield
@@ -191,13 +214,18 @@ def finished_clients_frozen(leaves: Leaves, active: Sequence[int]) -> Iterator[N
             tensor[done] = values
 
 
-def _rows(parameters: dict[str, nn.Parameter], values: dict[str, Tensor], holders: Sequence[int]) -> dict[str, Tensor]:
-    """One trainable row for each holder, from values that are shared by all or already one row each."""
+def _rows(
+    parameters: dict[str, nn.Parameter], values: dict[str, Tensor], clients: Sequence[int], of: Sequence[int]
+) -> dict[str, Tensor]:
+    """One trainable row for each of `clients`, from values that are shared by all or one row for each client in
+    `of`."""
     rows = {}
     for name, parameter in parameters.items():
         value = values[name]
         if value.dim() == parameter.dim():
-            value = value.expand(len(holders), *value.shape)
+            value = value.expand(len(clients), *value.shape)
+        else:
+            value = _pick(value, of, clients)
         rows[name] = value.detach().clone().contiguous().requires_grad_()
     return rows
 

@@ -4,6 +4,7 @@ against it."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -66,13 +67,15 @@ def _tune(model: Blocks, S_n: list[int], held: list, plan: Plan, cohort: Cohort,
     return sum(losses) / max(len(losses), 1)
 
 
-def make_optimizer(parameters: list[nn.Parameter], options: Any) -> torch.optim.Optimizer:
-    """SGD or AdamW with a suite's options; each client of each round starts with a fresh one."""
+def make_optimizer(parameters: Sequence[Tensor], options: Any, fused: bool = False) -> torch.optim.Optimizer:
+    """SGD or AdamW with a suite's options; each client of each round starts with a fresh one.
+
+    fused: torch's implementation that steps all tensors in one call.
+    """
+    common = {"lr": options["lr"], "weight_decay": options["weight_decay"], "fused": fused}
     if options["name"] == "adamw":
-        return torch.optim.AdamW(parameters, lr=options["lr"], weight_decay=options["weight_decay"])
-    return torch.optim.SGD(
-        parameters, lr=options["lr"], momentum=options["momentum"], weight_decay=options["weight_decay"]
-    )
+        return torch.optim.AdamW(parameters, **common)
+    return torch.optim.SGD(parameters, momentum=options["momentum"], **common)
 
 
 def _load_row(parameters: dict[str, nn.Parameter], values: dict[str, Tensor], rows: dict[str, list[Tensor]]) -> None:

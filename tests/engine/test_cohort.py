@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedbench.backbone import Blocks
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.layerwise import head_at_end, layerwise
@@ -17,7 +16,6 @@ from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Cohort, Job, Plan
 
-METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]
 ADAPTERS = {
     "plain": {"name": "lora", "rank": 2, "alpha": 4},
     "dropout": {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.3},
@@ -73,12 +71,26 @@ def rounds(registry, engine, ref, model, adapter, cohort, train):
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
-@pytest.mark.parametrize("name", METHODS)
-def test_two_rounds_equal_the_oracles(registry, name, model, adapter):
-    cohort = ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2])
-    args = ({"name": name}, model(), ADAPTERS[adapter], cohort, {"optimizer": SGD, "clip": 0.5})
-    slow_args = ({"name": name}, model(), *args[2:])
-    same(rounds(registry, fast.train, *args), rounds(registry, sequential.train, *slow_args))
+def test_two_rounds_of_every_registered_method_equal_the_oracles(registry, model, adapter):
+    names = [component.name for component in registry.catalogue if component.kind == "method"]
+    assert {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"} <= set(names)
+    for name in names:
+        cohort = ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2])
+        options = (ADAPTERS[adapter], cohort, {"optimizer": SGD, "clip": 0.5})
+        one, two = (
+            rounds(registry, engine, {"name": name}, model(), *options) for engine in (fast.train, sequential.train)
+        )
+        same(one, two, name)
+
+
+@pytest.mark.parametrize("most", [1, 12, 30])
+def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
+    monkeypatch.setattr(fast, "ROWS", most)
+    args = (ADAPTERS["dropout"], ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2]), {"optimizer": SGD})
+    one, two = (
+        rounds(registry, engine, {"name": "depthfl"}, tiny_vit(), *args) for engine in (fast.train, sequential.train)
+    )
+    same(one, two)
 
 
 @pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
@@ -117,31 +129,6 @@ def test_any_allocation_equals_the_oracle(registry, data):
     cohort = ragged(M.sum(1).tolist(), steps, sizes)
     one, two = (engine.train(setup.backbone, state, plan, cohort, job) for engine in (fast, sequential))
     same([one.r, one.shared, one.loss], [two.r, two.shared, two.loss])
-
-
-@pytest.mark.parametrize("targets", ["last_fc", ["attn.qkv", "mlp.fc1"]])
-def test_the_last_layer_for_the_class_token_alone_equals_the_whole_layer(registry, targets):
-    from fedbench.engine import classtoken
-
-    model = Blocks(tiny_vit().double())
-    registry.make("adapter", {"name": "lora", "rank": 2, "alpha": 4, "targets": targets})(model)
-    model.double().draw(torch.Generator().manual_seed(0))
-    x = torch.randn(2, 5, 8, dtype=torch.float64)
-    assert classtoken.applies(model, 1)
-    torch.testing.assert_close(
-        classtoken.last_layer(model.blocks[1], x), model.blocks[1](x)[:, :1], rtol=1e-12, atol=1e-12
-    )
-
-
-def test_the_class_token_shortcut_is_for_class_token_models_only():
-    from fedbench.engine import classtoken
-
-    averaged = tiny_vit()
-    averaged.global_pool = "avg"
-    assert not classtoken.applies(Blocks(averaged), 0) and not classtoken.applies(Blocks(tiny_mixer()), 0)
-    distilled = tiny_vit()
-    distilled.num_prefix_tokens = 2  # as in a distilled DeiT, which reads its second token too
-    assert not classtoken.applies(Blocks(distilled), 0)
 
 
 class Scale(nn.Module):

@@ -32,7 +32,7 @@ def test_the_resolved_configuration_is_complete_and_plain(suite_of):
         "method": {"name": "fedra", "missing_layers": "keep", "allocation": {"name": "random"},
                    "aggregator": {"name": "weighted_mean", "weights": "examples"}},
         "evaluation": {"every": null, "batch_size": 500, "metrics": [{"name": "accuracy"}]},
-        "seed": 0, "profile": "paper", "precision": "fp32", "engine": "sequential"}"""
+        "seed": 0, "profile": "paper", "precision": "fp32", "engine": "cohort"}"""
     )
 
 

@@ -1,0 +1,63 @@
+"""Which clients of a round step together: a function of the plan and the batches alone, never of the machine's
+load or number of cores, so that equal CPUs give equal bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedbench.aggregation import shared_holders
+from fedbench.types import Plan, Uploads
+
+# Token rows (images x tokens) of one pass on a CPU. Fewer leave time to Python, more fall out of its caches.
+ROWS = 2080
+
+# What a group sends back: `r/3/attn.proj.lora_A` and `shared/head.weight`, one row for each holder in the group,
+# in order, and `loss` and `seconds`, one value for each of its clients.
+Part = dict[str, Tensor]
+
+
+def grouped(work: Sequence[float], rows: Sequence[int], most: int) -> list[list[int]]:
+    """The clients dealt to as few groups as hold at most `most` rows each, equal in work as far as possible.
+
+    work, rows: of every client. The one with most work comes first, to the group with least work that has room; a
+    client of more rows than that stands alone. Returns positions, ascending within a group.
+    """
+    groups: list[list[int]] = [[] for _ in range(-(-sum(rows) // most))]
+    for n in sorted(range(len(work)), key=lambda n: -work[n]):
+        room = [group for group in groups if not group or sum(rows[i] for i in group) + rows[n] <= most]
+        if not room:
+            groups.append([])
+            room = groups[-1:]
+        min(room, key=lambda group: sum(work[i] for i in group)).append(n)
+    return [sorted(group) for group in groups if group]
+
+
+def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[int]:
+    """The clients, of a group or of all, that train what stands at `place`: `r/<layer>` or `shared/<name>`."""
+    kind, _, rest = place.partition("/")
+    held = plan.M[:, int(rest.split("/")[0])] if kind == "r" else shared_holders(plan, rest)
+    return [n for n in (range(len(plan.M)) if group is None else group) if held[n]]
+
+
+def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, steps: Tensor) -> Uploads:
+    """The parts of all groups as one upload, rows in the order of the clients."""
+
+    def together(place: str) -> Tensor:
+        clients = [n for group in groups for n in (holders(plan, place, group) if "/" in place else group)]
+        rows = torch.cat([part[place] for part in parts])
+        return rows[torch.tensor(clients, device=rows.device).argsort()]
+
+    r: list[dict[str, Tensor]] = [{} for _ in range(plan.M.shape[1])]
+    shared = {}
+    for place in parts[0]:
+        kind, _, name = place.partition("/")
+        if kind == "r":
+            j, _, name = name.partition("/")
+            r[int(j)][name] = together(place)
+        elif kind == "shared":
+            shared[name] = together(place)
+    arrived = torch.ones(len(plan.M), dtype=torch.bool)
+    return Uploads(r, shared, arrived, together("loss"), steps.clone(), together("seconds"))

@@ -1,0 +1,98 @@
+"""timm's own modules computed with less work: attention by explicit products, and the last layer of a client only
+where it is read.
+
+A client's classifier reads the class token alone. In its last layer the other tokens are needed as keys and
+values, but neither their queries nor their projection nor their MLP. All of it is exact up to the order of sums.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from timm.models.vision_transformer import Attention, Block
+from torch import Tensor, nn
+
+from fedbench.backbone import Blocks
+from fedbench.kernels import frozen_linear
+
+# Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
+EXPLICIT_ATTENTION_TOKENS = 128
+
+
+@contextmanager
+def fast(model: nn.Module) -> Iterator[None]:
+    """Inside, the model's frozen linear layers and its short attentions take the faster ways."""
+    changed = []
+    for module in model.modules():
+        if type(module) is nn.Linear and not any(p.requires_grad for p in module.parameters()):
+            module.forward = functools.partial(_linear, module)
+        elif is_plain_attention(module):
+            module.forward = functools.partial(_attention, module)
+        else:
+            continue
+        changed.append(module)
+    try:
+        yield
+    finally:
+        for module in changed:
+            del module.forward
+
+
+def reads_class_token(model: Blocks, j: int) -> bool:
+    """Whether layer j is a plain timm ViT block of a model that reads its class token, which stands first."""
+    block = model.blocks[j]
+    return (
+        getattr(model.model, "global_pool", None) == "token"
+        and getattr(model.model, "attn_pool", None) is None
+        and getattr(model.model, "num_prefix_tokens", 1) == 1  # a distilled DeiT reads a second token
+        and type(block) is Block
+        and is_plain_attention(block.attn)
+    )
+
+
+def last_layer(block: Block, x: Tensor) -> Tensor:
+    """(B, T, D) -> (B, 1, D): what the whole block would make of the first token."""
+    first = x[:, :1]
+    first = first + block.drop_path1(block.ls1(attention(block.attn, block.norm1(x), queries=1)))
+    return first + block.drop_path2(block.ls2(block.mlp(block.norm2(first))))
+
+
+def attention(attn: Attention, x: Tensor, queries: int | None = None) -> Tensor:
+    """What a plain timm Attention makes of its tokens, or of the first `queries` of them, by explicit products.
+
+    (B, T, D) -> (B, queries or T, D). Each of q, k and v is copied once and used in place.
+    """
+    B, T, _ = x.shape
+    heads, width = attn.num_heads, attn.head_dim
+    if queries is None or type(attn.qkv) is not nn.Linear:  # an adapter there has to see every token
+        q, k, v = attn.qkv(x).view(B, T, 3, heads, width).permute(2, 0, 3, 1, 4).contiguous().unbind(0)
+        q = q[:, :, :queries]
+    else:
+        weight, bias, cut = attn.qkv.weight, attn.qkv.bias, attn.attn_dim
+        q = frozen_linear(x[:, :queries], weight[:cut], None if bias is None else bias[:cut])
+        kv = frozen_linear(x, weight[cut:], None if bias is None else bias[cut:])
+        q = q.view(B, queries, heads, width).transpose(1, 2)
+        k, v = kv.view(B, T, 2, heads, width).permute(2, 0, 3, 1, 4).contiguous().unbind(0)
+    q, k, v = (part.reshape(B * heads, -1, width) for part in (attn.q_norm(q), attn.k_norm(k), v))
+    scores = torch.baddbmm(q.new_zeros(()), q, k.mT, beta=0, alpha=attn.scale)  # (B heads, queries, T)
+    mixed = torch.bmm(scores.softmax(-1), v).view(B, heads, -1, width).transpose(1, 2).reshape(B, -1, attn.attn_dim)
+    return attn.proj(attn.norm(mixed))
+
+
+def is_plain_attention(module: nn.Module) -> bool:
+    """Whether `attention` says what the module computes, dropout aside, which frozen backbones do not have."""
+    return type(module) is Attention and getattr(module, "gate", None) is None and hasattr(module, "attn_dim")
+
+
+def _linear(module: nn.Linear, x: Tensor) -> Tensor:
+    return frozen_linear(x, module.weight, module.bias)
+
+
+def _attention(module: Attention, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    short = x.device.type == "cpu" and x.shape[1] <= EXPLICIT_ATTENTION_TOKENS
+    if short and attn_mask is None and not is_causal and not module.training:
+        return attention(module, x)
+    return type(module).forward(module, x, attn_mask, is_causal)

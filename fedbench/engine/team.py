@@ -1,0 +1,119 @@
+"""The processes that compute one cell together: each runs the whole cell, and they share out what takes time.
+
+Every member makes the same draws and keeps the same state, so that nothing but results has to travel. What is
+shared out is cut in the same pieces whatever the number of members, and every piece is computed by one thread:
+the results of one and of many are equal to the bit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn, TypeVar
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+Result = TypeVar("Result")
+FAILED = b"!"  # before the report of a member that could not do its part
+
+
+class Team:
+    """One member's place and links. The first hears all others; each of those, only the first."""
+
+    def __init__(self, rank: int = 0, size: int = 1, links: Sequence[Connection] = ()) -> None:
+        self.rank, self.size, self.links = rank, size, links
+
+    def share(self, work: Sequence[float], compute: Callable[[int], dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        """compute(i) for every i, each by one member; all members get all results, in order.
+
+        work: how much each piece takes, roughly. Raises RuntimeError where another member could not do its part.
+        """
+        whose = dealt(work, self.size)
+        mine = {i: compute(i) for i, rank in enumerate(whose) if rank == self.rank}
+        if self.size == 1:
+            return list(mine.values())
+        parts: list[dict[str, Tensor]] = [{} for _ in work]
+        for bundle in self._exchange(save({f"{i}|{name}": t for i, part in mine.items() for name, t in part.items()})):
+            for name, tensor in load(bundle).items():
+                i, _, name = name.partition("|")
+                parts[int(i)][name] = tensor
+        return [mine.get(i, part) for i, part in enumerate(parts)]
+
+    def _exchange(self, mine: bytes) -> list[bytes]:
+        """Every member's bytes, by rank."""
+        if self.rank > 0:
+            (first,) = self.links
+            first.send_bytes(mine)
+            return [first.recv_bytes() for _ in range(self.size)]
+        everyones = [mine] + [self._received(link) for link in self.links]
+        for link in self.links:
+            for one in everyones:
+                link.send_bytes(one)
+        return everyones
+
+    @staticmethod
+    def _received(link: Connection) -> bytes:
+        try:
+            message = link.recv_bytes()
+        except EOFError:
+            raise RuntimeError("a process that computes this cell with this one was ended") from None
+        if message.startswith(FAILED):
+            raise RuntimeError(message.removeprefix(FAILED).decode())
+        return message
+
+
+ALONE = Team()
+
+
+def together(size: int, work: Callable[[Team], Result]) -> Result:
+    """work(team) in `size` processes, copies of this one that share its memory until they write to it.
+
+    Returns this process's own result; the others' are nothing but a help to it, and end with it. To be called
+    before anything has run on a GPU, and before the first backward pass where there is one: copies cannot go on.
+    """
+    links: list[Connection] = []
+    helpers: list[int] = []
+    for rank in range(1, size):
+        here, there = Pipe()
+        pid = os.fork()
+        if pid == 0:
+            for other in (here, *links):
+                other.close()
+            _help(Team(rank, size, [there]), work)
+        there.close()
+        links.append(here)
+        helpers.append(pid)
+    try:
+        return work(Team(0, size, links))
+    finally:
+        for pid in helpers:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _help(team: Team, work: Callable[[Team], Any]) -> NoReturn:
+    """The life of a copy: whatever happens, it ends here."""
+    try:
+        work(team)
+    except EOFError:  # the first member is gone
+        pass
+    except BaseException:
+        with suppress(OSError):
+            team.links[0].send_bytes(FAILED + traceback.format_exc().encode())
+    finally:
+        os._exit(0)
+
+
+def dealt(work: Sequence[float], size: int) -> list[int]:
+    """For every piece the member that does it: the largest first, to whoever has least."""
+    load_of, whose = [0.0] * size, [0] * len(work)
+    for i in sorted(range(len(work)), key=lambda i: -work[i]):
+        whose[i] = min(range(size), key=load_of.__getitem__)
+        load_of[whose[i]] += work[i]
+    return whose

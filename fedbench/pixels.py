@@ -1,0 +1,64 @@
+"""Images on their way into a model: uint8 on one side, normalised or already embedded tensors on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedbench.types import Images
+
+# Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
+# trained with.
+NORMALIZE = {
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}
+EMBEDDED_BYTES = 2**28  # so much may the embeddings of a split take
+EMBEDDED_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
+
+
+class Pixels:
+    """The images of a split, by their positions."""
+
+    def __init__(self, images: Images, mean: Any, std: Any, device: str, dtype: torch.dtype = torch.float32) -> None:
+        self.images, self.device, self.dtype = images, device, dtype
+        self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
+        self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
+        self._embed: Callable[[Tensor], Tensor] | None = None
+        self._tokens: Tensor | None = None
+
+    def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+        """x (B, 3, H, W) normalised, or (B, T, D) embedded; y (B,) int64."""
+        y = torch.from_numpy(self.images.y[indices]).to(self.device)
+        return (self._normalised(indices) if self._embed is None else self._embedded(indices)), y
+
+    def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
+        """From now on give what a frozen `embed` makes of the images, computed once for each of them.
+
+        Does nothing where that would take more than EMBEDDED_BYTES.
+        """
+        with torch.no_grad():
+            one = embed(self._normalised(np.arange(1)))
+        if one.nbytes * len(self.images) <= EMBEDDED_BYTES:
+            self._embed = embed
+            self._tokens = one.new_empty((len(self.images), *one.shape[1:]))
+            self._done = np.zeros(-(-len(self.images) // EMBEDDED_TOGETHER), dtype=bool)
+
+    def _normalised(self, indices: np.ndarray) -> Tensor:
+        x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices])).to(self.device)
+        return (x.to(self.dtype) / 255 - self.mean) / self.std
+
+    @torch.no_grad()
+    def _embedded(self, indices: np.ndarray) -> Tensor:
+        asked = np.unique(indices // EMBEDDED_TOGETHER)
+        for some in asked[~self._done[asked]]:
+            first = some * EMBEDDED_TOGETHER
+            these = np.arange(first, min(first + EMBEDDED_TOGETHER, len(self.images)))
+            self._tokens[first : first + len(these)] = self._embed(self._normalised(these))
+            self._done[some] = True
+        return self._tokens[torch.from_numpy(indices)]

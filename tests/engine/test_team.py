@@ -1,0 +1,68 @@
+"""Processes that compute one cell together: real ones."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from fedbench.engine.team import dealt, together
+
+
+def squares(team, pieces=5):
+    parts = team.share(range(pieces), lambda i: {"square": torch.tensor([i * i]), "who": torch.tensor([team.rank])})
+    return [int(part["square"]) for part in parts], {int(part["who"]) for part in parts}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_all_pieces_come_back_in_order_whoever_computed_them(size):
+    assert together(size, squares) == ([0, 1, 4, 9, 16], set(range(size)))
+
+
+def test_members_that_have_nothing_to_do_still_learn_the_results():
+    assert together(3, lambda team: [squares(team, 1), squares(team, 4)[0]]) == [([0], {0}), [0, 1, 4, 9]]
+
+
+def test_a_backward_pass_runs_in_every_member():
+    def gradient(i):
+        x = torch.tensor([float(i)], requires_grad=True)
+        x.square().sum().backward()
+        return {"grad": x.grad}
+
+    parts = together(2, lambda team: team.share([1, 1], gradient))
+    assert [float(part["grad"]) for part in parts] == [0, 2]
+
+
+def test_work_is_dealt_largest_first_to_whoever_has_least():
+    assert dealt([3, 10, 8, 6], 2) == [0, 0, 1, 1]
+    assert dealt([1, 1], 1) == [0, 0]
+
+
+def test_a_members_error_is_told_with_its_traceback():
+    first = os.getpid()
+
+    def compute(i):
+        if os.getpid() != first:
+            raise ValueError("layer 3 is gone")
+        return {}
+
+    with pytest.raises(RuntimeError, match="layer 3 is gone"):
+        together(2, lambda team: team.share([1, 1], compute))
+
+
+def test_a_member_that_dies_is_noticed():
+    def die(i):
+        if os.getpid() != first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    first = os.getpid()
+    with pytest.raises(RuntimeError, match="was ended"):
+        together(2, lambda team: team.share([1, 1], die))
+
+
+def test_no_process_is_left_behind_when_the_first_fails():
+    with pytest.raises(KeyError):
+        together(3, lambda team: {}["nothing"] if team.rank == 0 else team.share([1] * 3, lambda i: {}))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
