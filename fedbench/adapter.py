@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -82,9 +82,9 @@ class SeededDropout(nn.Module):
         draws = [(len(x), self.generator)] if stack is None else zip(stack.sizes, stack.draws, strict=True)
         cut = stack is not None and stack.tokens is not None
         shape = (stack.tokens, *x.shape[2:]) if cut else x.shape[1:]
-        keep = torch.cat([torch.rand((size, *shape), generator=draw) >= self.p for size, draw in draws])
+        keep = torch.cat([torch.rand((n, *shape), generator=g, device=g.device) >= self.p for n, g in draws])
         keep = keep[:, : x.shape[1]] if cut else keep  # the class token's part of the masks of all tokens
-        return x * keep.to(x.device, x.dtype) / (1 - self.p)
+        return x * keep.to(x.dtype) / (1 - self.p)
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,10 @@ class Stack:
     sizes: Sequence[int]
     draws: Sequence[torch.Generator]
     tokens: int | None = None
+    even: bool = field(init=False)  # whether every client has equally many rows, and products can be batched
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "even", len(set(self.sizes)) == 1)
 
     def within(self, path: str) -> Stack:
         """The part that belongs to the module at `path`, under its own parameter names."""

@@ -64,6 +64,10 @@ class Blocks(nn.Module):
         return self.model.blocks
 
     @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
     def num_layers(self) -> int:
         return len(self.model.blocks)
 
@@ -112,9 +116,11 @@ class Blocks(nn.Module):
 
     def draw(self, generator: torch.Generator) -> None:
         """Initialise everything trainable from one generator: adapters and classifiers know how (`draw`)."""
+        device = self.device
         for module in self.modules():
             if module is not self and hasattr(module, "draw"):
-                module.draw(generator)
+                module.to(generator.device).draw(generator)  # a GPU would draw other numbers
+                module.to(device)
 
     def frozen_bytes(self, layers: int) -> int:
         """Bytes of the frozen parameters a client with that many layers is sent: embedding, layers and norm.

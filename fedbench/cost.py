@@ -65,6 +65,13 @@ def measure(
     )
 
 
+def activations(
+    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
+) -> int:
+    """Bytes that autograd saves for one image, attention scores included (fused kernels do not keep them)."""
+    return _one_image(model, layers, exits, objective, image_size)[1]
+
+
 def _one_image(
     model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
 ) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
-from fedbench.pixels import Pixels
+from fedbench.pixels import Batch, Pixels, ahead
 from fedbench.seeding import numpy_generator
 from fedbench.types import Client, Cohort, Scenario
 
@@ -84,8 +84,13 @@ class Federation:
         epochs, rest = divmod(steps, self.batches[client])
         return epochs * len(self.clients[client]) + min(rest * self.train["batch_size"], len(self.clients[client]))
 
-    def _batches(self, t: int, client: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The client's batches of round t: each epoch in a new order, the last batch short."""
+    def _batches(self, t: int, client: int) -> Iterator[Batch]:
+        """The client's batches of round t."""
+        batches = self._in_order(t, client)
+        return ahead(batches) if self.pixels.far else batches
+
+    def _in_order(self, t: int, client: int) -> Iterator[Batch]:
+        """Each epoch in a new order, the last batch short."""
         size, own = self.train["batch_size"], self.clients[client].indices
         for epoch in range(self.train["local_epochs"]):
             order = numpy_generator(self.seed, t, client, f"shuffle/{epoch}").permutation(own)

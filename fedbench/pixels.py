@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,11 @@ NORMALIZE = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
+Batch = tuple[Tensor, Tensor]
+
 EMBEDDED_BYTES = 2**28  # so much may the embeddings of a split take
+RESIDENT = 0.5  # of a GPU's free memory may a split take
+AHEAD = 2  # batches that are on their way to a GPU while one is computed
 EMBEDDED_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
 
 
@@ -29,6 +35,7 @@ class Pixels:
         self.images, self.device, self.dtype = images, device, dtype
         self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
         self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
+        self._resident = self._on_device() if str(device).startswith("cuda") else None
         self._embed: Callable[[Tensor], Tensor] | None = None
         self._tokens: Tensor | None = None
 
@@ -36,6 +43,11 @@ class Pixels:
         """x (B, 3, H, W) normalised, or (B, T, D) embedded; y (B,) int64."""
         y = torch.from_numpy(self.images.y[indices]).to(self.device)
         return (self._normalised(indices) if self._embed is None else self._embedded(indices)), y
+
+    @property
+    def far(self) -> bool:
+        """Whether every batch has to travel to a GPU."""
+        return str(self.device).startswith("cuda") and self._resident is None
 
     def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
         """From now on give what a frozen `embed` makes of the images, computed once for each of them.
@@ -49,8 +61,18 @@ class Pixels:
             self._tokens = one.new_empty((len(self.images), *one.shape[1:]))
             self._done = np.zeros(-(-len(self.images) // EMBEDDED_TOGETHER), dtype=bool)
 
+    def _on_device(self) -> Tensor | None:
+        """All images in uint8 on the GPU, where they take at most RESIDENT of its free memory."""
+        free, _ = torch.cuda.mem_get_info(self.device)
+        fits = self.images.x.nbytes <= RESIDENT * free
+        return torch.from_numpy(np.ascontiguousarray(self.images.x)).to(self.device) if fits else None
+
     def _normalised(self, indices: np.ndarray) -> Tensor:
-        x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices])).to(self.device)
+        if self._resident is not None:
+            x = self._resident[torch.from_numpy(indices).to(self.device)]
+        else:
+            x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices]))
+            x = x.pin_memory().to(self.device, non_blocking=True) if self.far else x.to(self.device)
         return (x.to(self.dtype) / 255 - self.mean) / self.std
 
     @torch.no_grad()
@@ -62,3 +84,12 @@ class Pixels:
             self._tokens[first : first + len(these)] = self._embed(self._normalised(these))
             self._done[some] = True
         return self._tokens[torch.from_numpy(indices)]
+
+
+def ahead(batches: Iterator[Batch], how_many: int = AHEAD) -> Iterator[Batch]:
+    """The same batches, made by another thread some steps before they are asked for."""
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        waiting = deque(reader.submit(next, batches, None) for _ in range(how_many))
+        while (batch := waiting.popleft().result()) is not None:
+            waiting.append(reader.submit(next, batches, None))
+            yield batch

@@ -19,11 +19,13 @@ def seed_of(seed: int, round: int = -1, client: int = -1, use: str = "") -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def generator(seed: int, round: int = -1, client: int = -1, use: str = "") -> torch.Generator:
-    """A fresh CPU generator for one draw."""
+def generator(
+    seed: int, round: int = -1, client: int = -1, use: str = "", device: torch.device | str = "cpu"
+) -> torch.Generator:
+    """A fresh generator for one draw; kinds of devices draw different numbers from one seed."""
     import torch
 
-    return torch.Generator().manual_seed(seed_of(seed, round, client, use))
+    return torch.Generator(device).manual_seed(seed_of(seed, round, client, use))
 
 
 def numpy_generator(seed: int, round: int = -1, client: int = -1, use: str = "") -> numpy.random.Generator:

@@ -52,15 +52,15 @@ class LoRALinear(loralib.Linear):
             if self._folded and self._folded[1] == self._version() and not torch.is_grad_enabled():
                 return frozen_linear(x, self._folded[0], self.bias)
             return super().forward(x)
-        own, sizes = self.stack.values, self.stack.sizes
-        if len(set(sizes)) == 1 and self.lora_dropout.p == 0:
+        own = self.stack.values
+        if self.stack.even and self.lora_dropout.p == 0:
             return low_rank_linear(x, self.weight, self.bias, own["lora_A"], own["lora_B"], self.scaling)
         return frozen_linear(x, self.weight, self.bias) + self.scaling * self._products(x, self.stack)
 
     def _products(self, x: Tensor, stack: Stack) -> Tensor:
         """B_n A_n dropout(x_n) for every client n of the stack."""
         x = self.lora_dropout(x, stack)
-        if len(set(stack.sizes)) > 1:
+        if not stack.even:
             return stack.map(x, lambda part, own: part @ own["lora_A"].T @ own["lora_B"].T)
         rows = x.reshape(len(stack.sizes), -1, x.shape[-1])  # (n, B T, in)
         low = torch.bmm(rows, stack.values["lora_A"].mT)

@@ -9,7 +9,7 @@ that a client does not hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,9 @@ from torch.func import functional_call
 
 from fedbench.adapter import Stack, stacked
 from fedbench.backbone import Blocks
+from fedbench.cost import activations
 from fedbench.engine import shortcuts
+from fedbench.engine.graph import Replayed
 from fedbench.engine.groups import ROWS, Part, grouped, holders, joined
 from fedbench.engine.sequential import make_optimizer
 from fedbench.engine.team import ALONE, Team
@@ -27,6 +29,9 @@ from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 
 Batch = tuple[Tensor, Tensor]
+OF_FREE_MEMORY = 0.6  # of a GPU may the saved activations of a pass take; workspaces and gradients need the rest
+
+REPLAYED_BYTES = 2**32  # of saved activations at most: larger steps are bound by the GPU, not by launching kernels
 
 
 class Leaves:
@@ -79,42 +84,68 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
     team: the processes that compute this cell, each some of the groups.
     """
     held = (plan.M.sum(1) * cohort.steps).tolist()
-    groups = grouped(held, _rows_of_a_pass(model, cohort), ROWS) or [[]]
+    sizes, most = passes(model, plan, cohort, job)
+    groups = grouped(held, sizes, most) or [[]]
     with shortcuts.fast(model):
         parts = team.share(
             [sum(held[n] for n in group) for group in groups],
-            lambda g: train_group(model, start, plan, cohort, job, groups[g]),
+            lambda g: train_group(model, start, plan, cohort, job, groups[g], sum(sizes[n] for n in groups[g])),
         )
     return joined(parts, groups, plan, cohort.steps)
 
 
-def _rows_of_a_pass(model: Blocks, cohort: Cohort) -> list[int]:
-    """Token rows of each client's first batch, which is its largest."""
+def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[int], int]:
+    """What each client's first batch, its largest, adds to a pass, and how much of it a pass may hold: token rows
+    on a CPU, bytes of saved activations on a GPU."""
     first = [next(iter(cohort.batches(n)), None) for n in range(len(cohort))]
-    some = next((batch for batch in first if batch is not None), None)
+    sizes = [0 if batch is None else len(batch[1]) for batch in first]
+    some = next((x for x, _ in filter(None, first)), None)
     if some is None:
-        return [0] * len(first)
+        return sizes, ROWS
+    if model.device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(model.device)
+        depths = zip(sizes, plan.M.sum(1).tolist(), plan.exits, strict=True)
+        each = [B * activations(model, range(d), exits, job.objective, some.shape[-1]) for B, d, exits in depths]
+        return each, int(OF_FREE_MEMORY * (free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()))
     with torch.no_grad():
-        tokens = model.embed(some[0][:1]).shape[1]
-    return [0 if batch is None else len(batch[1]) * tokens for batch in first]
+        tokens = model.embed(some[:1]).shape[1]
+    return [size * tokens for size in sizes], ROWS
 
 
 def train_group(
-    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int]
+    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int], size: int
 ) -> Part:
-    """All steps of the clients of one group."""
+    """All steps of the clients of one group. size: what they add up to in a pass, see `passes`."""
     began = time.perf_counter()
     leaves = Leaves(model, start, plan, group)
-    trained = [tensor for tensor, _ in leaves if tensor.numel()]
-    optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
+    draws = {n: generator(job.seed, job.t, cohort.ids[n], "dropout", model.device) for n in group}
+    take = stepping(model, leaves, plan, job, draws)
+    if model.device.type == "cuda" and size <= REPLAYED_BYTES:
+        take = Replayed(take, draws.values())
     batches = {n: iter(cohort.batches(n)) for n in group}
-    draws = {n: generator(job.seed, job.t, cohort.ids[n], "dropout") for n in group}
     losses: dict[int, list[Tensor]] = {n: [] for n in group}
     for step in range(max((int(cohort.steps[n]) for n in group), default=0)):
         now = {n: next(batches[n], None) for n in group if step < int(cohort.steps[n])}
         inputs = {n: batch for n, batch in now.items() if batch is not None}
         if not inputs:
             break
+        for n, loss in zip(inputs, take(inputs), strict=True):
+            losses[n].append(loss)
+    layers = plan.M[list(group)].sum(1).double()
+    return leaves.part() | {
+        "loss": torch.tensor([sum(own) / max(len(own), 1) for own in losses.values()], dtype=torch.float64),
+        "seconds": (time.perf_counter() - began) * layers / layers.sum().clamp(min=1),  # shared out by layers held
+    }
+
+
+def stepping(
+    model: Blocks, leaves: Leaves, plan: Plan, job: Job, draws: dict[int, torch.Generator]
+) -> Callable[[dict[int, Batch]], Tensor]:
+    """A function that takes one optimiser step for every client that has a batch, and returns their losses."""
+    trained = [tensor for tensor, _ in leaves if tensor.numel()]
+    optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
+
+    def step(inputs: dict[int, Batch]) -> Tensor:
         logits = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
         each = torch.stack([job.objective(logits[n], y, job.t) for n, (_, y) in inputs.items()])
         optimizer.zero_grad()
@@ -123,13 +154,9 @@ def train_group(
             clip_each(leaves, job.clip)
         with finished_clients_frozen(leaves, inputs):
             optimizer.step()
-        for n, loss in zip(inputs, each.detach(), strict=True):
-            losses[n].append(loss)
-    layers = plan.M[list(group)].sum(1).double()
-    return leaves.part() | {
-        "loss": torch.tensor([sum(own) / max(len(own), 1) for own in losses.values()], dtype=torch.float64),
-        "seconds": (time.perf_counter() - began) * layers / layers.sum().clamp(min=1),  # shared out by layers held
-    }
+        return each.detach()
+
+    return step
 
 
 def forward(
@@ -181,7 +208,7 @@ def layer(
     if stack.covers(block):
         with stacked(block, stack):
             x = torch.cat(list(tokens)) if len(tokens) > 1 else tokens[0]
-            return (shortcuts.last_layer(block, x) if is_last else block(x)).split(sizes)
+            return (shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x)).split(sizes)
     return [  # an adapter that cannot be stacked: exact all the same, client by client
         functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
         for i, part in enumerate(tokens)
@@ -231,4 +258,6 @@ def _rows(
 
 
 def _pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:
-    return tensor if list(holders) == list(clients) else tensor[[holders.index(n) for n in clients]]
+    if list(holders) == list(clients):
+        return tensor
+    return torch.stack([tensor[holders.index(n)] for n in clients]) if clients else tensor[:0]

@@ -53,7 +53,7 @@ def _tune(model: Blocks, S_n: list[int], held: list, plan: Plan, cohort: Cohort,
     """Client n's local steps; returns its mean training loss."""
     trained = [parameter for parameters, _, _ in held for parameter in parameters.values()]
     optimizer = make_optimizer(trained, job.optimizer)
-    seed_dropout(model, generator(job.seed, job.t, cohort.ids[n], "dropout"))
+    seed_dropout(model, generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
     losses = []
     for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
         loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
@@ -74,7 +74,8 @@ def make_optimizer(parameters: Sequence[Tensor], options: Any, fused: bool = Fal
     """
     common = {"lr": options["lr"], "weight_decay": options["weight_decay"], "fused": fused}
     if options["name"] == "adamw":
-        return torch.optim.AdamW(parameters, **common)
+        on_gpu = any(parameter.is_cuda for parameter in parameters)
+        return torch.optim.AdamW(parameters, capturable=fused and on_gpu, **common)
     return torch.optim.SGD(parameters, momentum=options["momentum"], **common)
 
 

@@ -8,18 +8,21 @@ values, but neither their queries nor their projection nor their MLP. All of it 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from timm.models.vision_transformer import Attention, Block
 from torch import Tensor, nn
+from torch._dynamo.exc import TorchDynamoException
 
 from fedbench.backbone import Blocks
 from fedbench.kernels import frozen_linear
 
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128
+COMPILED_FROM = 2**22  # numbers (rows x tokens x channels) on a GPU; a pass of fewer waits for Python instead
 
 
 @contextmanager
@@ -39,6 +42,34 @@ def fast(model: nn.Module) -> Iterator[None]:
     finally:
         for module in changed:
             del module.forward
+
+
+def run(block: nn.Module, x: Tensor) -> Tensor:
+    """block(x): compiled on a GPU where its tokens are many; where they are few, compiling would not pay."""
+    if x.is_cuda and x.numel() >= COMPILED_FROM:
+        return _compiled()(block, x)
+    return block(x)
+
+
+@functools.cache
+def _compiled() -> Callable[[nn.Module, Tensor], Tensor]:
+    """One compiled function for all blocks and numbers of clients; plain where this machine cannot compile."""
+    compiled = torch.compile(_called, dynamic=True)
+
+    def block(module: nn.Module, x: Tensor) -> Tensor:
+        nonlocal compiled
+        try:
+            return compiled(module, x)
+        except TorchDynamoException as error:
+            warnings.warn(f"torch.compile failed, going on without it: {error}", stacklevel=2)
+            compiled = _called
+            return module(x)
+
+    return block
+
+
+def _called(module: nn.Module, x: Tensor) -> Tensor:
+    return module(x)
 
 
 def reads_class_token(model: Blocks, j: int) -> bool:

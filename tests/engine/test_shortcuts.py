@@ -79,3 +79,45 @@ def test_attention_that_is_not_short_and_plain_stays_timms(vit, monkeypatch, why
     with shortcuts.fast(vit):
         out = attn(x, mask, is_causal=why == "causal")
     assert out.shape == x.shape
+
+
+@pytest.fixture
+def compiling(monkeypatch):
+    """Compile on this device and without a compiler for it: the graphs are captured, and run by torch itself."""
+    backend = {"backend": "aot_eager"}
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **options: compiler(function, **options, **backend))
+    shortcuts._compiled.cache_clear()
+    yield backend
+    torch._dynamo.reset()
+    shortcuts._compiled.cache_clear()
+
+
+def test_a_compiled_layer_equals_the_plain_one_for_any_number_of_clients(registry, vit, compiling):
+    from torch._dynamo.utils import counters
+
+    from fedbench.adapter import Stack, stacked
+
+    registry.make("adapter", {"name": "lora", "rank": 2, "alpha": 4})(vit)
+    vit.double()
+    counters.clear()
+    draw = torch.Generator().manual_seed(0)
+    for n in (2, 3, 5, 4, 6):
+        for block in vit.blocks:
+            own = {name: torch.randn(n, *p.shape, generator=draw).double() for name, p in block.named_parameters()
+                   if p.requires_grad}  # fmt: skip
+            with stacked(block, Stack(own, [2] * n, [])):
+                x = tokens(2 * n, 5, 8)
+                close(shortcuts._compiled()(block, x), block(x))
+    assert counters["stats"]["unique_graphs"] <= 3  # four layers and five numbers of clients
+
+
+def test_where_compiling_fails_the_plain_layer_answers_with_a_warning(vit, compiling):
+    def broken(*args):
+        raise OSError("no compiler here")
+
+    compiling["backend"] = broken
+    x = tokens(2, 5, 8)
+    with pytest.warns(UserWarning, match="no compiler here"):
+        close(shortcuts._compiled()(vit.blocks[0], x), vit.blocks[0](x))
+    close(shortcuts._compiled()(vit.blocks[1], x), vit.blocks[1](x))
