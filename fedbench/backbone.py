@@ -85,6 +85,12 @@ class Blocks(nn.Module):
         tokens = self.model._pos_embed(self.model.patch_embed(x))
         return self.model.norm_pre(self.model.patch_drop(tokens))
 
+    @torch.no_grad()
+    def tokens(self, image_size: int) -> int:
+        """T, for images of that size."""
+        like = next(self.model.parameters())
+        return self.embed(like.new_zeros(1, 3, image_size, image_size)).shape[1]
+
     def features(self, tokens: Tensor) -> Tensor:
         """(B, T, D) -> (B, D): the frozen final norm, then timm's pooling."""
         return self.model.forward_head(self.model.norm(tokens), pre_logits=True)

@@ -13,6 +13,7 @@ import torch
 from fedbench.backbone import Blocks, Source
 from fedbench.data import dataset_of
 from fedbench.engine.cohort import train as train_together
+from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
@@ -61,11 +62,13 @@ class Trial:
         self.federation = Federation(config, clients, self.model.num_layers, train)
         self.method = self._method(plugins, image_size=splits.test.x.shape[-1])
         metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
-        passes = config["evaluation"]["batch_size"]
-        self.evaluation = Evaluation(test, self.dataset.domains, metrics, passes, mixed=self.fast)
-        if self.fast and device == "cpu" and not any(name.startswith("model.") for name in self.model.shared()):
-            train.keep_embedded(self.model.embed)
-            test.keep_embedded(self.model.embed)
+        images = config["evaluation"]["batch_size"]
+        if self.shareable:
+            if not any(name.startswith("model.") for name in self.model.shared()):
+                train.keep_embedded(self.model.embed)
+                test.keep_embedded(self.model.embed)
+            images = min(images, max(1, ROWS // self.model.tokens(splits.test.x.shape[-1])))
+        self.evaluation = Evaluation(test, self.dataset.domains, metrics, images, mixed=self.fast)
 
     def _source(self, plugins: Plugins) -> Source:
         with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here

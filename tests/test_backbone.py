@@ -71,3 +71,12 @@ def test_frozen_bytes_count_embedding_norm_and_the_layers_held():
     everything = sum(p.numel() for p in blocks.model.parameters()) * 4
     assert blocks.frozen_bytes(4) == everything
     assert blocks.frozen_bytes(4) - blocks.frozen_bytes(1) == 3 * per_layer
+
+
+def test_tokens_are_patches_and_the_class_token():
+    assert Blocks(tiny_vit()).tokens(8) == 5 and Blocks(tiny_mixer()).tokens(8) == 4
+
+
+def test_what_is_embedded_already_stays_as_it_is():
+    tokens = torch.randn(2, 5, 8)
+    assert Blocks(tiny_vit()).embed(tokens) is tokens

@@ -108,7 +108,7 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
         each = [B * activations(model, range(d), exits, job.objective, some.shape[-1]) for B, d, exits in depths]
         return each, int(OF_FREE_MEMORY * (free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()))
     with torch.no_grad():
-        tokens = model.embed(some[:1]).shape[1]
+        tokens = model.embed(some[:1]).shape[1]  # images, or their embeddings
     return [size * tokens for size in sizes], ROWS
 
 

@@ -1,0 +1,85 @@
+"""The work that every contender does: one round of FedRA, six unequal clients, equal starts and images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+DEPTHS = (12, 10, 8, 6, 4, 3)  # L_n, layers held; the last client is the shallowest
+CLASSES = 30
+RANK, ALPHA = 8, 8.0
+TARGETS = ("attn.proj", "mlp.fc2")
+SGD = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.0}
+CLIP = 10.0
+
+# One client's tensors after the round: `blocks.3.attn.proj.lora_A` (r, in), `.lora_B` (out, r), of the layers it
+# holds by their index in the full model, and `head.weight`, `head.bias`.
+Update = dict[str, Tensor]
+# A contender keeps what may live from round to round (processes, models in memory) and yields one round.
+Contender = Callable[["Work"], AbstractContextManager[Callable[[], list[Update]]]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A size of the work: a ViT for images of 32x32 with 12 layers, and each client's images and batches."""
+
+    name: str
+    dim: int
+    patch: int
+    heads: int
+    images: int = 256
+    batch: int = 32
+    layers: int = 12
+    depths: tuple[int, ...] = DEPTHS
+
+    @property
+    def tokens(self) -> int:
+        return (32 // self.patch) ** 2 + 1
+
+    def vit(self) -> nn.Module:
+        """A timm VisionTransformer without a classifier, weights drawn from seed 0, in eval mode."""
+        from timm.models.vision_transformer import VisionTransformer
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            shape = {"patch_size": self.patch, "embed_dim": self.dim, "num_heads": self.heads, "depth": self.layers}
+            return VisionTransformer(img_size=32, mlp_ratio=4, num_classes=0, **shape).eval()
+
+    def M(self) -> Tensor:
+        """(N, L) bool: a random allocation, row n with L_n layers."""
+        draw, M = torch.Generator().manual_seed(0), torch.zeros(len(self.depths), self.layers, dtype=torch.bool)
+        for n, depth in enumerate(self.depths):
+            M[n, torch.randperm(self.layers, generator=draw)[:depth]] = True
+        return M
+
+    def start(self) -> Update:
+        """The global adapters and head that every client starts the round from."""
+        draw, values = torch.Generator().manual_seed(1), {}
+        for j in range(self.layers):
+            for target, inputs in zip(TARGETS, (self.dim, 4 * self.dim), strict=True):
+                place = f"blocks.{j}.{target}"
+                values[f"{place}.lora_A"] = torch.randn(RANK, inputs, generator=draw) * inputs**-0.5
+                values[f"{place}.lora_B"] = torch.randn(self.dim, RANK, generator=draw) * 0.01
+        values["head.weight"] = torch.randn(CLASSES, self.dim, generator=draw) * self.dim**-0.5
+        values["head.bias"] = torch.zeros(CLASSES)
+        return values
+
+    def data(self, client: int) -> tuple[Tensor, Tensor]:
+        """A client's normalised images (images, 3, 32, 32) float32 and labels (images,)."""
+        draw = torch.Generator().manual_seed(100 + client)
+        x = torch.randn(self.images, 3, 32, 32, generator=draw)
+        return x, torch.randint(CLASSES, (self.images,), generator=draw)
+
+    def batches(self, client: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Its batches of the round, in the order of the images."""
+        x, y = self.data(client)
+        yield from zip(x.split(self.batch), y.split(self.batch), strict=True)
+
+
+DIM64 = Work("dim64", dim=64, patch=8, heads=4)
+DIM192 = Work("dim192", dim=192, patch=4, heads=3)
+TINY = Work("tiny", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1))
