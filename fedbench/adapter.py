@@ -79,12 +79,15 @@ class SeededDropout(nn.Module):
         """x (B, ...); with a stack the rows of each client draw from that client's generator."""
         if self.p == 0 or (self.generator is None and stack is None):
             return x
+        return x * self._mask(x, stack).to(x.dtype) / (1 - self.p)
+
+    @torch.compiler.disable  # generators cannot be traced
+    def _mask(self, x: Tensor, stack: Stack | None) -> Tensor:
         draws = [(len(x), self.generator)] if stack is None else zip(stack.sizes, stack.draws, strict=True)
         cut = stack is not None and stack.tokens is not None
         shape = (stack.tokens, *x.shape[2:]) if cut else x.shape[1:]
         keep = torch.cat([torch.rand((n, *shape), generator=g, device=g.device) >= self.p for n, g in draws])
-        keep = keep[:, : x.shape[1]] if cut else keep  # the class token's part of the masks of all tokens
-        return x * keep.to(x.dtype) / (1 - self.p)
+        return keep[:, : x.shape[1]] if cut else keep  # the class token's part of the masks of all tokens
 
 
 @dataclass(frozen=True)

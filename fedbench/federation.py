@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,35 @@ from fedbench.seeding import numpy_generator
 from fedbench.types import Client, Cohort, Scenario
 
 
+class Registered(Sequence[Client]):
+    """The registered clients in three arrays: one integer for each example, two for each client."""
+
+    def __init__(self, clients: Sequence[Client]) -> None:
+        self.domains = np.array([client.domain for client in clients])
+        self.starts = np.cumsum([0, *map(len, clients)])
+        self.indices = np.concatenate([client.indices for client in clients])
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    def __getitem__(self, i: int) -> Client:
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        return Client(i, int(self.domains[i]), self.indices[self.starts[i] : self.starts[i + 1]])
+
+
 class Federation:
     """The clients of one cell over its rounds; every draw is a function of (seed, round, client) alone."""
 
     def __init__(self, config: Mapping[str, Any], clients: list[Client], num_layers: int, pixels: Pixels) -> None:
-        self.clients, self.pixels = clients, pixels
+        self.clients, self.pixels = Registered(clients), pixels
         self.seed, self.train = config["seed"], config["train"]
         self.capacities, self.participation = config["capacities"], config["participation"]
         if idle := [client.id for client in clients if not len(client)]:
             raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
-        batch = self.train["batch_size"]
-        self.batches = [math.ceil(len(client) / batch) for client in clients]  # an epoch's, by client
+        self.fewest = min(self._epoch(client) for client in clients)
         lowest_highest = np.array([self._range(client) for client in clients])
-        self.scenario = Scenario(clients, lowest_highest, num_layers, self.train["rounds"])
+        self.scenario = Scenario(self.clients, lowest_highest, num_layers, self.train["rounds"])
 
     def cohort(self, t: int) -> Cohort:
         """The clients of round t."""
@@ -48,8 +64,8 @@ class Federation:
             return list(range(N))
         if "per_domain" in how:
             chosen: list[int] = []
-            for domain in sorted({client.domain for client in self.clients}):
-                here = [client.id for client in self.clients if client.domain == domain]
+            for domain in np.unique(self.clients.domains):
+                here = np.flatnonzero(self.clients.domains == domain)
                 chosen += draw.choice(here, size=min(how["per_domain"], len(here)), replace=False).tolist()
             return sorted(chosen)
         count = how["count"] if "count" in how else max(1, round(how["fraction"] * N))
@@ -75,13 +91,17 @@ class Federation:
         """local_epochs over the client's batches, at most max_steps; `smallest`: at most one more than the
         smallest client's batches (the FedRA authors' code)."""
         most = self.train["max_steps"]
-        limit = min(self.batches) + 1 if most == "smallest" else most
-        steps = self.train["local_epochs"] * self.batches[client]
+        limit = self.fewest + 1 if most == "smallest" else most
+        steps = self.train["local_epochs"] * self._epoch(self.clients[client])
         return steps if limit is None else min(steps, limit)
+
+    def _epoch(self, client: Client) -> int:
+        """Its batches in one pass over its images."""
+        return math.ceil(len(client) / self.train["batch_size"])
 
     def images(self, client: int, steps: int) -> int:
         """How many images `steps` batches hold, short last batches counted as they are."""
-        epochs, rest = divmod(steps, self.batches[client])
+        epochs, rest = divmod(steps, self._epoch(self.clients[client]))
         return epochs * len(self.clients[client]) + min(rest * self.train["batch_size"], len(self.clients[client]))
 
     def _batches(self, t: int, client: int) -> Iterator[Batch]:

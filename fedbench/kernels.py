@@ -97,8 +97,8 @@ def low_rank_linear(x: Tensor, weight: Tensor, bias: Tensor | None, A: Tensor, B
     """
     rows = x.reshape(len(A), -1, x.shape[-1])
     if _is_plain(x):
-        low = torch.bmm(rows, A.mT)
-        y = F.linear(rows, weight, bias) + scaling * torch.bmm(low, B.mT)
+        y, low = F.linear(rows, weight, bias), torch.bmm(rows, A.mT)
+        y = torch.baddbmm(y, low, B.mT.to(y.dtype), alpha=scaling)
     else:
         y = _LowRank.apply(rows, weight, bias, A, B, scaling)
     return y.view(*x.shape[:-1], -1)

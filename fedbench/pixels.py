@@ -23,7 +23,7 @@ NORMALIZE = {
 Batch = tuple[Tensor, Tensor]
 
 EMBEDDED_BYTES = 2**28  # so much may the embeddings of a split take
-RESIDENT = 0.5  # of a GPU's free memory may a split take
+RESIDENT = 0.25  # of a GPU's free memory may a split take
 AHEAD = 2  # batches that are on their way to a GPU while one is computed
 EMBEDDED_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
 
@@ -35,19 +35,27 @@ class Pixels:
         self.images, self.device, self.dtype = images, device, dtype
         self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
         self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
-        self._resident = self._on_device() if str(device).startswith("cuda") else None
+        self.on_gpu = str(device).startswith("cuda")
+        self._labels = torch.from_numpy(np.array(images.y)).to(device) if self.on_gpu else None
+        self._resident = self._on_device() if self.on_gpu else None
         self._embed: Callable[[Tensor], Tensor] | None = None
         self._tokens: Tensor | None = None
 
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, 3, H, W) normalised, or (B, T, D) embedded; y (B,) int64."""
-        y = torch.from_numpy(self.images.y[indices]).to(self.device)
-        return (self._normalised(indices) if self._embed is None else self._embedded(indices)), y
+        x = self._normalised(indices) if self._embed is None else self._embedded(indices)
+        return x, torch.from_numpy(self.images.y[indices]) if self._labels is None else self._labels[
+            self._sent(indices)
+        ]
+
+    def _sent(self, values: np.ndarray) -> Tensor:
+        """The values on the GPU, without waiting for it."""
+        return torch.from_numpy(np.ascontiguousarray(values)).pin_memory().to(self.device, non_blocking=True)
 
     @property
     def far(self) -> bool:
         """Whether every batch has to travel to a GPU."""
-        return str(self.device).startswith("cuda") and self._resident is None
+        return self.on_gpu and self._resident is None
 
     def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
         """From now on give what a frozen `embed` makes of the images, computed once for each of them.
@@ -64,15 +72,20 @@ class Pixels:
     def _on_device(self) -> Tensor | None:
         """All images in uint8 on the GPU, where they take at most RESIDENT of its free memory."""
         free, _ = torch.cuda.mem_get_info(self.device)
-        fits = self.images.x.nbytes <= RESIDENT * free
-        return torch.from_numpy(np.ascontiguousarray(self.images.x)).to(self.device) if fits else None
+        if self.images.x.nbytes > RESIDENT * free:
+            return None
+        there = torch.empty(self.images.x.shape, dtype=torch.uint8, device=self.device)
+        for first in range(0, len(self.images), 1024):  # the whole split need not be in memory at once
+            there[first : first + 1024] = torch.from_numpy(np.array(self.images.x[first : first + 1024]))
+        return there
 
     def _normalised(self, indices: np.ndarray) -> Tensor:
         if self._resident is not None:
-            x = self._resident[torch.from_numpy(indices).to(self.device)]
+            x = self._resident[self._sent(indices)]
+        elif self.far:
+            x = self._sent(self.images.x[indices])
         else:
             x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices]))
-            x = x.pin_memory().to(self.device, non_blocking=True) if self.far else x.to(self.device)
         return (x.to(self.dtype) / 255 - self.mean) / self.std
 
     @torch.no_grad()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -97,6 +97,22 @@ class Trial:
         )
         return plugins.make("method", self.config["method"], setup=setup)
 
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        """fp32 as IEEE has it, TF32 nowhere; or torch's autocast, which must not keep rounded copies of what is
+        trained."""
+        rounded = self.config["precision"] == "bf16"
+        kinds = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+        before = [kind.fp32_precision for kind in kinds]
+        for kind in kinds:
+            kind.fp32_precision = "ieee"
+        try:
+            with torch.autocast(self.device, torch.bfloat16, enabled=rounded, cache_enabled=False):
+                yield
+        finally:
+            for kind, precision in zip(kinds, before, strict=True):
+                kind.fp32_precision = precision
+
     @property
     def shareable(self) -> bool:
         """Whether several processes can run it together."""
@@ -116,7 +132,7 @@ class Trial:
         evaluation: Rows = []
         rounds: Rows = []
         due, self.team = evaluated_rounds(self.rounds, self.config["evaluation"]["every"]), team
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
+        with self._precision():
             state = self.method.init(generator(self.seed, use="init"))
             for t in range(self.rounds):
                 cohort = self.federation.cohort(t)

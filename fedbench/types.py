@@ -52,7 +52,7 @@ class Dataset:
     load: Callable[[], Splits]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Client:
     """One registered client: its domain (index) and the positions (n_i,) of its images in the training split."""
 

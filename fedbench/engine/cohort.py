@@ -97,18 +97,21 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
 def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[int], int]:
     """What each client's first batch, its largest, adds to a pass, and how much of it a pass may hold: token rows
     on a CPU, bytes of saved activations on a GPU."""
-    first = [next(iter(cohort.batches(n)), None) for n in range(len(cohort))]
-    sizes = [0 if batch is None else len(batch[1]) for batch in first]
-    some = next((x for x, _ in filter(None, first)), None)
+    sizes, some = [], None
+    for n in range(len(cohort)):
+        x, y = next(iter(cohort.batches(n)), (None, ()))
+        sizes.append(len(y))
+        some = x[:1] if x is not None else some
     if some is None:
         return sizes, ROWS
     if model.device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(model.device)
         depths = zip(sizes, plan.M.sum(1).tolist(), plan.exits, strict=True)
         each = [B * activations(model, range(d), exits, job.objective, some.shape[-1]) for B, d, exits in depths]
-        return each, int(OF_FREE_MEMORY * (free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()))
+        free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+        return each, max(1, int(OF_FREE_MEMORY * free))
     with torch.no_grad():
-        tokens = model.embed(some[:1]).shape[1]  # images, or their embeddings
+        tokens = model.embed(some).shape[1]  # images, or their embeddings
     return [size * tokens for size in sizes], ROWS
 
 
@@ -230,15 +233,11 @@ def clip_each(leaves: Leaves, most: float) -> None:
 @contextmanager
 def finished_clients_frozen(leaves: Leaves, active: dict[int, Batch]) -> Iterator[None]:
     """Around an optimiser step: momentum and weight decay do not move a client that has taken all its steps."""
-    kept = []
-    for tensor, clients in leaves:
-        done = [row for row, n in enumerate(clients) if n not in active]
-        if done:
-            kept.append((tensor, done, tensor.detach()[done].clone()))
+    done = [tensor.detach()[row] for tensor, clients in leaves for row, n in enumerate(clients) if n not in active]
+    kept = [row.clone() for row in done]
     yield
-    with torch.no_grad():
-        for tensor, done, values in kept:
-            tensor[done] = values
+    for row, values in zip(done, kept, strict=True):
+        row.copy_(values)
 
 
 def _rows(
@@ -260,4 +259,5 @@ def _rows(
 def _pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:
     if list(holders) == list(clients):
         return tensor
-    return torch.stack([tensor[holders.index(n)] for n in clients]) if clients else tensor[:0]
+    rows = tensor.unbind()  # no index is copied to a GPU
+    return torch.stack([rows[holders.index(n)] for n in clients]) if clients else tensor[:0]

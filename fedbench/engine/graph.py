@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable, Hashable, Iterable
 
 import torch
 from torch import Tensor
 
-EAGER = 3  # steps before the recording: they create the optimiser's state and the libraries' workspaces
+EAGER = 2  # steps before the recording: they create the optimiser's state and the libraries' workspaces
 
 Inputs = dict[int, tuple[Tensor, Tensor]]
 
 
+@functools.cache
+def _stream() -> torch.cuda.Stream:
+    """One for all recordings of this process: each stream has workspaces and free blocks of its own."""
+    return torch.cuda.Stream()
+
+
 class Replayed:
-    """step(inputs) -> losses, by a CUDA graph from the fourth call with inputs of the same shapes on.
+    """step(inputs) -> losses, by a CUDA graph from the third call with inputs of the same shapes on.
 
     Whatever else the step reads or writes (weights, gradients, optimiser state) must stay where it is from call
     to call. draws: the generators it draws from, which go on drawing from replay to replay.
@@ -21,19 +29,37 @@ class Replayed:
 
     def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[torch.Generator]) -> None:
         self.step, self.draws = step, list(draws)
-        self.stream = torch.cuda.Stream()
+        self.stream = _stream()
         self.shapes: Hashable = None
-        self.calls, self.graph = 0, None
+        self.calls, self.graph, self.waits = 0, None, False
 
     def __call__(self, inputs: Inputs) -> Tensor:
         shapes = tuple((n, x.shape, y.shape) for n, (x, y) in inputs.items())
         if shapes != self.shapes:
-            self.shapes, self.calls, self.graph = shapes, 0, None
+            self.shapes, self.calls, self.graph, self.waits = shapes, 0, None, False
         self.calls += 1
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            losses = self.step(inputs) if self.calls <= EAGER else self._replay(inputs)
+            if self.calls < EAGER or self.waits:
+                losses = self.step(inputs)
+            elif self.calls == EAGER:
+                losses = self._tried(inputs)
+            else:
+                losses = self._replay(inputs)
         torch.cuda.current_stream().wait_stream(self.stream)
+        return losses
+
+    def _tried(self, inputs: Inputs) -> Tensor:
+        """The last eager step, which shows whether the CPU waits for the GPU in it: that cannot be recorded."""
+        mode = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                losses = self.step(inputs)
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+        self.waits = any("synchronizing" in str(warning.message) for warning in told)
         return losses
 
     def _replay(self, inputs: Inputs) -> Tensor:
@@ -42,11 +68,11 @@ class Replayed:
             graph = torch.cuda.CUDAGraph()
             for draw in self.draws:
                 graph.register_generator_state(draw)
-            with torch.cuda.graph(graph, stream=self.stream):  # records; nothing is computed yet
+            # Records; nothing is computed yet. Other threads may go on bringing images.
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 self.losses = self.step(self.inputs)
             self.graph = graph
-        for n, (x, y) in inputs.items():
-            self.inputs[n][0].copy_(x)
-            self.inputs[n][1].copy_(y)
+        for kept, new in zip(self.inputs.values(), inputs.values(), strict=True):
+            torch._foreach_copy_(kept, new)
         self.graph.replay()
         return self.losses.clone()

@@ -46,6 +46,8 @@ def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, s
     """The parts of all groups as one upload, rows in the order of the clients."""
 
     def together(place: str) -> Tensor:
+        if len(parts) == 1:
+            return parts[0][place]
         clients = [n for group in groups for n in (holders(plan, place, group) if "/" in place else group)]
         rows = torch.cat([part[place] for part in parts])
         return rows[torch.tensor(clients, device=rows.device).argsort()]

@@ -72,7 +72,7 @@ def make_optimizer(parameters: Sequence[Tensor], options: Any, fused: bool = Fal
 
     fused: torch's implementation that steps all tensors in one call.
     """
-    common = {"lr": options["lr"], "weight_decay": options["weight_decay"], "fused": fused}
+    common = {"lr": options["lr"], "weight_decay": options["weight_decay"], "fused": fused or None}
     if options["name"] == "adamw":
         on_gpu = any(parameter.is_cuda for parameter in parameters)
         return torch.optim.AdamW(parameters, capturable=fused and on_gpu, **common)

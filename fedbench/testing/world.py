@@ -32,7 +32,7 @@ def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm ViT for 8x8 images: four patches, weights from seed 0."""
     from timm.models.vision_transformer import VisionTransformer
 
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return VisionTransformer(
             img_size=8, patch_size=4, embed_dim=dim, depth=depth, num_heads=2, mlp_ratio=2.0, num_classes=0
@@ -43,7 +43,7 @@ def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm MLP-Mixer of the same size."""
     from timm.models.mlp_mixer import MlpMixer
 
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return MlpMixer(img_size=8, patch_size=4, embed_dim=dim, num_blocks=depth, num_classes=0)
 

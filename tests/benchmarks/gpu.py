@@ -1,0 +1,407 @@
+"""What a GPU makes of it: parity first, then speed. `python tests/benchmarks/gpu.py --out FOLDER`, ten minutes at most.
+
+Every cell that is timed is a `Trial`, run as a user's would be: its images, rounds and aggregation are all in the
+time. `--tiny --device cpu` tries the script itself on any machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import functools
+import json
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import timm
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from work import CLASSES, DEPTHS, DIM64, TINY, Work
+
+from fedbench import machine
+from fedbench.backbone import Source
+from fedbench.engine import cohort, graph, sequential, shortcuts
+from fedbench.plugins import Plugins, package_version
+from fedbench.runner import load
+from fedbench.seeding import generator
+from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.trial import Trial
+from fedbench.types import Dataset, Images, Splits
+
+HALF = ((0.5,) * 3, (0.5,) * 3)
+TABLE1 = ("alllarge", "allsmall", "inclusivefl", "depthfl", "fedra")
+TABLE1_ROUNDS, TABLE1_IMAGES = 100, 60_000
+SUITE = """
+suite: gpu
+defaults:
+  backbone: {name: micro_vit, pretrained: false}
+  adapter: {name: lora, rank: 8, alpha: 8, dropout: 0, targets: [attn.proj, mlp.fc2]}
+  data: {name: strokes6, classes: 3}
+scenarios:
+  unequal: {capacities: [12, 10, 8, 6, 4, 3]}
+methods: [METHODS]
+""".replace("METHODS", ", ".join(TABLE1))
+
+# What a cell is run with: the engine's thresholds moved out of the way, or the other engine.
+COMPILED: dict[str, Any] = {"engine": "cohort", "settings": ()}
+EAGER = {"engine": "cohort", "settings": ((shortcuts, "COMPILED_FROM", sys.maxsize), (cohort, "REPLAYED_BYTES", -1))}
+SEQUENTIAL = {"engine": "sequential", "settings": ()}
+
+
+@dataclass(frozen=True)
+class Load:
+    """One size of the work: a model, and for each client a depth, images a round and a batch size."""
+
+    name: str
+    vit: Callable[[], nn.Module]
+    side: int
+    images: int
+    batch: int
+    depths: tuple[int, ...] = DEPTHS
+
+
+@functools.cache
+def vit_base() -> nn.Module:
+    return timm.create_model("vit_base_patch16_224", pretrained=False, num_classes=0)
+
+
+def micro(work: Work, images: int) -> Load:
+    return Load(work.name, work.vit, 32, images, work.batch, work.depths)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where and how long things are measured. deadline: after it, nothing new is begun."""
+
+    device: str
+    tiny: bool
+    deadline: float
+    registry: Plugins
+    rates: dict[str, float]
+
+    @property
+    def late(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+    @property
+    def large(self) -> Load:
+        """ViT-B/16 at 224, eight batches of 128 for each client."""
+        return micro(TINY, 4) if self.tiny else Load("ViT-B/16, 224", vit_base, 224, 1024, 128)
+
+    @property
+    def small(self) -> Load:
+        return micro(TINY, 4) if self.tiny else micro(DIM64, DIM64.images)
+
+    def wait(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+# --- one cell, timed ----------------------------------------------------------------------------------------------
+
+
+class Enough(Exception):
+    """Ends a trial before its last round."""
+
+
+def measured(
+    bench: Bench, size: Load, method: str = "fedra", precision: str = "bf16", how: dict[str, Any] = COMPILED, rounds=5
+) -> dict[str, Any]:
+    """Seconds a round (median of `rounds` after two), images per second, FLOPs and peak memory."""
+    rounds, warm = (2, 1) if bench.tiny else (rounds, 2)
+    stamps: list[float] = []
+    losses: list[float] = []  # the last round's, so that ways can be compared
+
+    def on_round(t: int, rows: list) -> None:
+        bench.wait()
+        stamps.append(time.perf_counter())
+        losses[:] = [row["loss"] for row in rows]
+        if bench.device == "cuda" and t == warm:
+            torch.cuda.reset_peak_memory_stats()
+        if t == warm + rounds or (bench.late and t > warm):
+            raise Enough
+
+    with moved_aside(how["settings"]):
+        trial = built(bench, size, method, precision, how["engine"], warm + rounds + 1)
+        bench.wait()
+        began = time.perf_counter()
+        with suppress(Enough):
+            trial.run(on_round)
+    times = [after - before for before, after in zip(stamps[warm - 1 :], stamps[warm:], strict=False)]
+    images, flops = work_of(trial)
+    seconds = statistics.median(times)
+    facts = {
+        "method": method, "precision": precision, "engine": how["engine"], "seconds_a_round": seconds, "rounds": times,
+        "first_round": stamps[0] - began, "images_a_round": images, "images_per_second": images / seconds,
+        "flops_a_round": flops, "loss": statistics.mean(losses),
+        "mfu": flops / seconds / bench.rates[precision] if bench.rates else None,
+    }  # fmt: skip
+    if bench.device == "cuda":
+        facts["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    return facts
+
+
+@contextmanager
+def moved_aside(settings: tuple) -> Iterator[None]:
+    """Inside, module constants have other values."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in settings]
+    for module, name, value in settings:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def built(bench: Bench, size: Load, method: str, precision: str, engine: str, rounds: int) -> Trial:
+    config = copy.deepcopy(configs(bench.registry)[method])
+    config["train"] |= {"rounds": rounds, "local_epochs": 1, "max_steps": None, "batch_size": size.batch}
+    config["evaluation"] |= {"every": rounds}
+    config |= {
+        "backbone": {"name": size.name},
+        "capacities": {"by_client": list(size.depths)},
+        "precision": precision,
+        "engine": engine,
+    }
+    source = Source(copy.deepcopy(size.vit()), size.side, *HALF, fingerprint="drawn")
+    return Trial(config, bench.registry, bench.device, source, dataset(size.side, size.images, len(size.depths)))
+
+
+@functools.cache
+def configs(registry: Plugins) -> dict[str, dict[str, Any]]:
+    """The resolved configuration of every method."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "gpu.yaml"
+        path.write_text(SUITE)
+        return {cell.method: json.loads(json.dumps(cell.config)) for cell in load(path, registry).cells()}
+
+
+@functools.lru_cache(maxsize=1)
+def dataset(side: int, images: int, clients: int) -> Dataset:
+    """Random images, so many for each client, whose domain is its own; one each to test."""
+    draw = np.random.default_rng(0)
+
+    def split(each: int) -> Images:
+        n = each * clients
+        x = draw.integers(0, 256, (n, 3, side, side), np.uint8)
+        return Images(x, draw.integers(0, CLASSES, n), np.repeat(np.arange(clients), each))
+
+    splits = Splits(split(images), split(1))
+    names = (tuple(f"{what}{i}" for i in range(n)) for what, n in (("domain", clients), ("class", CLASSES)))
+    return Dataset(*names, fingerprint="random", load=lambda: splits)
+
+
+def work_of(trial: Trial) -> tuple[int, int]:
+    """Images of a round, and the FLOPs of their forward and backward passes as `fedbench.cost` counts them."""
+    now = trial.federation.cohort(0)
+    prices = [trial.method.cost(int(L_n)) for L_n in now.capacities]
+    sizes = [trial.federation.images(n, int(steps)) for n, steps in zip(now.ids, now.steps, strict=True)]
+    taking_part = [(n, price) for n, price in zip(sizes, prices, strict=True) if price is not None]
+    return sum(n for n, _ in taking_part), sum(n * price.flops_per_image for n, price in taking_part)
+
+
+def executed_flops(bench: Bench, size: Load) -> int:
+    """The FLOPs of a round that the cohort engine really runs: less than a plain model's, see `shortcuts`."""
+    steps = -(-size.images // size.batch)
+    trial = built(bench, replace(size, images=size.batch), "fedra", "fp32", "cohort", 1)
+    state = trial.method.init(generator(0))
+    with moved_aside(EAGER["settings"]), FlopCounterMode(display=False) as counter:
+        trial.method.round(state, 0, trial.federation.cohort(0), generator(0, 0))
+    return steps * counter.get_total_flops()
+
+
+# --- the sections -------------------------------------------------------------------------------------------------
+
+
+def rates(bench: Bench) -> dict[str, Any]:
+    """FLOP/s of a large matrix product in both precisions; what utilisation is measured against."""
+    n = 256 if bench.tiny else 8192
+    for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        a, b = (torch.randn(n, n, device=bench.device).to(dtype) for _ in range(2))
+        times = []
+        for _ in range(3 if bench.tiny else 20):
+            bench.wait()
+            began = time.perf_counter()
+            torch.mm(a, b)
+            bench.wait()
+            times.append(time.perf_counter() - began)
+        bench.rates[precision] = 2 * n**3 / statistics.median(times)
+    return {"n": n, "flops_per_second": dict(bench.rates)}
+
+
+def parity(bench: Bench) -> dict[str, Any]:
+    """The cohort engine, here, against the oracle after a round in float64: the largest differences.
+
+    The oracle is the CPU's, and with dropout this device's, whose masks are others.
+    """
+    apart = {}
+    for name in ("fedra",) if bench.tiny else TABLE1:
+        for model in (tiny_vit, tiny_mixer):
+            for dropout, device in ((0.0, "cpu"), (0.3, bench.device)):
+                ours, oracles = (
+                    final_state(bench.registry, name, model(), dropout, *way)
+                    for way in ((cohort.train, bench.device), (sequential.train, device))
+                )
+                pairs = zip(ours, oracles, strict=True)
+                worst = max(float((a.cpu() - b.cpu()).abs().max()) for a, b in pairs)
+                apart[f"{name}, {model.__name__}, dropout {dropout}"] = worst
+    if max(apart.values()) > 1e-9:
+        raise AssertionError(f"the engines differ: {apart}")
+    return {"largest_difference": max(apart.values()), "differences": apart}
+
+
+def final_state(
+    registry: Plugins, name: str, model: nn.Module, dropout: float, engine: Callable, device: str
+) -> list[torch.Tensor]:
+    """After enough steps for a graph to be replayed."""
+    adapter = {"name": "lora", "rank": 2, "alpha": 4, "dropout": dropout}
+    setup = replace(setup_of(registry, model, [4, 3, 1], adapter), engine=engine, device=device)
+    method, some = registry.make("method", {"name": name}, setup=setup), cohort_of([4, 3, 1], steps=graph.EAGER + 3)
+    here = replace(some, batches=lambda n: ((x.to(device), y.to(device)) for x, y in some.batches(n)))
+    state, _ = method.round(method.init(generator(0)), 0, here, generator(0, 0))
+    return [value for part in (*state["r"], state["shared"]) for value in part.values()]
+
+
+def large_model(bench: Bench, depths: tuple[int, ...] | None = None) -> dict[str, Any]:
+    size = bench.large if depths is None else replace(bench.large, depths=depths)
+    ways = {"compiled": COMPILED, "eager": EAGER, "sequential": SEQUENTIAL}
+    facts = {name: measured(bench, size, how=how) for name, how in ways.items() if not bench.late}
+    executed = executed_flops(bench, size)
+    for own in facts.values():
+        own["mfu_executed"] = executed / own["seconds_a_round"] / bench.rates["bf16"]
+    return facts
+
+
+def all_layers(bench: Bench) -> dict[str, Any]:
+    """Six clients that hold everything."""
+    deepest, clients = max(bench.large.depths), len(bench.large.depths)
+    return large_model(bench, (deepest,) * clients)
+
+
+def micro_model(bench: Bench) -> dict[str, Any]:
+    """Dim 64 in fp32: launches are what takes time. A round of 8 steps, and one of 64, where recording pays more."""
+    facts = {}
+    for times in (1, 2 if bench.tiny else 8):
+        size = replace(bench.small, images=bench.small.images * times)
+        ways = {"graph": COMPILED, "no graph": EAGER, "sequential": SEQUENTIAL}
+        own = {name: measured(bench, size, precision="fp32", how=how) for name, how in ways.items()}
+        for name in ("graph", "no graph"):
+            own[name]["times_sequential"] = own["sequential"]["seconds_a_round"] / own[name]["seconds_a_round"]
+        facts |= {f"{size.images // size.batch} steps, {name}": of_one for name, of_one in own.items()}
+    return facts
+
+
+def precisions(bench: Bench) -> dict[str, Any]:
+    """fp32 without TF32, and bf16; fewer images, since fp32 takes long."""
+    large = replace(bench.large, images=2 * bench.large.batch)
+    return {
+        f"{size.name}, {precision}": measured(bench, size, precision=precision, rounds=3)
+        for size in (large, bench.small)
+        for precision in ("fp32", "bf16")
+    }
+
+
+def table1(bench: Bench) -> dict[str, Any]:
+    """The training time of the paper's Table 1 on this machine: measured rates, extrapolated."""
+    facts: dict[str, Any] = {}
+    for method in TABLE1:
+        own = measured(bench, bench.large, method, rounds=3)
+        facts[method] = own | {"hours": TABLE1_ROUNDS * TABLE1_IMAGES / own["images_per_second"] / 3600}
+    total = sum(own["hours"] for own in facts.values())
+    formula = f"sum over methods of {TABLE1_ROUNDS} rounds x {TABLE1_IMAGES} images / images per second; no evaluation"
+    return facts | {"total": {"hours": total, "formula": formula}}
+
+
+SECTIONS = {
+    "rates": rates,
+    "parity": parity,
+    "micro model": micro_model,
+    "large model": large_model,
+    "large model, all layers": all_layers,
+    "table 1": table1,
+    "precisions": precisions,
+}
+
+
+# --- the report ---------------------------------------------------------------------------------------------------
+
+
+def run(bench: Bench, out: Path) -> dict[str, Any]:
+    """All sections; what is there is written after each, and a section's failure is its own."""
+    out.mkdir(parents=True, exist_ok=True)
+    versions = {name: package_version(name) for name in ("torch", "timm", "fedbench")} | {"cuda": torch.version.cuda}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    report = {"date": now, "tiny": bench.tiny, "machine": facts_of(bench.device), "versions": versions, "sections": {}}
+    for name, section in SECTIONS.items():
+        report["sections"][name] = outcome(bench, section)
+        if bench.device == "cuda":
+            torch.cuda.empty_cache()
+        (out / "gpu.json").write_text(json.dumps(report, indent=1) + "\n")
+        (out / "gpu.txt").write_text("\n".join(table(report)) + "\n")
+    return report
+
+
+def outcome(bench: Bench, section: Callable[[Bench], dict[str, Any]]) -> dict[str, Any]:
+    """A section's figures, or why there are none."""
+    began = time.perf_counter()
+    if bench.late:
+        return {"status": "left out: no time"}
+    try:
+        found = {"status": "done", "figures": section(bench)}
+    except Exception:  # the other sections' figures are worth having
+        found = {"status": "failed", "traceback": traceback.format_exc()}
+    return found | {"seconds": round(time.perf_counter() - began, 1)}
+
+
+def facts_of(device: str) -> dict[str, Any]:
+    facts: dict[str, Any] = machine.describe(device)
+    if device == "cuda":
+        of_gpu = torch.cuda.get_device_properties(0)
+        facts["gpu_memory_gib"] = round(of_gpu.total_memory / 2**30, 1)
+        facts["gpu_processors"] = of_gpu.multi_processor_count
+    return facts
+
+
+def table(report: dict[str, Any]) -> list[str]:
+    """The figures of a report as lines of text."""
+    lines = [json.dumps(report["machine"]), json.dumps(report["versions"])]
+    for name, section in report["sections"].items():
+        lines += ["", f"{name}: {section['status']} ({section.get('seconds', 0)} s)"]
+        for row, figures in section.get("figures", {}).items():
+            if isinstance(figures, dict):
+                cells = [f"{key} {value:.4g}" for key, value in figures.items() if isinstance(value, int | float)]
+                lines.append(f"  {row:24} " + " · ".join(cells))
+            else:
+                lines.append(f"  {row} {figures:.4g}")
+        lines += section.get("traceback", "").splitlines()[-3:]
+    return lines
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--out", type=Path, required=True, help="the folder for gpu.json and gpu.txt")
+    options.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    options.add_argument("--tiny", action="store_true", help="sizes that a CPU does in seconds")
+    options.add_argument("--minutes", type=float, default=9.0, help="after them, nothing new is begun")
+    given = options.parse_args()
+    torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = "ieee"  # fp32 without TF32
+    deadline = time.perf_counter() + 60 * given.minutes
+    report = run(Bench(given.device, given.tiny, deadline, Plugins(), {}), given.out)
+    print("\n".join(table(report)))
+    return int(any(section["status"] == "failed" for section in report["sections"].values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The GPU script on a CPU, in a tiny size: every section does its work, and one's failure or lateness is its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gpu
+import pytest
+
+SCRIPT = Path(__file__).with_name("gpu.py")
+WAYS = {"compiled", "eager", "sequential"}
+
+
+def test_every_section_does_its_work(tmp_path):
+    command = [sys.executable, SCRIPT, "--tiny", "--device", "cpu", "--out", tmp_path]
+    ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    report = json.loads((tmp_path / "gpu.json").read_text())
+    assert {name: section["status"] for name, section in report["sections"].items()} == dict.fromkeys(
+        gpu.SECTIONS, "done"
+    )
+    assert report["machine"]["device"] == "cpu" and report["versions"]["torch"] and report["date"]
+    figures = {name: section["figures"] for name, section in report["sections"].items()}
+    assert figures["rates"]["flops_per_second"].keys() == {"bf16", "fp32"}
+    assert figures["large model"].keys() == figures["large model, all layers"].keys() == WAYS
+    assert all(0 < own["mfu_executed"] < own["mfu"] for own in figures["large model"].values())
+    assert len(figures["micro model"]) == 6 and len(figures["precisions"]) == 2
+    hours = [figures["table 1"][method]["hours"] for method in gpu.TABLE1]
+    assert figures["table 1"]["total"]["hours"] == pytest.approx(sum(hours))
+    assert (tmp_path / "gpu.txt").read_text().strip() == ended.stdout.strip()
+
+
+@pytest.fixture
+def bench(registry):
+    def until(seconds: float) -> gpu.Bench:
+        return gpu.Bench("cpu", True, time.perf_counter() + seconds, registry, {})
+
+    return until
+
+
+def test_a_section_that_fails_leaves_the_others_their_figures(tmp_path, bench, monkeypatch):
+    def broken(bench):
+        raise ValueError("no such kernel")
+
+    monkeypatch.setattr(gpu, "SECTIONS", {"broken": broken, "rates": gpu.rates})
+    sections = gpu.run(bench(60), tmp_path)["sections"]
+    assert sections["broken"]["status"] == "failed" and "no such kernel" in sections["broken"]["traceback"]
+    assert sections["rates"]["status"] == "done"
+    assert "no such kernel" in (tmp_path / "gpu.txt").read_text()
+
+
+def test_after_the_time_is_up_nothing_new_is_begun(tmp_path, bench):
+    sections = gpu.run(bench(-1), tmp_path)["sections"]
+    assert {section["status"] for section in sections.values()} == {"left out: no time"}
+    assert json.loads((tmp_path / "gpu.json").read_text())["sections"] == sections
