@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
 
 def cores() -> int:
@@ -37,6 +41,15 @@ def vendor() -> str:
 def has_gpu() -> bool:
     """Whether a CUDA driver is there; asking torch would take seconds."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+
+
+def keep_memory() -> None:
+    """Let glibc keep freed memory for the next allocation of this process. It would give large blocks back to the
+    system, which has to clear them each time: 5 to 6 % of a round. Other C libraries are left as they are."""
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, value in ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26)):
+            mallopt(parameter, value)
 
 
 def describe(device: str) -> dict[str, str | int]:

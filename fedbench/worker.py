@@ -32,6 +32,7 @@ def main(job: str, events: Connection) -> None:
     """The entry point of a worker process: a job is one JSON string, events go back through a pipe."""
     os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
     torch.set_num_threads(1)
+    machine.keep_memory()
 
     def send(event: dict[str, Any]) -> None:
         try:

@@ -18,7 +18,7 @@ from fedbench.engine import sequential as one_by_one
 from fedbench.engine.team import Team
 from fedbench.engine.team import together as in_a_team
 from fedbench.layerwise import head_at_end
-from fedbench.machine import cores
+from fedbench.machine import cores, keep_memory
 from fedbench.objective import cross_entropy
 from fedbench.types import Cohort, Job, Plan, Uploads
 
@@ -63,6 +63,7 @@ def _serve(theirs: Connection, requests: Connection, work: Work, precision: str,
     """The first of the processes: a round for each request, until nobody asks any more."""
     theirs.close()  # a copy of the asker's end, which would keep the pipe open when it is gone
     torch.set_num_threads(1)
+    keep_memory()
     of_a_round = _of_a_round(work)
 
     def serve(team: Team) -> None:
