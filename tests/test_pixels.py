@@ -1,5 +1,7 @@
 """Images on their way into a model."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -47,3 +49,28 @@ def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
     images = some()
     images.keep_embedded(lambda x: x.flatten(2))
     assert images(np.array([0]))[0].shape == (1, 3, 8, 8)
+
+
+def test_batches_made_ahead_come_in_order_and_to_the_end():
+    assert list(pixels.ahead(iter("abcde"))) == list("abcde")
+    assert list(pixels.ahead(iter(()))) == []
+
+
+def test_an_error_while_making_batches_ahead_is_the_readers():
+    def batches():
+        yield "a"
+        raise OSError("image 7 cannot be read")
+
+    made = pixels.ahead(batches())
+    assert next(made) == "a"
+    with pytest.raises(OSError, match="image 7"):
+        next(made)
+
+
+def test_no_thread_is_left_when_batches_are_no_longer_wanted():
+    before = threading.active_count()
+    made = pixels.ahead(iter(range(100)))
+    assert next(made) == 0
+    assert threading.active_count() == before + 1
+    made.close()
+    assert threading.active_count() == before

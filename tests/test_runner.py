@@ -254,3 +254,41 @@ def test_too_few_capacities_for_the_clients_a_partition_makes(tmp_path):
     assert done.exit_code == 2, done.output
     assert "2 values for 4 clients" in done.stderr
     assert not os.path.exists(tmp_path / "r")
+
+
+LISTING = """
+import json
+from fedbench import hookimpl
+
+def listing(workers, timeout):
+    def execute(jobs, on_event):
+        print("PROCESSES", workers, [json.loads(job)["processes"] for job in jobs])
+    return execute
+
+@hookimpl
+def fedbench_register_executors(register):
+    register("listing", listing)
+"""
+
+
+def tiny_suite(folder: Path, methods: str) -> tuple[str, ...]:
+    """A suite and the plugin it needs; returns the words that run it with one seed."""
+    write_suite(folder, methods)
+    (folder / "tiny_plugin.py").write_text(TINY.read_text())
+    return "run", "tiny.yaml", "--plugin", "tiny_plugin.py", "--seed", "0", "--device", "cpu"
+
+
+@pytest.mark.parametrize(("methods", "told"), [("fedra", "1 [8]"), (GOOD, "3 [2, 2, 2]")])
+def test_cores_without_a_cell_of_their_own_are_shared_out(tmp_path, methods, told):
+    words = tiny_suite(tmp_path, methods)
+    (tmp_path / "listing.py").write_text(LISTING)
+    done = fedbench(*words, "--plugin", "listing.py", "--executor", "listing", "--jobs", 8, cwd=tmp_path)
+    assert f"PROCESSES {told}" in done.stdout, done.stderr
+
+
+def test_a_lone_cell_gives_the_same_bits_in_one_process_and_in_three(tmp_path):
+    words = tiny_suite(tmp_path, "fedra")
+    for jobs in (1, 3):
+        done = fedbench(*words, "--jobs", jobs, "--results", f"r{jobs}", cwd=tmp_path)
+        assert done.exit_code == 0, done.stdout + done.stderr
+    assert content_hash(tmp_path / "r1" / "tiny") == content_hash(tmp_path / "r3" / "tiny")

@@ -9,8 +9,7 @@ that a client does not hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +21,8 @@ from fedbench.backbone import Blocks
 from fedbench.cost import activations
 from fedbench.engine import shortcuts
 from fedbench.engine.graph import Replayed
-from fedbench.engine.groups import ROWS, Part, grouped, holders, joined
+from fedbench.engine.groups import ROWS, Part, grouped, joined
+from fedbench.engine.leaves import Leaves, clip_each, finished_clients_frozen
 from fedbench.engine.sequential import make_optimizer
 from fedbench.engine.team import ALONE, Team
 from fedbench.seeding import generator
@@ -30,51 +30,7 @@ from fedbench.types import Cohort, Job, Plan, Uploads
 
 Batch = tuple[Tensor, Tensor]
 OF_FREE_MEMORY = 0.6  # of a GPU may the saved activations of a pass take; workspaces and gradients need the rest
-
 REPLAYED_BYTES = 2**32  # of saved activations at most: larger steps are bound by the GPU, not by launching kernels
-
-
-class Leaves:
-    """The trained tensors of a group: of every layer, and of what is shared, one row for each client that holds it."""
-
-    def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan, group: Sequence[int]) -> None:
-        trained = [(f"r/{j}", model.r(j), start["r"][j]) for j in range(model.num_layers)]
-        trained += [(f"shared/{name}", {name: p}, start["shared"]) for name, p in model.shared().items()]
-        self.holders = {place: holders(plan, place, group) for place, _, _ in trained}
-        self.at = {
-            place: _rows(parameters, values, self.holders[place], holders(plan, place))
-            for place, parameters, values in trained
-        }
-
-    def __iter__(self) -> Iterator[tuple[Tensor, list[int]]]:
-        """Every tensor with the clients its rows belong to."""
-        for place, tensors in self.at.items():
-            yield from ((tensor, self.holders[place]) for tensor in tensors.values())
-
-    def layer(self, j: int, clients: Sequence[int]) -> dict[str, Tensor]:
-        """Layer j's tensors, the rows of these clients."""
-        place = f"r/{j}"
-        return {name: _pick(tensor, self.holders[place], clients) for name, tensor in self.at[place].items()}
-
-    def classifier(self, name: str, client: int) -> tuple[Tensor, Tensor]:
-        """Weight (C, D) and bias (C,) of one client's classifier."""
-        row = self.holders[f"shared/{name}.weight"].index(client)
-        return tuple(self.at[f"shared/{name}.{part}"][f"{name}.{part}"][row] for part in ("weight", "bias"))
-
-    def outside(self, clients: Sequence[int]) -> dict[str, Tensor]:
-        """The adapters that stand in no layer, by their names in the model."""
-        return {
-            name: _pick(tensor, self.holders[place], clients)
-            for place, tensors in self.at.items()
-            for name, tensor in tensors.items()
-            if place.startswith("shared/model.")
-        }
-
-    def part(self) -> Part:
-        """The tensors as they are now, each at its place."""
-        layers = {f"{place}/{name}": t for place, ts in self.at.items() for name, t in ts.items() if place[0] == "r"}
-        shared = {place: t for place, ts in self.at.items() for t in ts.values() if place[0] == "s"}
-        return {place: tensor.detach() for place, tensor in (layers | shared).items()}
 
 
 def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, team: Team = ALONE) -> Uploads:
@@ -216,48 +172,3 @@ def layer(
         functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
         for i, part in enumerate(tokens)
     ]
-
-
-def clip_each(leaves: Leaves, most: float) -> None:
-    """Scale each client's gradient, over all its layers and classifiers, to a norm of at most `most`."""
-    rows: dict[int, list[Tensor]] = {}
-    for tensor, clients in leaves:
-        if tensor.grad is not None:
-            for n, row in zip(clients, tensor.grad, strict=True):
-                rows.setdefault(n, []).append(row)
-    for own in rows.values():
-        norm = torch.stack(torch._foreach_norm(own)).norm()
-        torch._foreach_mul_(own, (most / (norm + 1e-6)).clamp(max=1.0))
-
-
-@contextmanager
-def finished_clients_frozen(leaves: Leaves, active: dict[int, Batch]) -> Iterator[None]:
-    """Around an optimiser step: momentum and weight decay do not move a client that has taken all its steps."""
-    done = [tensor.detach()[row] for tensor, clients in leaves for row, n in enumerate(clients) if n not in active]
-    kept = [row.clone() for row in done]
-    yield
-    for row, values in zip(done, kept, strict=True):
-        row.copy_(values)
-
-
-def _rows(
-    parameters: dict[str, nn.Parameter], values: dict[str, Tensor], clients: Sequence[int], of: Sequence[int]
-) -> dict[str, Tensor]:
-    """One trainable row for each of `clients`, from values that are shared by all or one row for each client in
-    `of`."""
-    rows = {}
-    for name, parameter in parameters.items():
-        value = values[name]
-        if value.dim() == parameter.dim():
-            value = value.expand(len(clients), *value.shape)
-        else:
-            value = _pick(value, of, clients)
-        rows[name] = value.detach().clone().contiguous().requires_grad_()
-    return rows
-
-
-def _pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:
-    if list(holders) == list(clients):
-        return tensor
-    rows = tensor.unbind()  # no index is copied to a GPU
-    return torch.stack([rows[holders.index(n)] for n in clients]) if clients else tensor[:0]
