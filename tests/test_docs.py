@@ -35,7 +35,7 @@ from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Report
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "BENCHMARKS.md", *sorted((ROOT / "docs").glob("*.md"))]
 HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("fedbench_")}
 KIND_OF = {hook: kind for kind, hook in KINDS.items()}
 
