@@ -35,7 +35,7 @@ class Diverged(Exception):
 class Trial:
     """One cell, built and ready to run: its method, its federation and its test images.
 
-    `run` is the life of a cell; `round_rows` and `evaluate` say what is recorded.
+    `run` is the life of a cell; `round_rows` says what is recorded of a round, `evaluation` of the model.
     """
 
     def __init__(

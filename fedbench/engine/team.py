@@ -20,7 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 Result = TypeVar("Result")
-FAILED = b"!"  # before the report of a member that could not do its part
+FAILED = b"failed: "  # before the report of a member that could not do its part
 
 
 class Team:
@@ -64,7 +64,8 @@ class Team:
         except EOFError:
             raise RuntimeError("a process that computes this cell with this one was ended") from None
         if message.startswith(FAILED):
-            raise RuntimeError(message.removeprefix(FAILED).decode())
+            report = message.removeprefix(FAILED).decode()
+            raise RuntimeError(report.strip().splitlines()[-1]) from RuntimeError(report)
         return message
 
 
