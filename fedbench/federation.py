@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class Federation:
             capacities=_whole_numbers(self._capacity(t, self.clients[i]) for i in ids),
             num_examples=_whole_numbers(len(self.clients[i]) for i in ids),
             steps=_whole_numbers(self._steps(i) for i in ids),
-            batches=lambda n: self._batches(t, ids[n]),
+            batches=Batches(self, t, ids),
         )
 
     def _sample(self, t: int) -> list[int]:
@@ -104,18 +104,34 @@ class Federation:
         epochs, rest = divmod(steps, self._epoch(self.clients[client]))
         return epochs * len(self.clients[client]) + min(rest * self.train["batch_size"], len(self.clients[client]))
 
-    def _batches(self, t: int, client: int) -> Iterator[Batch]:
-        """The client's batches of round t."""
-        batches = self._in_order(t, client)
-        return ahead(batches) if self.pixels.far else batches
-
-    def _in_order(self, t: int, client: int) -> Iterator[Batch]:
-        """Each epoch in a new order, the last batch short."""
+    def in_order(self, t: int, client: int) -> Iterator[np.ndarray]:
+        """The positions of the images of each batch of a round: each epoch in a new order, the last batch short."""
         size, own = self.train["batch_size"], self.clients[client].indices
         for epoch in range(self.train["local_epochs"]):
             order = numpy_generator(self.seed, t, client, f"shuffle/{epoch}").permutation(own)
             for first in range(0, len(order), size):
-                yield self.pixels(order[first : first + size])
+                yield order[first : first + size]
+
+
+class Batches:
+    """The batches (x, y) of the clients of a round: images, or for an engine that asks, their embeddings."""
+
+    def __init__(self, federation: Federation, t: int, ids: Sequence[int]) -> None:
+        self.federation, self.t, self.ids = federation, t, ids
+
+    def __call__(self, n: int) -> Iterator[Batch]:
+        return self._made_by(self.federation.pixels, n)
+
+    def embedded(self, n: int) -> Iterator[Batch]:
+        """The same, embedded where that is kept."""
+        return self._made_by(self.federation.pixels.embedded, n)
+
+    def only(self, rows: Sequence[int]) -> Batches:
+        return Batches(self.federation, self.t, [self.ids[n] for n in rows])
+
+    def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
+        batches = map(make, self.federation.in_order(self.t, self.ids[n]))
+        return ahead(batches) if self.federation.pixels.far else batches
 
 
 def _whole_numbers(values: Iterable[int]) -> Tensor:

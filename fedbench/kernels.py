@@ -95,6 +95,8 @@ def low_rank_linear(x: Tensor, weight: Tensor, bias: Tensor | None, A: Tensor, B
 
     x (n rows, ..., in), A (n, r, in), B (n, out, r) -> (n rows, ..., out); W and b are frozen.
     """
+    if weight.requires_grad or (bias is not None and bias.requires_grad):
+        raise ValueError("low_rank_linear is for a frozen weight and bias; these are trained")
     rows = x.reshape(len(A), -1, x.shape[-1])
     if _is_plain(x):
         y, low = F.linear(rows, weight, bias), torch.bmm(rows, A.mT)

@@ -42,11 +42,18 @@ class Pixels:
         self._tokens: Tensor | None = None
 
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """x (B, 3, H, W) normalised, or (B, T, D) embedded; y (B,) int64."""
+        """x (B, 3, H, W) normalised, y (B,) int64."""
+        return self._normalised(indices), self._labels_of(indices)
+
+    def embedded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+        """x (B, T, D) embedded where that is kept, or as above."""
         x = self._normalised(indices) if self._embed is None else self._embedded(indices)
-        return x, torch.from_numpy(self.images.y[indices]) if self._labels is None else self._labels[
-            self._sent(indices)
-        ]
+        return x, self._labels_of(indices)
+
+    def _labels_of(self, indices: np.ndarray) -> Tensor:
+        if self._labels is None:
+            return torch.from_numpy(self.images.y[indices])
+        return self._labels[self._sent(indices)]
 
     def _sent(self, values: np.ndarray) -> Tensor:
         """The values on the GPU, without waiting for it."""
@@ -58,7 +65,7 @@ class Pixels:
         return self.on_gpu and self._resident is None
 
     def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
-        """From now on give what a frozen `embed` makes of the images, computed once for each of them.
+        """Let `embedded` give what a frozen `embed` makes of the images, computed once for each of them.
 
         Does nothing where that would take more than EMBEDDED_BYTES.
         """

@@ -63,10 +63,9 @@ class Trial:
         self.method = self._method(plugins, image_size=splits.test.x.shape[-1])
         metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
         images = config["evaluation"]["batch_size"]
-        if self.shareable:
+        if self.fast and device == "cpu":
             if not any(name.startswith("model.") for name in self.model.shared()):
                 train.keep_embedded(self.model.embed)
-                test.keep_embedded(self.model.embed)
             images = min(images, max(1, ROWS // self.model.tokens(splits.test.x.shape[-1])))
         self.evaluation = Evaluation(test, self.dataset.domains, metrics, images, mixed=self.fast)
 
@@ -114,9 +113,9 @@ class Trial:
                 kind.fp32_precision = precision
 
     @property
-    def shareable(self) -> bool:
-        """Whether several processes can run it together."""
-        return self.fast and self.device == "cpu"
+    def shares(self) -> int:
+        """How many processes can run it together: at most one for each client of a round."""
+        return max(1, len(self.federation.cohort(0))) if self.fast and self.device == "cpu" else 1
 
     def _train(self, *of_a_round: Any) -> Uploads:
         """The engine: see `fedbench.engine`."""

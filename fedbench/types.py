@@ -102,7 +102,7 @@ class Cohort:
             capacities=self.capacities[rows],
             num_examples=self.num_examples[rows],
             steps=self.steps[rows],
-            batches=lambda n: self.batches(rows[n]),
+            batches=self.batches.only(rows) if hasattr(self.batches, "only") else lambda n: self.batches(rows[n]),
         )
 
 

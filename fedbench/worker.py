@@ -41,15 +41,15 @@ def main(job: str, events: Connection) -> None:
             os._exit(1)
 
     send({"event": "ready"})
-    run(json.loads(job), send)
+    run(json.loads(job), send, json.loads(job)["processes"])
     events.close()
 
 
-def run(job: dict[str, Any], send: Send = lambda event: None) -> dict[str, Any]:
+def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1) -> dict[str, Any]:
     """Compute a cell into its folder and return its last manifest.
 
-    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin),
-    `processes` (how many compute the cell together).
+    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin) · processes:
+    how many may compute the cell together; more than one only where torch has not used threads yet.
     """
     folder, plugins, began = Path(job["folder"]), Plugins(job["plugins"]), time.perf_counter()
     manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
@@ -67,7 +67,7 @@ def run(job: dict[str, Any], send: Send = lambda event: None) -> dict[str, Any]:
         plugins.tell("fedbench_cell_started", manifest=manifest)
         trial = Trial(manifest["config"], plugins, device)
         evaluation, rounds = together(
-            job.get("processes", 1) if trial.shareable else 1,
+            min(processes, trial.shares),
             lambda team: trial.run(on_round, team) if team.rank == 0 else trial.run(team=team),
         )
         write_rows(folder, "rounds", rounds)

@@ -1,9 +1,12 @@
 """Who takes part, with what capacity and which batches: functions of seed, round and client alone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
+from fedbench.engine.cohort import inputs_of
 from fedbench.errors import UserError
 from fedbench.federation import Federation
 from fedbench.pixels import Pixels
@@ -114,3 +117,18 @@ def test_too_few_capacities_say_how_many_are_needed():
 def test_a_client_without_images_is_refused():
     with pytest.raises(UserError, match=r"clients \[1\] no training images"):
         federation(sizes=(4, 0))
+
+
+def test_a_plugin_gets_images_and_an_engine_may_ask_for_embeddings():
+    f = federation(sizes=(5, 3))
+    f.pixels.keep_embedded(lambda x: x.flatten(2))
+    cohort = f.cohort(0).only([1])
+    for (x, y), (tokens, labels) in zip(cohort.batches(0), cohort.batches.embedded(0), strict=True):
+        assert x.dim() == 4 and torch.equal(tokens, x.flatten(2)) and torch.equal(y, labels)
+
+
+def test_batches_that_a_method_puts_in_their_place_are_what_clients_train_on():
+    cohort = federation(sizes=(5, 3)).cohort(0)
+    flipped = dataclasses.replace(cohort, batches=lambda n: ((x.flip(-1), y) for x, y in cohort.batches(n)))
+    x, _ = next(iter(inputs_of(flipped)(0)))
+    assert torch.equal(x.flip(-1), next(iter(cohort.batches(0)))[0])

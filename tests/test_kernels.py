@@ -102,3 +102,9 @@ def test_an_operator_that_is_not_there_or_gone_wrong_is_not_used(monkeypatch, wh
         assert kernels.onednn_linear() is None
     finally:
         kernels.onednn_linear.cache_clear()
+
+
+def test_a_weight_that_is_trained_is_refused():
+    x, A, B = torch.randn(2, 3, 5), torch.randn(2, 2, 5), torch.randn(2, 7, 2)
+    with pytest.raises(ValueError, match="frozen weight"):
+        low_rank_linear(x, torch.randn(7, 5, requires_grad=True), None, A, B, 1.0)

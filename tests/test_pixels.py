@@ -29,7 +29,7 @@ def test_kept_embeddings_equal_those_made_anew_whatever_is_asked_for_first():
     model, kept, fresh = Blocks(tiny_vit()).double(), some(dtype=torch.float64), some(dtype=torch.float64)
     kept.keep_embedded(model.embed)
     for indices in (np.array([149, 3, 3, 64]), np.array([0]), np.arange(150)):
-        x, y = kept(indices)
+        x, y = kept.embedded(indices)
         plain, labels = fresh(indices)
         torch.testing.assert_close(model.embed(x), model.embed(plain), rtol=1e-12, atol=1e-12)
         assert torch.equal(y, labels)
@@ -40,7 +40,7 @@ def test_each_image_is_embedded_once():
     images = some()
     images.keep_embedded(lambda x: asked.append(len(x)) or x.flatten(2))
     for _ in range(3):
-        images(np.array([0, 1, 70]))
+        images.embedded(np.array([0, 1, 70]))
     assert asked == [1, 64, 64]  # one for its shape, then two lots of 64
 
 
@@ -48,7 +48,7 @@ def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
     monkeypatch.setattr(pixels, "EMBEDDED_BYTES", 149 * 3 * 64 * 4)
     images = some()
     images.keep_embedded(lambda x: x.flatten(2))
-    assert images(np.array([0]))[0].shape == (1, 3, 8, 8)
+    assert images.embedded(np.array([0]))[0].shape == (1, 3, 8, 8)
 
 
 def test_batches_made_ahead_come_in_order_and_to_the_end():

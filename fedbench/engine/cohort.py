@@ -9,7 +9,7 @@ that a client does not hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from fedbench.cost import activations
 from fedbench.engine import shortcuts
 from fedbench.engine.graph import Replayed
 from fedbench.engine.groups import ROWS, Part, grouped, joined
-from fedbench.engine.leaves import Leaves, clip_each, finished_clients_frozen
+from fedbench.engine.leaves import Leaves, clip_each, others_frozen
 from fedbench.engine.sequential import make_optimizer
 from fedbench.engine.team import ALONE, Team
 from fedbench.seeding import generator
@@ -55,7 +55,7 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
     on a CPU, bytes of saved activations on a GPU."""
     sizes, some = [], None
     for n in range(len(cohort)):
-        x, y = next(iter(cohort.batches(n)), (None, ()))
+        x, y = next(iter(inputs_of(cohort)(n)), (None, ()))
         sizes.append(len(y))
         some = x[:1] if x is not None else some
     if some is None:
@@ -71,6 +71,12 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
     return [size * tokens for size in sizes], ROWS
 
 
+def inputs_of(cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
+    """The clients' batches: embedded once and for all where the federation keeps that, and nobody has put batches of
+    his own in their place."""
+    return getattr(cohort.batches, "embedded", cohort.batches)
+
+
 def train_group(
     model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int], size: int
 ) -> Part:
@@ -81,7 +87,7 @@ def train_group(
     take = stepping(model, leaves, plan, job, draws)
     if model.device.type == "cuda" and size <= REPLAYED_BYTES:
         take = Replayed(take, draws.values())
-    batches = {n: iter(cohort.batches(n)) for n in group}
+    batches = {n: iter(inputs_of(cohort)(n)) for n in group}
     losses: dict[int, list[Tensor]] = {n: [] for n in group}
     for step in range(max((int(cohort.steps[n]) for n in group), default=0)):
         now = {n: next(batches[n], None) for n in group if step < int(cohort.steps[n])}
@@ -101,17 +107,19 @@ def stepping(
     model: Blocks, leaves: Leaves, plan: Plan, job: Job, draws: dict[int, torch.Generator]
 ) -> Callable[[dict[int, Batch]], Tensor]:
     """A function that takes one optimiser step for every client that has a batch, and returns their losses."""
-    trained = [tensor for tensor, _ in leaves if tensor.numel()]
+    trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
     optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
 
     def step(inputs: dict[int, Batch]) -> Tensor:
         logits = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
+        for o in (o for own in logits.values() for o in own):
+            o.retain_grad()  # which tells what the objective used
         each = torch.stack([job.objective(logits[n], y, job.t) for n, (_, y) in inputs.items()])
         optimizer.zero_grad()
         each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
         if job.clip is not None:
             clip_each(leaves, job.clip)
-        with finished_clients_frozen(leaves, inputs):
+        with others_frozen(leaves, plan, logits):
             optimizer.step()
         return each.detach()
 

@@ -1,5 +1,5 @@
-"""Which clients of a round step together: a function of the plan and the batches alone, never of the machine's
-load or number of cores, so that equal CPUs give equal bits."""
+"""Which clients of a round step together: a function of the plan and the batches alone (on a GPU of its free
+memory too), never of the machine's load or number of cores, so that equal CPUs give equal bits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[
 def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, steps: Tensor) -> Uploads:
     """The parts of all groups as one upload, rows in the order of the clients."""
 
-    def together(place: str) -> Tensor:
+    def rows_of(place: str) -> Tensor:
         if len(parts) == 1:
             return parts[0][place]
         clients = [n for group in groups for n in (holders(plan, place, group) if "/" in place else group)]
@@ -58,8 +58,8 @@ def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, s
         kind, _, name = place.partition("/")
         if kind == "r":
             j, _, name = name.partition("/")
-            r[int(j)][name] = together(place)
+            r[int(j)][name] = rows_of(place)
         elif kind == "shared":
-            shared[name] = together(place)
+            shared[name] = rows_of(place)
     arrived = torch.ones(len(plan.M), dtype=torch.bool)
-    return Uploads(r, shared, arrived, together("loss"), steps.clone(), together("seconds"))
+    return Uploads(r, shared, arrived, rows_of("loss"), steps.clone(), rows_of("seconds"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fedbench.backbone import Blocks
+from fedbench.backbone import Blocks, holds
 from fedbench.engine.groups import Part, holders
 from fedbench.types import Plan
 
@@ -26,10 +26,10 @@ class Leaves:
             for place, parameters, values in trained
         }
 
-    def __iter__(self) -> Iterator[tuple[Tensor, list[int]]]:
-        """Every tensor with the clients its rows belong to."""
+    def __iter__(self) -> Iterator[tuple[Tensor, str, list[int]]]:
+        """Every tensor with its place, and the clients its rows belong to."""
         for place, tensors in self.at.items():
-            yield from ((tensor, self.holders[place]) for tensor in tensors.values())
+            yield from ((tensor, place, self.holders[place]) for tensor in tensors.values())
 
     def layer(self, j: int, clients: Sequence[int]) -> dict[str, Tensor]:
         """Layer j's tensors, the rows of these clients."""
@@ -60,7 +60,7 @@ class Leaves:
 def clip_each(leaves: Leaves, most: float) -> None:
     """Scale each client's gradient, over all its layers and classifiers, to a norm of at most `most`."""
     rows: dict[int, list[Tensor]] = {}
-    for tensor, clients in leaves:
+    for tensor, _, clients in leaves:
         if tensor.grad is not None:
             for n, row in zip(clients, tensor.grad, strict=True):
                 rows.setdefault(n, []).append(row)
@@ -70,12 +70,31 @@ def clip_each(leaves: Leaves, most: float) -> None:
 
 
 @contextmanager
-def finished_clients_frozen(leaves: Leaves, active: Collection[int]) -> Iterator[None]:
-    """Around an optimiser step: momentum and weight decay do not move a client that has taken all its steps."""
-    done = [tensor.detach()[row] for tensor, clients in leaves for row, n in enumerate(clients) if n not in active]
-    kept = [row.clone() for row in done]
+def others_frozen(leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tensor]]) -> Iterator[None]:
+    """Around an optimiser step: momentum and weight decay move nothing of a client that has taken all its steps, and
+    nothing that its objective did not use, as an optimiser of its own would not.
+
+    logits: of those who take the step, after the backward pass, with their gradients retained.
+    """
+    used = {
+        n: [exit for exit, o in zip(plan.exits[n], own, strict=True) if o.grad is not None] for n, own in logits.items()
+    }
+
+    def moves(n: int, place: str) -> bool:
+        exits, (kind, _, rest) = used.get(n, []), place.partition("/")
+        if kind == "shared":
+            return bool(exits) and holds({exit.classifier for exit in exits}, rest)
+        return int(plan.M[n, : int(rest)].sum()) < max((exit.depth for exit in exits), default=0)
+
+    still = [
+        tensor.detach()[row]
+        for tensor, place, clients in leaves
+        for row, n in enumerate(clients)
+        if not moves(n, place)
+    ]
+    kept = [row.clone() for row in still]
     yield
-    for row, values in zip(done, kept, strict=True):
+    for row, values in zip(still, kept, strict=True):
         row.copy_(values)
 
 

@@ -39,11 +39,11 @@ class Team:
         if self.size == 1:
             return list(mine.values())
         parts: list[dict[str, Tensor]] = [{} for _ in work]
-        for bundle in self._exchange(save({f"{i}|{name}": t for i, part in mine.items() for name, t in part.items()})):
-            for name, tensor in load(bundle).items():
-                i, _, name = name.partition("|")
+        for bundle in self._exchange(_bundled(mine)):
+            for key, tensor in sorted(load(bundle).items()):
+                i, _, name = key.split("|", 2)
                 parts[int(i)][name] = tensor
-        return [mine.get(i, part) for i, part in enumerate(parts)]
+        return parts
 
     def _exchange(self, mine: bytes) -> list[bytes]:
         """Every member's bytes, by rank."""
@@ -61,7 +61,7 @@ class Team:
     def _received(link: Connection) -> bytes:
         try:
             message = link.recv_bytes()
-        except EOFError:
+        except (EOFError, OSError):  # between messages, or amid one
             raise RuntimeError("a process that computes this cell with this one was ended") from None
         if message.startswith(FAILED):
             report = message.removeprefix(FAILED).decode()
@@ -80,22 +80,33 @@ def together(size: int, work: Callable[[Team], Result]) -> Result:
     """
     links: list[Connection] = []
     helpers: list[int] = []
-    for rank in range(1, size):
-        here, there = Pipe()
-        pid = os.fork()
-        if pid == 0:
-            for other in (here, *links):
-                other.close()
-            _help(Team(rank, size, [there]), work)
-        there.close()
-        links.append(here)
-        helpers.append(pid)
     try:
+        for rank in range(1, size):
+            here, there = Pipe()
+            pid = os.fork()
+            if pid == 0:
+                for other in (here, *links):
+                    other.close()
+                _help(Team(rank, size, [there]), work)
+            helpers.append(pid)
+            there.close()
+            links.append(here)
         return work(Team(0, size, links))
     finally:
         for pid in helpers:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def _bundled(parts: dict[int, dict[str, Tensor]]) -> bytes:
+    """Parts as bytes; the names are numbered, for safetensors does not keep their order, and no two share memory."""
+    return save(
+        {
+            f"{i}|{k:06}|{name}": tensor.contiguous().clone()
+            for i, part in parts.items()
+            for k, (name, tensor) in enumerate(part.items())
+        }
+    )
 
 
 def _help(team: Team, work: Callable[[Team], Any]) -> NoReturn:

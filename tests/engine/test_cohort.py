@@ -14,7 +14,7 @@ from fedbench.layerwise import head_at_end, layerwise
 from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
-from fedbench.types import Cohort, Job, Plan
+from fedbench.types import Cohort, Exit, Job, Plan
 
 ADAPTERS = {
     "plain": {"name": "lora", "rank": 2, "alpha": 4},
@@ -129,6 +129,24 @@ def test_any_allocation_equals_the_oracle(registry, data):
     cohort = ragged(M.sum(1).tolist(), steps, sizes)
     one, two = (engine.train(setup.backbone, state, plan, cohort, job) for engine in (fast, sequential))
     same([one.r, one.shared, one.loss], [two.r, two.shared, two.loss])
+
+
+@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
+@pytest.mark.parametrize("which", [0, -1], ids=["first exit", "last exit"])
+def test_what_an_objective_does_not_use_stays_as_it_was(registry, optimizer, which):
+    """Exits after every layer, and a loss that reads one of them: the others' classifiers are no one's to decay, nor
+    are the layers above the exit that is read."""
+
+    def exits_of(depth):
+        return [Exit(i + 1, f"e{i + 1}") for i in range(depth)]
+
+    def final(engine):
+        setup = setup_of(registry, tiny_vit(), [4, 2, 1], ADAPTERS["plain"], optimizer=optimizer)
+        objective = lambda exits, y, t: cross_entropy([exits[which]], y, t)  # noqa: E731
+        method = layerwise(dataclasses.replace(setup, engine=engine), objective=objective, exits_of=exits_of)
+        return method.round(method.init(generator(0)), 0, cohort_of([4, 2, 1]), generator(0, 0))[0]
+
+    same(final(fast.train), final(sequential.train))
 
 
 class Scale(nn.Module):

@@ -67,3 +67,27 @@ def test_no_process_is_left_behind_when_the_first_fails():
         together(3, lambda team: {}["nothing"] if team.rank == 0 else team.share([1] * 3, lambda i: {}))
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_names_keep_their_order_and_tensors_their_values_whoever_computed_them(size):
+    """Views of one tensor and strided ones too, under names that are not in the alphabet's order."""
+
+    def compute(i):
+        whole = torch.arange(6.0).view(2, 3) + i
+        return {"last": whole, "ensemble": whole, "cut": whole[:, 1:]}
+
+    parts = together(size, lambda team: team.share([1, 1, 1], compute))
+    assert [list(part) for part in parts] == [["last", "ensemble", "cut"]] * 3
+    assert parts[2]["cut"].tolist() == [[3, 4], [6, 7]]
+
+
+def test_a_member_that_dies_amid_its_message_is_noticed():
+    def break_off(team):
+        if team.rank:
+            os.write(team.links[0].fileno(), b"\x00\x00\x10\x00half of a message")
+            os._exit(1)
+        return team.share([1, 1], lambda i: {})
+
+    with pytest.raises(RuntimeError, match="was ended"):
+        together(2, break_off)
