@@ -121,6 +121,10 @@ class Counting:
         self.asked.append(len(indices))
         return self.pixels(indices)
 
+    def embedded(self, indices: np.ndarray):
+        self.asked.append(len(indices))
+        return self.pixels.embedded(indices)
+
 
 def one_round(trial: Trial, t: int = 0) -> list[dict]:
     """Round t from the first state: sampling, training, averaging, and its rows."""
