@@ -292,3 +292,31 @@ def test_a_lone_cell_gives_the_same_bits_in_one_process_and_in_three(tmp_path):
         done = fedbench(*words, "--jobs", jobs, "--results", f"r{jobs}", cwd=tmp_path)
         assert done.exit_code == 0, done.stdout + done.stderr
     assert content_hash(tmp_path / "r1" / "tiny") == content_hash(tmp_path / "r3" / "tiny")
+
+
+IN_PROCESS = """
+import json
+from fedbench import hookimpl, worker
+
+def in_process(workers, timeout):
+    def execute(jobs, on_event):
+        for job in map(json.loads, jobs):
+            on_event({"event": "started", "folder": job["folder"]})
+            end = worker.run(job)
+            told = {key: end.get(key) for key in ("status", "reason", "seconds")}
+            on_event({"event": "ended", "folder": job["folder"], **told})
+    return execute
+
+@hookimpl
+def fedbench_register_executors(register):
+    register("in_process", in_process)
+"""
+
+
+def test_a_cell_that_is_computed_in_the_users_own_process_is_not_shared_out(tmp_path, monkeypatch):
+    """Torch may have used threads there already, and a copy of the process would wait for them for ever."""
+    words = tiny_suite(tmp_path, "fedra")
+    (tmp_path / "in_process.py").write_text(IN_PROCESS)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("the process was copied"))
+    done = fedbench(*words, "--plugin", "in_process.py", "--executor", "in_process", "--jobs", 8, cwd=tmp_path)
+    assert done.exit_code == 0, done.stdout + done.stderr
