@@ -41,7 +41,8 @@ def main(job: str, events: Connection) -> None:
             os._exit(1)
 
     send({"event": "ready"})
-    run(json.loads(job), send, json.loads(job)["processes"])
+    parsed = json.loads(job)
+    run(parsed, send, parsed["processes"])
     events.close()
 
 

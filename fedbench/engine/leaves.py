@@ -80,11 +80,13 @@ def others_frozen(leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tens
         n: [exit for exit, o in zip(plan.exits[n], own, strict=True) if o.grad is not None] for n, own in logits.items()
     }
 
+    beneath = (plan.M.cumsum(1) - plan.M.long()).tolist()  # how many layers each client holds below each
+
     def moves(n: int, place: str) -> bool:
         exits, (kind, _, rest) = used.get(n, []), place.partition("/")
         if kind == "shared":
             return bool(exits) and holds({exit.classifier for exit in exits}, rest)
-        return int(plan.M[n, : int(rest)].sum()) < max((exit.depth for exit in exits), default=0)
+        return beneath[n][int(rest)] < max((exit.depth for exit in exits), default=0)
 
     still = [
         tensor.detach()[row]
