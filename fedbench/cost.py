@@ -20,6 +20,9 @@ from fedbench.types import Exit
 # Tensors an optimiser keeps for every trained one.
 _OPTIMIZER_STATES = {"sgd": 1, "adamw": 2}
 
+# And what a client's regulariser keeps: where it started, and FedDyn's g_n. Neither travels.
+_REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
+
 # What this process has measured: a plan meets the same model at the same depth in many cells.
 _measured: dict[Hashable, tuple[int, int]] = {}
 
@@ -31,7 +34,8 @@ class ClientCost:
     flops_per_image: forward and backward of one image (2 FLOPs a multiply-add) · bytes_down: frozen layers,
     adapters and classifiers sent to the client; the frozen part is counted in every round, as FedRA's step 2
     sends it · bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser
-    state and the activations saved for a batch (an estimate: allocator and workspace are not in it).
+    state, what a regulariser keeps, and the activations saved for a batch (an estimate: allocator and workspace
+    are not in it).
     """
 
     flops_per_image: int
@@ -55,13 +59,14 @@ def measure(
     trained += [p for name, p in model.shared().items() if holds(classifiers, name)]
     trained_bytes = sum(p.numel() * p.element_size() for p in trained)
     frozen_bytes = model.frozen_bytes(len(layers))
-    optimizer = train["optimizer"]
+    optimizer, regularizer = train["optimizer"], train.get("regularizer") or {}
     states = 0 if optimizer["name"] == "sgd" and not optimizer["momentum"] else _OPTIMIZER_STATES[optimizer["name"]]
+    kept = sum(_REGULARIZER_COPIES[name] for name in regularizer)
     return ClientCost(
         flops_per_image=flops,
         bytes_down=frozen_bytes + trained_bytes,
         bytes_up=trained_bytes,
-        memory_bytes=frozen_bytes + (2 + states) * trained_bytes + train["batch_size"] * activations,
+        memory_bytes=frozen_bytes + (2 + states + kept) * trained_bytes + train["batch_size"] * activations,
     )
 
 

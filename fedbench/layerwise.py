@@ -15,6 +15,7 @@ from fedbench import cost
 from fedbench.adapter import fold
 from fedbench.backbone import Blocks, load
 from fedbench.method import Method, Predict, State
+from fedbench.regularizer import first_books, pull_of, server_step
 from fedbench.types import Cohort, Exit, Job, Plan, Report, Setup
 
 HEAD = "head"
@@ -64,6 +65,7 @@ def layerwise(
     allocate = setup.component("allocation", allocation)
     aggregate = setup.component("aggregator", aggregator)
     loss = setup.component("objective", objective)
+    regularizer, registered = setup.train.get("regularizer"), len(setup.scenario.clients)
 
     @functools.cache
     def price(depth: int) -> cost.ClientCost:
@@ -81,6 +83,7 @@ def layerwise(
             "scores": torch.zeros(L, dtype=torch.float64),
             "history": torch.zeros(L, dtype=torch.int64),
             "memory": {},
+            **first_books(regularizer),
         }
 
     def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
@@ -89,10 +92,14 @@ def layerwise(
         L_n = torch.tensor([depth for depth in depths if depth is not None], dtype=torch.int64)  # (N,)
         M = alloc.draw(allocate, L_n, L, t, cohort.ids, state, generator, layer_flops)  # (N, L) bool
         plan = Plan(M, [exits_of(depth) for depth in M.sum(1).tolist()])
-        job = Job(t, setup.seed, setup.train["optimizer"], setup.train["clip"], loss)
-        up = setup.engine(model, start(state, plan), plan, cohort, job)
-        new = _remember(state, aggregate(state, up, plan, cohort), M[up.arrived])
-        return new, Report(plan, cohort, up, [price(depth) for depth in M.sum(1).tolist()])
+        pull = pull_of(regularizer, state, plan, cohort.ids)
+        job = Job(t, setup.seed, setup.train["optimizer"], setup.train["clip"], loss, pull)
+        begun = start(state, plan)
+        up = setup.engine(model, begun, plan, cohort, job)
+        given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)
+        new = {**aggregate(state, given, plan, cohort), **books}
+        report = Report(plan, cohort, up, [price(depth) for depth in M.sum(1).tolist()])
+        return _remember(state, new, M[up.arrived]), report
 
     def predictor(state: State, client: int | None = None) -> Predict:
         seen = view(state)

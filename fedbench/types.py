@@ -129,11 +129,22 @@ class Exit:
 
 
 @dataclass(frozen=True)
+class Pull:
+    """What every client adds to its loss: strength / 2 ||w - w_start||^2 - <linear, w>, w being all that it trains.
+
+    linear: `{"r": [{name: (n_j, ...)}] * L, "shared": {name: (n, ...)}}`, rows as in `Uploads`; None for 0.
+    """
+
+    strength: float
+    linear: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """How a client trains: what an engine needs besides data and allocation.
 
     objective(logits of every exit [m x (B, C)], y (B,), t) -> scalar loss · clip: the largest gradient norm
-    of a client, or None.
+    of a client, or None · pull: a term of the loss that is not part of the loss reported, or None.
     """
 
     t: int
@@ -141,6 +152,7 @@ class Job:
     optimizer: Mapping[str, Any]
     clip: float | None
     objective: Callable[[Sequence[Tensor], Tensor, int], Tensor]
+    pull: Pull | None = None
 
 
 @dataclass

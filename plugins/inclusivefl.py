@@ -10,7 +10,7 @@ from torch import Tensor
 from fedbench import hookimpl
 from fedbench.aggregation import client_weights, mean, shared_mean
 from fedbench.allocation import prefix
-from fedbench.errors import UserError
+from fedbench.errors import NotApplicable, UserError
 from fedbench.layerwise import HEAD, Ref, layerwise
 from fedbench.method import Method, State
 from fedbench.types import Cohort, Plan, Setup, Uploads
@@ -38,6 +38,8 @@ def inclusivefl(
         raise UserError(
             "inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`"
         )
+    if "feddyn" in (setup.train.get("regularizer") or {}):
+        raise NotApplicable("FedDyn corrects one global model; with own_last_layer every size has tensors of its own")
     weights = "examples" if isinstance(aggregator, str) else aggregator.get("weights", "examples")
     aggregate = _keep_own(setup.component("aggregator", aggregator), weights)
     return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest)

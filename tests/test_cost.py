@@ -92,6 +92,16 @@ def test_memory_grows_with_depth_batch_and_optimiser_state(model):
     assert adamw.memory_bytes - deep == deep - plain.memory_bytes == cost(model, 4).bytes_up
 
 
+def test_a_regulariser_takes_memory_and_sends_nothing(model):
+    """FedProx keeps where the client started; FedDyn also its g_n."""
+    plain, none = cost(model, 4), cost(model, 4, regularizer=None)
+    fedprox, feddyn = (cost(model, 4, regularizer={name: 0.1}) for name in ("fedprox", "feddyn"))
+    assert none == plain
+    assert fedprox.memory_bytes - plain.memory_bytes == plain.bytes_up
+    assert feddyn.memory_bytes - plain.memory_bytes == 2 * plain.bytes_up
+    assert (feddyn.bytes_down, feddyn.bytes_up) == (plain.bytes_down, plain.bytes_up)
+
+
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
 @pytest.mark.parametrize("targets", ["last_fc", "reference", ["mlp.fc1"], ["blocks.2.mlp.fc1"], None])
 def test_deep_models_cost_what_measuring_them_says(registry, model, targets):

@@ -21,6 +21,7 @@ LAYERS = [
     ["backbone"],
     ["adapter", "allocation", "aggregation", "objective", "data", "cost"],
     ["engine", "method"],
+    ["regularizer"],
     ["layerwise"],
     ["hookspecs", "catalogue"],
     ["plugins"],

@@ -22,7 +22,7 @@ from fedbench.cost import activations
 from fedbench.engine import shortcuts
 from fedbench.engine.graph import Replayed
 from fedbench.engine.groups import ROWS, Part, grouped, joined
-from fedbench.engine.leaves import Leaves, clip_each, others_frozen
+from fedbench.engine.leaves import Leaves, clip_each, others_frozen, pulling
 from fedbench.engine.sequential import make_optimizer
 from fedbench.engine.team import ALONE, Team
 from fedbench.seeding import generator
@@ -109,6 +109,7 @@ def stepping(
     """A function that takes one optimiser step for every client that has a batch, and returns their losses."""
     trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
     optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
+    pull = pulling(leaves, job.pull, plan) if job.pull else None
 
     def step(inputs: dict[int, Batch]) -> Tensor:
         logits = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
@@ -117,9 +118,11 @@ def stepping(
         each = torch.stack([job.objective(logits[n], y, job.t) for n, (_, y) in inputs.items()])
         optimizer.zero_grad()
         each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
+        if pull is not None:
+            pull()
         if job.clip is not None:
             clip_each(leaves, job.clip)
-        with others_frozen(leaves, plan, logits):
+        with others_frozen(leaves, plan, logits, pulled=pull is not None):
             optimizer.step()
         return each.detach()
 

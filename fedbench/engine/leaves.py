@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedbench.backbone import Blocks, holds
 from fedbench.engine.groups import Part, holders
-from fedbench.types import Plan
+from fedbench.types import Plan, Pull
 
 
 class Leaves:
@@ -69,12 +69,33 @@ def clip_each(leaves: Leaves, most: float) -> None:
         torch._foreach_mul_(own, (most / (norm + 1e-6)).clamp(max=1.0))
 
 
+def pulling(leaves: Leaves, pull: Pull, plan: Plan) -> Callable[[], None]:
+    """A function that adds the gradient of a pull, strength (w - w_start) - linear, to every tensor's own. w_start is
+    what the tensors hold now."""
+    terms = []
+    for place, tensors in leaves.at.items():
+        linear = _of_place(pull.linear, place) if pull.linear else {}
+        for name, w in tensors.items():
+            g = _pick(linear[name], holders(plan, place), leaves.holders[place]) if linear else 0.0
+            terms.append((w, w.detach().clone(), g))
+
+    def add() -> None:
+        for w, w_start, g in terms:
+            gradient = pull.strength * (w.detach() - w_start) - g
+            w.grad = gradient if w.grad is None else w.grad.add_(gradient)
+
+    return add
+
+
 @contextmanager
-def others_frozen(leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tensor]]) -> Iterator[None]:
+def others_frozen(
+    leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tensor]], pulled: bool = False
+) -> Iterator[None]:
     """Around an optimiser step: momentum and weight decay move nothing of a client that has taken all its steps, and
     nothing that its objective did not use, as an optimiser of its own would not.
 
-    logits: of those who take the step, after the backward pass, with their gradients retained.
+    logits: of those who take the step, after the backward pass, with their gradients retained · pulled: whether their
+    losses have a term that uses all they hold.
     """
     used = {
         n: [exit for exit, o in zip(plan.exits[n], own, strict=True) if o.grad is not None] for n, own in logits.items()
@@ -83,6 +104,8 @@ def others_frozen(leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tens
     beneath = (plan.M.cumsum(1) - plan.M.long()).tolist()  # how many layers each client holds below each
 
     def moves(n: int, place: str) -> bool:
+        if pulled:
+            return n in used
         exits, (kind, _, rest) = used.get(n, []), place.partition("/")
         if kind == "shared":
             return bool(exits) and holds({exit.classifier for exit in exits}, rest)
@@ -114,6 +137,11 @@ def _rows(
             value = _pick(value, of, clients)
         rows[name] = value.detach().clone().contiguous().requires_grad_()
     return rows
+
+
+def _of_place(values: Mapping[str, Any], place: str) -> Mapping[str, Tensor]:
+    kind, _, rest = place.partition("/")
+    return values["r"][int(rest)] if kind == "r" else values["shared"]
 
 
 def _pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:

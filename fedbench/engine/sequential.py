@@ -4,7 +4,7 @@ against it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fedbench.adapter import seed_dropout
 from fedbench.backbone import Blocks, holds
 from fedbench.seeding import generator
-from fedbench.types import Cohort, Job, Plan, Uploads
+from fedbench.types import Cohort, Job, Plan, Pull, Uploads
 
 
 def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
@@ -50,21 +50,35 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
 
 
 def _tune(model: Blocks, S_n: list[int], held: list, plan: Plan, cohort: Cohort, job: Job, n: int) -> float:
-    """Client n's local steps; returns its mean training loss."""
+    """Client n's local steps; returns its mean training loss, without the job's pull."""
     trained = [parameter for parameters, _, _ in held for parameter in parameters.values()]
     optimizer = make_optimizer(trained, job.optimizer)
+    pull = _term(job.pull, S_n, held)
     seed_dropout(model, generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
     losses = []
     for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
         loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
         optimizer.zero_grad()
-        loss.backward()
+        (loss + pull()).backward()
         if job.clip is not None:
             nn.utils.clip_grad_norm_(trained, job.clip)
         optimizer.step()
         losses.append(loss.item())
     seed_dropout(model, None)
     return sum(losses) / max(len(losses), 1)
+
+
+def _term(pull: Pull | None, S_n: list[int], held: list) -> Callable[[], Tensor | float]:
+    """What a client adds to its loss, from its parameters as they are: strength / 2 ||w - w_start||^2 - <linear, w>."""
+    if pull is None:
+        return lambda: 0.0
+    linear = [] if pull.linear is None else [*(pull.linear["r"][j] for j in S_n), pull.linear["shared"]]
+    terms = []
+    for i, (parameters, _, rows) in enumerate(held):
+        for name, w in parameters.items():
+            g = linear[i][name][len(rows[name])] if linear else 0.0  # the client's own row
+            terms.append((w, w.detach().clone(), g))
+    return lambda: sum(pull.strength / 2 * ((w - w_start) ** 2).sum() - (g * w).sum() for w, w_start, g in terms)
 
 
 def make_optimizer(parameters: Sequence[Tensor], options: Any, fused: bool = False) -> torch.optim.Optimizer:

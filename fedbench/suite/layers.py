@@ -14,7 +14,7 @@ from fedbench.suite.structure import COMPONENTS
 NESTED = {"allocation": "allocation", "aggregator": "aggregator", "objective": "objective"}
 
 # Mappings that say one thing: replaced, never mixed.
-_WHOLE = ("capacities", "participation")
+_WHOLE = ("capacities", "participation", "train.regularizer")
 
 # What stands beside a data set's name but is not an option of that data set.
 BESIDE = {"data": frozenset(Data.__annotations__) - {"name"}}
@@ -66,11 +66,11 @@ def nest(dotted: str, node: Node, key: Mark) -> Node:
 
 def sets_anew(layer: Node, dotted: str) -> bool:
     """Whether a layer replaces what stands at a dotted key, so that whatever lies under it there cannot matter."""
-    node = layer
+    node, path = layer, ""
     for key in dotted.split("."):
-        if not node.is_mapping:
+        if not node.is_mapping or path in _WHOLE:
             return True
         if key not in node.value:
             return False
-        node = node.value[key]
+        node, path = node.value[key], f"{path}.{key}".lstrip(".")
     return not node.is_mapping or "name" in node.value or dotted in _WHOLE

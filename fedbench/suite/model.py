@@ -130,6 +130,14 @@ class Optimizer(TypedDict, total=False):
     weight_decay: NotNegative
 
 
+class Regularizer(TypedDict, total=False):
+    """What pulls clients towards the global model."""
+
+    __pydantic_config__ = _CLOSED
+    feddyn: Annotated[Positive, Field(description="FedDyn with this a")]
+    fedprox: Annotated[Positive, Field(description="FedProx with this mu")]
+
+
 class Train(TypedDict, total=False):
     """The work of a round."""
 
@@ -146,6 +154,10 @@ class Train(TypedDict, total=False):
     batch_size: Count
     optimizer: Optimizer
     clip: Annotated[Positive | None, Field(description="largest norm of a client's gradient; null: no limit")]
+    regularizer: Annotated[
+        Annotated[Regularizer, _one_of("feddyn", "fedprox")] | None,
+        Field(description="what pulls clients towards the global model; null: nothing, plain FedAvg"),
+    ]
 
 
 class Evaluation(TypedDict, total=False):

@@ -230,6 +230,8 @@ def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]
     plain = structure.adapter(model.Settings).validate_python(settings.plain())
     rotate = plain.pop("rotate_capacities")
     plain["engine"] = profiles.ENGINES[plain["engine"]]
+    if plain["train"].get("regularizer") is None:  # null is plain FedAvg, as without the key: the same cell
+        plain["train"].pop("regularizer", None)
     return Group(scenario, variant, plain, {label: method.plain() for label, method in methods.items()}, rotate)
 
 

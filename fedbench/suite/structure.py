@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import types
 import typing
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +35,7 @@ _EXPECTED = {
     "metrics": "a list of names",
     "capacities": "a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
     "participation": "all, {fraction: ...}, {count: ...} or {per_domain: ...}",
+    "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
     "methods": "a list of names, or of {name: ..., extends: ..., option: value}",
     "sweep": "a mapping from dotted keys to lists of points",
 }
@@ -228,4 +230,6 @@ def _inside(shape: Any, step: str | int) -> Any:
         shape = arguments[-1] if arguments else Any
     while typing.get_origin(shape) is Annotated:
         shape = typing.get_args(shape)[0]
+    if typing.get_origin(shape) in (typing.Union, types.UnionType):  # a mapping or null
+        shape = next(filter(is_typeddict, typing.get_args(shape)), shape)
     return shape

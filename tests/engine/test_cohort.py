@@ -10,11 +10,12 @@ from torch import nn
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
+from fedbench.engine.groups import holders
 from fedbench.layerwise import head_at_end, layerwise
 from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
-from fedbench.types import Cohort, Exit, Job, Plan
+from fedbench.types import Cohort, Exit, Job, Plan, Pull
 
 ADAPTERS = {
     "plain": {"name": "lora", "rank": 2, "alpha": 4},
@@ -23,6 +24,7 @@ ADAPTERS = {
 }
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
 ADAMW = {"name": "adamw", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.1}
+FEDDYN, FEDPROX = {"feddyn": 0.7}, {"fedprox": 0.7}
 
 
 def same(one, two, path=""):
@@ -69,14 +71,21 @@ def rounds(registry, engine, ref, model, adapter, cohort, train):
     return state, [[up.r, up.shared, up.loss] for up in reports]
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
-def test_two_rounds_of_every_registered_method_equal_the_oracles(registry, model, adapter):
+@pytest.mark.parametrize(
+    ("model", "adapter", "regularizer"),
+    [
+        *((model, adapter, None) for model in (tiny_vit, tiny_mixer) for adapter in ADAPTERS),
+        pytest.param(tiny_vit, "dropout", FEDDYN, id="tiny_vit-dropout-feddyn"),
+        pytest.param(tiny_mixer, "reference", FEDDYN, id="tiny_mixer-reference-feddyn"),
+        pytest.param(tiny_vit, "reference", FEDPROX, id="tiny_vit-reference-fedprox"),
+    ],
+)
+def test_two_rounds_of_every_registered_method_equal_the_oracles(registry, model, adapter, regularizer):
     names = [component.name for component in registry.catalogue if component.kind == "method"]
     assert {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"} <= set(names)
     for name in names:
         cohort = ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2])
-        options = (ADAPTERS[adapter], cohort, {"optimizer": SGD, "clip": 0.5})
+        options = (ADAPTERS[adapter], cohort, {"optimizer": SGD, "clip": 0.5, "regularizer": regularizer})
         one, two = (
             rounds(registry, engine, {"name": name}, model(), *options) for engine in (fast.train, sequential.train)
         )
@@ -95,29 +104,45 @@ def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
 
 @pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
 @pytest.mark.parametrize("clip", [None, 0.01])
-def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip):
+@pytest.mark.parametrize("regularizer", [None, FEDDYN], ids=["plain", "feddyn"])
+def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip, regularizer):
     cohort = ragged([4, 2, 1], steps=[4, 1, 3], sizes=[3])
-    args = (ADAPTERS["plain"], cohort, {"optimizer": optimizer, "clip": clip})
+    args = (ADAPTERS["plain"], cohort, {"optimizer": optimizer, "clip": clip, "regularizer": regularizer})
     same(
         rounds(registry, fast.train, {"name": "fedra"}, tiny_vit(), *args),
         rounds(registry, sequential.train, {"name": "fedra"}, tiny_vit(), *args),
     )
 
 
-def test_own_last_layers_equal_the_oracles(registry):
-    """Clients that start from rows of their own."""
+@pytest.mark.parametrize("regularizer", [None, FEDPROX], ids=["plain", "fedprox"])
+def test_own_last_layers_equal_the_oracles(registry, regularizer):
+    """Clients that start from rows of their own, and are pulled back to those."""
     ref = {"name": "inclusivefl", "own_last_layer": True, "aggregator": {"name": "weighted_mean"}}
     cohort = ragged([4, 2, 2], steps=[2, 2, 2], sizes=[4])
-    args = (ADAPTERS["plain"], cohort, {})
+    args = (ADAPTERS["plain"], cohort, {"regularizer": regularizer})
     same(
         rounds(registry, fast.train, ref, tiny_vit(), *args),
         rounds(registry, sequential.train, ref, tiny_vit(), *args),
     )
 
 
+def random_rows(state, plan):
+    """A row for each holder, for every tensor."""
+    draw = torch.Generator().manual_seed(9)
+
+    def rows(place, value):
+        return torch.randn(len(holders(plan, place)), *value.shape, generator=draw, dtype=torch.float64)
+
+    return {
+        "r": [{name: rows(f"r/{j}", value) for name, value in r_j.items()} for j, r_j in enumerate(state["r"])],
+        "shared": {name: rows(f"shared/{name}", value) for name, value in state["shared"].items()},
+    }
+
+
 @given(data=st.data())
 def test_any_allocation_equals_the_oracle(registry, data):
-    """M, steps and batch sizes drawn by hypothesis: empty columns, idle layers, clients without layers or steps."""
+    """M, steps, batch sizes and pulls drawn by hypothesis: empty columns, idle layers, clients without layers or
+    steps."""
     N = data.draw(st.integers(1, 4))
     M = torch.tensor(data.draw(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=N, max_size=N)))
     steps = data.draw(st.lists(st.integers(0, 3), min_size=N, max_size=N))
@@ -125,7 +150,8 @@ def test_any_allocation_equals_the_oracle(registry, data):
     setup = setup_of(registry, tiny_vit(depth=3, dim=4), [3], ADAPTERS["dropout"])
     state = layerwise(setup).init(generator(5))
     plan = Plan(M, [head_at_end(depth) for depth in M.sum(1).tolist()])
-    job = Job(1, 0, SGD, 0.2, cross_entropy)
+    linear = random_rows(state, plan) if data.draw(st.booleans()) else None
+    job = Job(1, 0, SGD, 0.2, cross_entropy, data.draw(st.sampled_from([None, Pull(0.7, linear)])))
     cohort = ragged(M.sum(1).tolist(), steps, sizes)
     one, two = (engine.train(setup.backbone, state, plan, cohort, job) for engine in (fast, sequential))
     same([one.r, one.shared, one.loss], [two.r, two.shared, two.loss])
@@ -133,15 +159,17 @@ def test_any_allocation_equals_the_oracle(registry, data):
 
 @pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
 @pytest.mark.parametrize("which", [0, -1], ids=["first exit", "last exit"])
-def test_what_an_objective_does_not_use_stays_as_it_was(registry, optimizer, which):
+@pytest.mark.parametrize("regularizer", [None, FEDPROX], ids=["plain", "fedprox"])
+def test_what_an_objective_does_not_use_stays_as_it_was(registry, optimizer, which, regularizer):
     """Exits after every layer, and a loss that reads one of them: the others' classifiers are no one's to decay, nor
-    are the layers above the exit that is read."""
+    are the layers above the exit that is read, unless a pull uses all."""
 
     def exits_of(depth):
         return [Exit(i + 1, f"e{i + 1}") for i in range(depth)]
 
     def final(engine):
-        setup = setup_of(registry, tiny_vit(), [4, 2, 1], ADAPTERS["plain"], optimizer=optimizer)
+        train = {"optimizer": optimizer, "regularizer": regularizer}
+        setup = setup_of(registry, tiny_vit(), [4, 2, 1], ADAPTERS["plain"], **train)
         objective = lambda exits, y, t: cross_entropy([exits[which]], y, t)  # noqa: E731
         method = layerwise(dataclasses.replace(setup, engine=engine), objective=objective, exits_of=exits_of)
         return method.round(method.init(generator(0)), 0, cohort_of([4, 2, 1]), generator(0, 0))[0]

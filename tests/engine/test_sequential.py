@@ -11,7 +11,7 @@ from fedbench.engine import sequential
 from fedbench.layerwise import head_at_end, layerwise
 from fedbench.objective import cross_entropy
 from fedbench.testing.world import TRAIN, cohort_of, setup_of, tiny_mixer, tiny_vit
-from fedbench.types import Job, Plan
+from fedbench.types import Job, Plan, Pull
 
 
 def prepared(registry, model, adapter=None, capacities=(4, 2), **train):
@@ -118,6 +118,30 @@ def test_a_row_for_each_holder_may_be_where_they_start(registry):
     start = {**state, "r": [rows, *state["r"][1:]]}
     up = sequential.train(setup.backbone, start, plan, cohort_of([1, 2], steps=0), job())
     torch.testing.assert_close(up.r[0]["attn.proj.lora_B"][1], state["r"][0]["attn.proj.lora_B"] + 1)
+
+
+def test_a_pull_is_a_term_of_the_loss_that_is_not_reported(registry):
+    """One step of plain SGD adds lr (<linear>) to what it would be, the quadratic being flat at the start; a second one
+    is pulled back by strength (w - w_start)."""
+    setup, state = prepared(registry, tiny_vit())
+    plan = Plan(torch.ones(1, 4).bool(), [head_at_end(4)])
+    options = {"name": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}
+    linear = {
+        "r": [{name: torch.ones(1, *value.shape).double() for name, value in r_j.items()} for r_j in state["r"]],
+        "shared": {name: torch.ones(1, *value.shape).double() for name, value in state["shared"].items()},
+    }
+
+    def upload(steps, pull):
+        chosen = job(optimizer=options, clip=None, objective=lambda o, y, t: 0.0 * o[0].sum() + 3.0, pull=pull)
+        return sequential.train(setup.backbone, state, plan, cohort_of([4], steps=steps), chosen)
+
+    for steps, moved in ((1, 0.1), (2, 0.1 + 0.1 * (1 - 0.4 * 0.1))):
+        up = upload(steps, Pull(0.4, linear))
+        rows = {**up.r[2], **up.shared}
+        for name, before in {**state["r"][2], **state["shared"]}.items():
+            torch.testing.assert_close(rows[name][0], before + moved, rtol=0, atol=1e-12)
+        assert up.loss.tolist() == [3.0]
+    assert torch.equal(upload(2, Pull(0.4)).shared["head.weight"][0], state["shared"]["head.weight"])
 
 
 def test_adamw_trains_too(registry):

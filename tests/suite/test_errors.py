@@ -52,6 +52,18 @@ WRONG = {
         "  backbone: micro_vit\n  train: {optimizer: {lr: 0}}\n": "s.yaml:4:27: defaults.train.optimizer.lr: expected a number above 0, got 0",
         "  backbone: micro_vit\n  train: {max_steps: few}\n": "s.yaml:4:22: defaults.train.max_steps: "
         'expected a whole number of at least 1, "smallest" or null, got "few"',
+        "  backbone: micro_vit\n  train: {regularizer: feddyn}\n": "s.yaml:4:24: defaults.train.regularizer: "
+        'expected {feddyn: ...}, {fedprox: ...} or null, got "feddyn"',
+        "  backbone: micro_vit\n  train: {regularizer: {fedyn: 0.1}}\n": 's.yaml:4:25: unknown key "fedyn" in '
+        'defaults.train.regularizer; did you mean "feddyn"?',
+        "  backbone: micro_vit\n  train: {regularizer: {}}\n": "s.yaml:4:24: defaults.train.regularizer: "
+        "expected one of feddyn, fedprox, got 0 of them",
+        "  backbone: micro_vit\n  train: {regularizer: {feddyn: 0.1, fedprox: 1}}\n": "s.yaml:4:24: "
+        "defaults.train.regularizer: expected one of feddyn, fedprox, got 2 of them",
+        "  backbone: micro_vit\n  train: {regularizer: {feddyn: 0}}\n": "s.yaml:4:33: "
+        "defaults.train.regularizer.feddyn: expected a number above 0, got 0",
+        "  backbone: micro_vit\n  train: {feddyn: 0.1}\n": 's.yaml:4:11: unknown key "feddyn" in defaults.train; '
+        "it belongs to train.regularizer",
         "  backbone: micro_vit\n  participation: {fraction: 1.5}\n": "s.yaml:4:29: defaults.participation.fraction: "
         "expected a number of at most 1, got 1.5",
         "  backbone: micro_vit\n  participation: some\n": "s.yaml:4:18: defaults.participation: "

@@ -100,6 +100,13 @@ def test_capacities_and_participation_are_replaced_whole():
     assert laid(under, over) == over
 
 
+def test_a_regulariser_is_replaced_whole_and_by_nothing_too():
+    under = {"train": {"rounds": 3, "regularizer": {"feddyn": 0.1}}}
+    for over in ({"fedprox": 1.0}, {"feddyn": 0.2}, None):
+        assert laid(under, {"train": {"regularizer": over}}) == {"train": {"rounds": 3, "regularizer": over}}
+    assert laid(under, {"train": {"rounds": 4}})["train"]["regularizer"] == {"feddyn": 0.1}
+
+
 def test_values_keep_the_mark_of_the_layer_they_came_from():
     both = merge(Node.of({"train": {"p": 1, "q": 1}}, LOW), Node.of({"train": {"q": 2}}, HIGH))
     assert (both.get("train", "p").mark, both.get("train", "q").mark) == (LOW, HIGH)
@@ -121,6 +128,10 @@ def test_what_replaces_a_swept_key():
     assert not anew({"backbone": {"pretrained": True}}, "backbone")
     assert not anew({"adapter": {"name": "lora", "rank": 4}}, "adapter.targets")
     assert anew({"capacities": {"by_client": [1]}}, "capacities")
+    assert anew({"capacities": {"by_client": [1]}}, "capacities.uniform")
+    assert anew({"train": {"regularizer": {"fedprox": 1.0}}}, "train.regularizer")
+    assert anew({"train": {"regularizer": {"fedprox": 1.0}}}, "train.regularizer.feddyn")
+    assert not anew({"train": {"rounds": 3}}, "train.regularizer.feddyn")
 
 
 def test_a_dotted_key_is_a_nest_of_mappings():

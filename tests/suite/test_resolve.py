@@ -216,6 +216,25 @@ def test_one_method_s_option_can_be_set_and_swept(suite_of):
     assert swept[1].variant == "methods.fedra.aggregator.weights=uniform"
 
 
+def test_a_regulariser_is_there_only_if_there_is_one(suite_of):
+    """null is plain FedAvg, as without the key: the same cell."""
+    text = SMALL + "sweep: {train.regularizer: [null, {feddyn: 1}, {fedprox: 0.1}]}\n"
+    none, feddyn, fedprox = suite_of(text).cells()
+    assert none.config == config(suite_of(SMALL))
+    assert feddyn.config["train"]["regularizer"] == {"feddyn": 1.0}
+    assert type(feddyn.config["train"]["regularizer"]["feddyn"]) is float
+    assert [cell.variant for cell in (none, feddyn, fedprox)] == [
+        "train.regularizer=null",
+        "train.regularizer=(feddyn=1)",
+        "train.regularizer=(fedprox=0.1)",
+    ]
+    (set_,) = suite_of(text, sets=["train.regularizer={fedprox: 0.1}"]).cells()
+    assert set_.config == fedprox.config
+    below = SMALL.replace("skew: {}", "skew: {train: {regularizer: {feddyn: 2.0}}}")
+    assert config(suite_of(below, sets=["train.regularizer=null"])) == none.config
+    assert config(suite_of(below, sets=["train.regularizer={fedprox: 0.1}"])) == fedprox.config
+
+
 def test_seeds_multiply_and_can_be_replaced(suite_of):
     suite = suite_of(SMALL + "seeds: [0, 4]\n")
     assert [cell.config["seed"] for cell in suite.cells()] == [0, 4]

@@ -1,0 +1,99 @@
+"""What pulls clients towards the global model: FedDyn (Acar et al., ICLR 2021, arXiv 2111.04263, Algorithm 1) and
+FedProx (Li et al., MLSys 2020, arXiv 1812.06127), tensor by tensor, whatever layers a client holds.
+
+Under FedDyn alone the state has an entry `feddyn`: `g`, the g_n of every client that has returned anything, by its
+id, and the server's `h`. Both map a place, `r/<layer>/<name>` or `shared/<name>`, to a tensor of the parameter's shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from fedbench.engine.groups import holders
+from fedbench.method import State
+from fedbench.types import Plan, Pull, Uploads
+
+Values = Mapping[str, Any]  # {"r": [{name: tensor}] * L, "shared": {name: tensor}}
+Setting = Mapping[str, float] | None  # {"feddyn": a}, {"fedprox": mu} or None
+
+
+def first_books(regularizer: Setting) -> State:
+    """What the first state holds besides the model: under FedDyn empty books, otherwise nothing."""
+    return {"feddyn": {"g": {}, "h": {}}} if regularizer and "feddyn" in regularizer else {}
+
+
+def pull_of(regularizer: Setting, state: State, plan: Plan, ids: Sequence[int]) -> Pull | None:
+    """The term that this round's clients, `ids` (N,), add to their losses; FedDyn's linear part are their g_n."""
+    if not regularizer:
+        return None
+    if "fedprox" in regularizer:
+        return Pull(regularizer["fedprox"])
+    g = state["feddyn"]["g"]
+
+    def rows(place: str, value: Tensor) -> Tensor:
+        """This tensor's g_n of everyone who holds it, 0 at first: (n, ...)."""
+        held = holders(plan, place)
+        stacked = value.new_zeros(len(held), *value.shape)
+        for row, n in enumerate(held):
+            own = g.get(str(ids[n]), {})
+            if place in own:
+                stacked[row] = own[place]
+        return stacked
+
+    return Pull(regularizer["feddyn"], _mapped(rows, state))
+
+
+def server_step(
+    regularizer: Setting, registered: int, state: State, start: Values, uploads: Uploads, plan: Plan, ids: Sequence[int]
+) -> tuple[Uploads, State]:
+    """What the aggregator is given, and the state's new books.
+
+    Under FedDyn it is given w_n - h / a for w_n: a weighted mean of these is FedDyn's mean - h / a, and what an
+    aggregator leaves alone keeps its value. registered: how many clients there are in all (FedDyn's m) · start: what
+    the clients started from.
+    """
+    if not regularizer or "feddyn" not in regularizer:
+        return uploads, {}
+    a, came = regularizer["feddyn"], {"r": uploads.r, "shared": uploads.shared}
+    books = _booked(state["feddyn"], a, registered, dict(_places(start)), came, uploads.arrived, plan, ids)
+    h = books["h"]
+    given = _mapped(lambda place, rows: rows - h[place] / a if place in h else rows, came)
+    return replace(uploads, **given), {"feddyn": books}
+
+
+def _booked(
+    before: Mapping[str, Any],
+    a: float,
+    registered: int,
+    start: Mapping[str, Tensor],
+    came: Values,
+    arrived: Tensor,
+    plan: Plan,
+    ids: Sequence[int],
+) -> dict[str, Any]:
+    """g_n <- g_n - a (w_n - w_start) for whatever client n returned, h <- h - a / m * sum_n (w_n - w_start)."""
+    g, h = {client: dict(own) for client, own in before["g"].items()}, dict(before["h"])
+    for place, rows in _places(came):
+        changes = a * (rows - start[place])  # (n, ...)
+        for n, change in zip(holders(plan, place), changes, strict=True):
+            if arrived[n]:
+                own = g.setdefault(str(ids[n]), {})
+                own[place] = own.get(place, 0.0) - change
+                h[place] = h.get(place, 0.0) - change / registered
+    return {"g": g, "h": h}
+
+
+def _places(values: Values) -> Iterator[tuple[str, Tensor]]:
+    for j, r_j in enumerate(values["r"]):
+        yield from ((f"r/{j}/{name}", value) for name, value in r_j.items())
+    yield from ((f"shared/{name}", value) for name, value in values["shared"].items())
+
+
+def _mapped(change: Callable[[str, Tensor], Tensor], values: Values) -> dict[str, Any]:
+    """change(place, tensor) of every tensor, in the layout of `values`."""
+    r = [{name: change(f"r/{j}/{name}", value) for name, value in r_j.items()} for j, r_j in enumerate(values["r"])]
+    return {"r": r, "shared": {name: change(f"shared/{name}", value) for name, value in values["shared"].items()}}
