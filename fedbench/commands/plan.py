@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from fedbench.commands.choices import RESULTS, SUITE, cells
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
@@ -50,53 +55,71 @@ def plan(
 
 
 def _show(suite: str, rows: list[dict]) -> None:
-    """A line a cell, under its scenario."""
+    """A line a cell under its scenario, what all of them come to, and what needs a word."""
     from rich.console import Console
-    from rich.text import Text
-
-    from fedbench.compare.columns import human_bytes, three_digits
 
     console = Console(highlight=False)
-    seeds = {seed for row in rows for *_, seed in row["names"]}
-    heads = ["method", *(["seed"] if len(seeds) > 1 else []), "images", "TFLOPs", "down", "up", "status"]
-    lines: list[tuple[str, list[str], str]] = []
-    sums = dict.fromkeys(("images", "flops", "bytes_down", "bytes_up"), 0)
-    for row in rows:
-        (scenario, method, variant, seed), *others = row["names"]
-        place = f"{scenario}{f' [{variant}]' if variant else ''} · {row['rounds']} rounds"
-        names = [f"{method} (+{len(others)})" if others else method, *([str(seed)] if len(seeds) > 1 else [])]
-        if "flops" not in row:
-            lines.append((place, [*names, "-", "-", "-", "-", "n/a" if "not_applicable" in row else "?"], "dim"))
-            continue
-        sums = {key: sums[key] + row[key] for key in sums}
-        moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
-        lines.append(
-            (place, [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, row["status"]], "")
-        )
-    widths = [max(map(len, column)) for column in zip(heads, *(cells for _, cells, _ in lines), strict=True)]
+    _table(console, rows)
+    _sums(console, suite, rows)
+    _notes(console, rows)
 
-    def line(cells: list[str]) -> str:
-        numbers = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)][1:-1]
-        return "  ".join(["", cells[0].ljust(widths[0]), *numbers, cells[-1]])
+
+def _table(console: Console, rows: list[dict]) -> None:
+    from rich.text import Text
+
+    many = len({seed for row in rows for *_, seed in row["names"]}) > 1
+    heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", "status"]
+    table = [heads, *(_cells_of(row, with_seed=many) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+
+    def line(texts: list[str]) -> str:
+        numbers = [f"{text:>{width}}" for text, width in zip(texts, widths, strict=True)][1:-1]
+        return "  ".join(["", texts[0].ljust(widths[0]), *numbers, texts[-1]])
 
     console.print(Text(line(heads), style="bold"), soft_wrap=True)
     above = None
-    for place, row_cells, style in lines:
+    for row, texts in zip(rows, table[1:], strict=True):
+        scenario, _, variant, _ = row["names"][0]
+        place = f"{scenario}{f' [{variant}]' if variant else ''} · {row['rounds']} rounds"
         if place != above:
             console.print(Text(place, style="bold"), soft_wrap=True)
             above = place
-        console.print(Text(line(row_cells), style=style), soft_wrap=True)
+        console.print(Text(line(texts), style="" if "flops" in row else "dim"), soft_wrap=True)
+
+
+def _cells_of(row: dict, with_seed: bool) -> list[str]:
+    """A row's names and amounts, as they are printed."""
+    from fedbench.compare.columns import human_bytes, three_digits
+
+    (_, method, _, seed), *others = row["names"]
+    names = [f"{method} (+{len(others)})" if others else method, *([str(seed)] if with_seed else [])]
+    if "flops" not in row:
+        return [*names, *"----", "n/a" if "not_applicable" in row else "?"]
+    moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
+    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, row["status"]]
+
+
+def _sums(console: Console, suite: str, rows: list[dict]) -> None:
+    from fedbench.compare.columns import human_bytes, three_digits
+
+    images, flops, down, up = (
+        sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
+    )
     names = sum(len(row["names"]) for row in rows)
     cells_and_names = f"{len(rows)} cells" + (f" under {names} names" if names > len(rows) else "")
-    traffic = f"{human_bytes(sums['bytes_down'])} down and {human_bytes(sums['bytes_up'])} up"
     console.print(
-        f"\n{suite}: {cells_and_names}; in all {sums['images']:,} training images, "
-        f"{three_digits(sums['flops'] / 1e12)} TFLOPs, {traffic}.",
+        f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
+        f"{human_bytes(down)} down and {human_bytes(up)} up.",
         style="bold",
     )
+
+
+def _notes(console: Console, rows: list[dict]) -> None:
+    from rich.text import Text
+
     for key, mark in (("not_applicable", "n/a"), ("unknown", "?  ")):
         for reason in sorted({f"{row['names'][0][1]}: {row[key]}" for row in rows if key in row}):
             console.print(Text(f"{mark}  {reason}", style="dim"), soft_wrap=True)
-    if names > len(rows):
+    if any(len(row["names"]) > 1 for row in rows):
         console.print("(+1)  another name of the same cell, which runs once", style="dim")
     console.print("FLOPs are the clients' training; evaluation is not in them.", style="dim")
