@@ -97,7 +97,7 @@ class Trial:
         return plugins.make("method", self.config["method"], setup=setup)
 
     @contextmanager
-    def _precision(self) -> Iterator[None]:
+    def precision(self) -> Iterator[None]:
         """fp32 as IEEE has it, TF32 nowhere; or torch's autocast, which must not keep rounded copies of what is
         trained."""
         rounded = self.config["precision"] == "bf16"
@@ -131,7 +131,7 @@ class Trial:
         evaluation: Rows = []
         rounds: Rows = []
         due, self.team = evaluated_rounds(self.rounds, self.config["evaluation"]["every"]), team
-        with self._precision():
+        with self.precision():
             state = self.method.init(generator(self.seed, use="init"))
             for t in range(self.rounds):
                 cohort = self.federation.cohort(t)
@@ -145,8 +145,13 @@ class Trial:
         return evaluation, rounds
 
     def totals(self) -> dict[str, int]:
-        """What all rounds together will cost, known beforehand because every draw is seeded."""
+        """What all rounds together will cost, known beforehand because every draw is seeded.
+
+        images: those of all training steps · tested: those of all evaluations.
+        """
         totals = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
+        totals["evaluations"] = len(evaluated_rounds(self.rounds, self.config["evaluation"]["every"]))
+        totals["tested"] = totals["evaluations"] * sum(self.evaluation.sizes)
         for t in range(self.rounds):
             cohort = self.federation.cohort(t)
             for n, client in enumerate(cohort.ids):

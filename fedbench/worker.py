@@ -21,7 +21,8 @@ import torch
 from fedbench import machine
 from fedbench.engine.team import together
 from fedbench.errors import NotApplicable, UserError
-from fedbench.plugins import Plugins
+from fedbench.plugins import Plugins, told
+from fedbench.probe import probe
 from fedbench.results import write_manifest, write_rows
 from fedbench.trial import Diverged, Trial
 
@@ -42,7 +43,10 @@ def main(job: str, events: Connection) -> None:
 
     send({"event": "ready"})
     parsed = json.loads(job)
-    run(parsed, send, parsed["processes"])
+    if "probe" in parsed:
+        send({"event": "probed", **tried(parsed)})
+    else:
+        run(parsed, send, parsed["processes"])
     events.close()
 
 
@@ -88,6 +92,17 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
     write_manifest(folder, manifest)
     plugins.tell("fedbench_cell_finished", manifest=manifest, evaluation=evaluation)
     return manifest
+
+
+def tried(job: dict[str, Any]) -> dict[str, Any]:
+    """The `rates` of a cell by a short probe, or the `reason` why there are none; nothing is written.
+
+    job: as of `run`, and under `probe` the further arguments of `fedbench.probe.probe`.
+    """
+    try:
+        return {"rates": probe(job["manifest"]["config"], Plugins(job["plugins"]), job["device"], **job["probe"])}
+    except Exception as error:  # a plugin's; the other cells' times are wanted all the same
+        return {"reason": told(error)}
 
 
 def resolved(device: str) -> str:

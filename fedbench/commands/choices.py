@@ -6,10 +6,16 @@ from collections.abc import Callable
 
 import click
 
+from fedbench.errors import UserError
+
 SUITE = click.argument("suite", type=click.Path(dir_okay=False))
 RESULTS = click.option("--results", default="results", show_default=True, metavar="DIR", help="Where results go.")
 PLUGINS = click.option(
     "--plugin", "plugins", multiple=True, metavar="FILE", help="A .py file with a plugin of your own."
+)
+DEVICE = click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+JOBS = click.option(
+    "--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core."
 )
 
 _CELLS = (
@@ -28,3 +34,10 @@ def cells(command: Callable) -> Callable:
     for option in reversed(_CELLS):
         command = option(command)
     return command
+
+
+def workers(jobs: str) -> str | int:
+    """What --jobs says, as `runner.Options` takes it. Raises UserError."""
+    if jobs != "auto" and not (jobs.isdigit() and int(jobs) > 0):
+        raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r}")
+    return jobs if jobs == "auto" else int(jobs)

@@ -6,24 +6,45 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedbench.commands.choices import RESULTS, SUITE, cells
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, cells, workers
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
+
+    from fedbench.estimate import Estimate
+    from fedbench.plan import Work
+    from fedbench.plugins import Plugins
+    from fedbench.runner import Options
 
 
 @click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
 @SUITE
 @cells
 @RESULTS
+@click.option("--cost", is_flag=True, help="Estimate the time too; a new kind of cell is tried for a moment.")
+@DEVICE
+@JOBS
 @click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
 def plan(
-    suite: str, results: str, as_json: bool, plugins: tuple, scenarios: tuple, methods: tuple, seeds: tuple, **choices
+    suite: str,
+    results: str,
+    cost: bool,
+    device: str,
+    jobs: str,
+    as_json: bool,
+    plugins: tuple,
+    scenarios: tuple,
+    methods: tuple,
+    seeds: tuple,
+    **choices,
 ) -> None:
     """Show the cells of SUITE: how many rounds and images, the FLOPs and bytes of all clients together, what is done.
 
     \b
     fedbench plan suites/extreme_hetero.yaml
+    fedbench plan suites/quickstart.yaml --cost --jobs 2
     fedbench plan suites/quickstart.yaml --set train.rounds=100 --json
     """
     import json
@@ -31,45 +52,83 @@ def plan(
 
     from fedbench import runner
     from fedbench.facts import Facts
-    from fedbench.plan import status, works
+    from fedbench.plan import works
     from fedbench.plugins import Plugins
 
+    options = runner.Options(results=results, device=device, jobs=workers(jobs))
     registry = Plugins(plugins)
     loaded = runner.load(suite, registry, **choices)
-    facts = Facts(registry)
+    facts, folder = Facts(registry), Path(results) / loaded.name
     todo = works(loaded.cells(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
-    rows = [
-        {
-            "names": [[cell.scenario, cell.method, cell.variant, cell.seed] for cell in work.cells],
-            "id": work.id,
-            "rounds": work.config["train"]["rounds"],
-            "status": status(work, Path(results) / loaded.name),
-            **facts.totals(work.id, work.config),
-        }
-        for work in todo
-    ]
+    totals = {work.id: facts.totals(work.id, work.config) for work in todo}
+    time = _estimated(todo, totals, folder, registry, options) if cost else None
+    rows = [_row(work, totals[work.id], folder, time) for work in todo]
     if as_json:
-        click.echo(json.dumps({"suite": loaded.name, "cells": rows}, indent=1))
+        sums = {"time": _summary(time)} if time else {}
+        click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))
     else:
-        _show(loaded.name, rows)
+        _show(loaded.name, rows, time)
 
 
-def _show(suite: str, rows: list[dict]) -> None:
+def _estimated(todo: list[Work], totals: dict, folder: Path, registry: Plugins, options: Options) -> Estimate:
+    from rich.console import Console
+
+    from fedbench import machine
+    from fedbench.estimate import estimate
+
+    device = options.device
+    if device == "cuda" or machine.has_gpu():
+        from fedbench.worker import resolved
+
+        device = resolved(device)
+    with Console(stderr=True).status("How fast is this machine? Trying cells for a moment ..."):
+        return estimate(todo, totals, folder, registry, "cpu" if device == "auto" else device, options.workers())
+
+
+def _row(work: Work, totals: dict, folder: Path, time: Estimate | None) -> dict:
+    """What is known of a cell, as --json has it."""
+    from fedbench.plan import status
+
+    row = {
+        "names": [[cell.scenario, cell.method, cell.variant, cell.seed] for cell in work.cells],
+        "id": work.id,
+        "rounds": work.config["train"]["rounds"],
+        "status": status(work, folder),
+        **totals,
+    }
+    own = time and time.cells.get(work.id)
+    return row | {"seconds": own.seconds, "seconds_from": own.source, "seconds_unknown": own.reason} if own else row
+
+
+def _summary(time: Estimate) -> dict:
+    return {
+        "seconds": time.total,
+        "seconds_left": time.left,
+        "seconds_loading": time.loading,
+        "seconds_probing": time.probing,
+        "workers": time.workers,
+    }
+
+
+def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
     """A line a cell under its scenario, what all of them come to, and what needs a word."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    _table(console, rows)
+    _table(console, rows, timed=time is not None)
     _sums(console, suite, rows)
+    if time:
+        _duration(console, time)
     _notes(console, rows)
 
 
-def _table(console: Console, rows: list[dict]) -> None:
+def _table(console: Console, rows: list[dict], timed: bool) -> None:
     from rich.text import Text
 
     many = len({seed for row in rows for *_, seed in row["names"]}) > 1
-    heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", "status"]
-    table = [heads, *(_cells_of(row, with_seed=many) for row in rows)]
+    time = ["time"] if timed else []
+    heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", *time, "status"]
+    table = [heads, *(_cells_of(row, many, timed) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
 
     def line(texts: list[str]) -> str:
@@ -87,16 +146,18 @@ def _table(console: Console, rows: list[dict]) -> None:
         console.print(Text(line(texts), style="" if "flops" in row else "dim"), soft_wrap=True)
 
 
-def _cells_of(row: dict, with_seed: bool) -> list[str]:
+def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
     """A row's names and amounts, as they are printed."""
     from fedbench.compare.columns import human_bytes, three_digits
+    from fedbench.estimate import roughly
 
     (_, method, _, seed), *others = row["names"]
     names = [f"{method} (+{len(others)})" if others else method, *([str(seed)] if with_seed else [])]
+    time = [roughly(row["seconds"]) if row.get("seconds") is not None else "-"] if timed else []
     if "flops" not in row:
-        return [*names, *"----", "n/a" if "not_applicable" in row else "?"]
+        return [*names, *"----", *time, "n/a" if "not_applicable" in row else "?"]
     moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
-    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, row["status"]]
+    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, *time, row["status"]]
 
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
@@ -114,11 +175,27 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     )
 
 
+def _duration(console: Console, time: Estimate) -> None:
+    """How long the suite takes here, and how that was found out."""
+    from fedbench.estimate import roughly
+    from fedbench.progress import counted
+
+    where = counted(time.workers, "core")
+    if time.left:
+        length = roughly(time.left) + (f" left of {roughly(time.total)}" if time.left < time.total else "")
+        probe = f"a probe of {roughly(time.probing)}" if time.probing else "an earlier probe"
+        found = " and ".join(probe if source == "probe" else source for source in sorted(time.sources))
+        text = f"About {length} on {where}" + (f", from {found} on this machine." if found else ".")
+    else:
+        text = f"Nothing is left of about {roughly(time.total)} on {where}."
+    console.print(text, style="bold")
+
+
 def _notes(console: Console, rows: list[dict]) -> None:
     from rich.text import Text
 
-    for key, mark in (("not_applicable", "n/a"), ("unknown", "?  ")):
-        for reason in sorted({f"{row['names'][0][1]}: {row[key]}" for row in rows if key in row}):
+    for key, mark in (("not_applicable", "n/a"), ("unknown", "?  "), ("seconds_unknown", "-  ")):
+        for reason in sorted({f"{row['names'][0][1]}: {row[key]}" for row in rows if row.get(key)}):
             console.print(Text(f"{mark}  {reason}", style="dim"), soft_wrap=True)
     if any(len(row["names"]) > 1 for row in rows):
         console.print("(+1)  another name of the same cell, which runs once", style="dim")

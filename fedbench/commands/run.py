@@ -8,8 +8,7 @@ import sys
 
 import click
 
-from fedbench.commands.choices import RESULTS, SUITE, cells
-from fedbench.errors import UserError
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, cells, workers
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -18,12 +17,10 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @SUITE
 @cells
 @RESULTS
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@DEVICE
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Short for --set precision=...")
 @click.option("--engine", type=click.Choice(["auto", "sequential", "cohort"]), help="Short for --set engine=...")
-@click.option(
-    "--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core."
-)
+@JOBS
 @click.option("--executor", default="local", show_default=True, metavar="NAME", help="Where cells run.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long."
@@ -63,7 +60,7 @@ def run(
     signal.signal(signal.SIGTERM, _end)
     try:
         with Watch(Console(highlight=False), quiet) as watch:
-            outcome = runner.run(suite, sets=sets, plugins=plugins, jobs=_workers(jobs), observe=watch, **choices)
+            outcome = runner.run(suite, sets=sets, plugins=plugins, jobs=workers(jobs), observe=watch, **choices)
     except KeyboardInterrupt:
         click.echo(
             "\nInterrupted. Finished cells are kept; the same command runs the rest.\n"
@@ -81,12 +78,6 @@ def run(
 def _end(*_: object) -> None:
     """A scheduler's SIGTERM: leave as Ctrl-C does, workers ended and finished cells kept."""
     sys.exit(143)
-
-
-def _workers(jobs: str) -> str | int:
-    if jobs != "auto" and not (jobs.isdigit() and int(jobs) > 0):
-        raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r}")
-    return jobs if jobs == "auto" else int(jobs)
 
 
 def _close(outcome) -> None:
