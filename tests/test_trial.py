@@ -8,7 +8,6 @@ import torch
 
 from fedbench.engine.team import together
 from fedbench.facts import Facts
-from fedbench.plugins import Plugins
 from fedbench.results.schema import COLUMNS
 from fedbench.runner import load
 from fedbench.trial import Diverged, Trial
@@ -23,32 +22,31 @@ defaults:
 scenarios:
   skew: {capacities: [12, 4, 3, 2, 1, 1]}
   dynamic: {capacities: {uniform: [1, 12]}, participation: {count: 2}}
-methods: [fedra, depthfl, exclusive, allsmall]
+methods: [METHODS]
 """
 
 
 @pytest.fixture(scope="module")
 def cells(registry, tmp_path_factory):
     path = tmp_path_factory.mktemp("suite") / "small.yaml"
-    path.write_text(SUITE)
+    path.write_text(SUITE.replace("METHODS", ", ".join(registry.catalogue.components["method"])))
     return {(cell.scenario, cell.method): cell.config for cell in load(path, registry).cells()}
 
 
-@pytest.mark.parametrize(
-    ("scenario", "method"),
-    [("dynamic", "fedra"), *(("skew", name) for name in Plugins().catalogue.names("method"))],
-)
-def test_what_is_planned_is_what_is_recorded(registry, cells, scenario, method):
+def test_what_is_planned_is_what_is_recorded(registry, cells):
     """The totals of `fedbench plan`, computed from shapes, equal the sums over the rows of a run exactly."""
-    config = cells[scenario, method]
-    planned = Facts(registry).totals(f"test-{scenario}-{method}", config)
-    evaluation, rounds = Trial(config, registry).run()
-    recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
-    recorded["images"] = sum(min(row["steps"] * 4, row["examples"]) for row in rounds)
-    recorded["client_rounds"] = len(rounds)
-    recorded["evaluations"] = len({row["round"] for row in evaluation})
-    recorded["tested"] = sum(row["examples"] for row in evaluation if row["metric"] == "accuracy")
-    assert planned == recorded
+    assert {method for _, method in cells} == registry.catalogue.components["method"].keys()
+    for (scenario, method), config in cells.items():
+        planned = Facts(registry).totals(f"test-{scenario}-{method}", config)
+        if "not_applicable" in planned:
+            continue
+        evaluation, rounds = Trial(config, registry).run()
+        recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
+        recorded["images"] = sum(min(4 * row["steps"], row["examples"]) for row in rounds)
+        recorded["client_rounds"] = len(rounds)
+        recorded["evaluations"] = len({row["round"] for row in evaluation})
+        recorded["tested"] = sum(row["examples"] for row in evaluation if row["metric"] == "accuracy")
+        assert planned == recorded, (scenario, method)
 
 
 def test_rows_have_the_columns_of_the_schema(registry, cells):

@@ -29,7 +29,7 @@ class Answering:
             for job in map(json.loads, jobs):
                 self.jobs.append(job)
                 on_event({"event": "ready", "folder": job["folder"]})
-                on_event({"folder": job["folder"], **next(self.answers)})
+                on_event({"event": "probed", "folder": job["folder"], **next(self.answers)})
                 on_event({"event": "ended", "folder": job["folder"], "status": "failed", "reason": "it ended"})
 
         return execute
@@ -86,7 +86,7 @@ def test_what_was_found_at_one_place_is_not_used_at_another(other):
 
 def test_a_kind_that_cannot_be_probed_has_a_reason_and_is_tried_again():
     works = [work(), work("odd")]
-    answers = [{"rates": RATES}, {"event": "probed", "reason": "KeyError: 'oops'"}]
+    answers = [{"rates": RATES}, {"reason": "KeyError: 'oops'"}]
     probes = Probes(TWO, Answering(answers))
     assert probes.rates(works, totals_of(works)).keys() == {kind_of(works[0])}
     assert probes.reasons == {kind_of(works[1]): "KeyError: 'oops'"}
