@@ -42,7 +42,7 @@ def probe(
     with trial.precision():
         state = trial.method.init(generator(trial.seed, use="init"))
         cohort = _affordable(trial, STEP_FLOPS[device])
-        first, _ = _round(trial, state, cohort, 1)
+        _round(trial, state, cohort, FEW_STEPS[device])
         ready = clock() - began
         few, some = _round(trial, state, cohort, FEW_STEPS[device])
         start = max(0.0, ready - few)  # what the first round took longer is paid once
