@@ -108,4 +108,6 @@ def roughly(seconds: float) -> str:
 
 
 def _two_digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 9.95 else f"{value:.2g}"
+    if value >= 9.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"

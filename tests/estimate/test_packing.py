@@ -35,6 +35,7 @@ def test_a_packing_is_between_its_bounds(seconds, workers):
     [
         (0.0, "0 s"),
         (0.0427, "0.043 s"),
+        (0.997, "1.0 s"),
         (8.24, "8.2 s"),
         (9.97, "10 s"),
         (73.2, "73 s"),
