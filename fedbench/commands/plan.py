@@ -76,13 +76,13 @@ def _estimated(todo: list[Work], totals: dict, folder: Path, registry: Plugins, 
     from fedbench import machine
     from fedbench.estimate import estimate
 
-    device = options.device
-    if device == "cuda" or machine.has_gpu():
+    device = "cpu"
+    if options.device == "cuda" or (options.device == "auto" and machine.has_gpu()):
         from fedbench.worker import resolved
 
-        device = resolved(device)
+        device = resolved(options.device)
     with Console(stderr=True).status("How fast is this machine? Trying cells for a moment ..."):
-        return estimate(todo, totals, folder, registry, "cpu" if device == "auto" else device, options.workers())
+        return estimate(todo, totals, folder, registry, device, options.workers())
 
 
 def _row(work: Work, totals: dict, folder: Path, time: Estimate | None) -> dict:

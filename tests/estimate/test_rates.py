@@ -13,7 +13,8 @@ TOTALS = {"flops": 1000, "tested": 600, "evaluations": 3, "images": 7}
 
 
 def cell(**changes):
-    return config("fedra", **{"train__optimizer": SGD} | changes)
+    method = changes.pop("method", "fedra")
+    return config(method, **{"train__optimizer": SGD} | changes)
 
 
 def test_a_cell_takes_the_sum_of_its_parts():
@@ -46,7 +47,7 @@ def test_what_does_not_change_the_speed_is_of_one_kind(changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": {"name": "depthfl"}},
+        {"method": "depthfl"},
         {"backbone": {"name": "micro_mixer"}},
         {"adapter__rank": 4},
         {"data__image_size": 64},
