@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fedbench.data.sources import Source
 from fedbench.errors import UserError
 
 KINDS = {
@@ -35,7 +36,8 @@ _GIVEN = {"allocation": ALLOCATION_INPUTS, "dataset": {"image_size"}, "backbone"
 
 @dataclass(frozen=True)
 class Component:
-    """A registered name: who registered it, what it is for, and its options with their defaults."""
+    """A registered name: who registered it, what it is for, its options with their defaults, and for a data set
+    where its files come from."""
 
     name: str
     kind: str
@@ -46,6 +48,7 @@ class Component:
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: bool = False
     exact: bool = True
+    source: Source | None = None
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
@@ -127,6 +130,8 @@ class Catalogue:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Catalogue:
         catalogue = cls(broken=data["broken"], clashes=data["clashes"], lifecycle=data["lifecycle"])
-        for component in data["components"]:
-            catalogue.components[component["kind"]][component["name"]] = Component(**component)
+        for facts in data["components"]:
+            source = Source.from_json(facts["source"]) if facts["source"] else None
+            component = Component(**{**facts, "source": source})
+            catalogue.components[component.kind][component.name] = component
         return catalogue

@@ -89,7 +89,11 @@ def fedbench_register_methods(register: Register) -> None:
 
 @hookspec
 def fedbench_register_datasets(register: Register) -> None:
-    """Images: `make(image_size, **options) -> fedbench.types.Dataset`. Facts at once, pixels on `load()`."""
+    """Images: `make(image_size, **options) -> fedbench.types.Dataset`. Facts at once, pixels on `load()`.
+
+    :param source: optional, a `fedbench.data.Source`: which files it reads below `root`, and where to get them. For
+        `fedbench data list`, `check` and `prepare`; a data set that has one has an option `root: null`.
+    """
 
 
 @hookspec

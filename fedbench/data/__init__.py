@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedbench.data.cache import NewArray, cache_dir, cached
+from fedbench.data.sources import Part, Source, data_dir, root_of
 
 if TYPE_CHECKING:
     from fedbench.plugins import Plugins
     from fedbench.types import Dataset
 
-__all__ = ["NewArray", "cache_dir", "cached", "dataset_of"]
+__all__ = ["NewArray", "Part", "Source", "cache_dir", "cached", "data_dir", "dataset_of", "root_of"]
 
 # What stands in a configuration's `data` section beside the options of the data set itself.
 BESIDE = ("partition", "normalize", "image_size")

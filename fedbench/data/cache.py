@@ -43,6 +43,11 @@ def cache_dir() -> Path:
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "fedbench"
 
 
+def entry_of(fingerprint: str) -> Path:
+    """The folder that holds, or will hold, the splits known by `fingerprint`."""
+    return cache_dir() / "splits" / hashlib.sha256(fingerprint.encode()).hexdigest()[:24]
+
+
 def cached(fingerprint: str, build: Callable[[NewArray], Splits]) -> Splits:
     """The splits known by `fingerprint`: from the cache, or from `build` and then from the cache.
 
@@ -54,7 +59,7 @@ def cached(fingerprint: str, build: Callable[[NewArray], Splits]) -> Splits:
 
     Raises: UserError where the cache folder cannot be written to or the disk is full.
     """
-    entry = cache_dir() / "splits" / hashlib.sha256(fingerprint.encode()).hexdigest()[:24]
+    entry = entry_of(fingerprint)
     found = _read(entry, fingerprint)
     if found is None:
         with cache_errors(entry.parent), _sole_builder(entry):

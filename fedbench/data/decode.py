@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedbench.data.cache import NewArray, cached
-from fedbench.data.files import content, content_hashes, in_threads
+from fedbench.data.files import Folder, Store, in_threads
 from fedbench.errors import UserError
 from fedbench.types import Dataset, Images, Splits
 
 if TYPE_CHECKING:
     import numpy as np
+    from PIL import Image
 
 DECODE_VERSION = 1
 INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
@@ -25,7 +26,7 @@ UNREADABLE = ("fail", "skip")
 
 
 class Sample(NamedTuple):
-    """One image file: its path below the root (with "/"), its class and its domain."""
+    """One image: its path in the store (below the root, with "/"), its class and its domain."""
 
     path: str
     label: int
@@ -33,7 +34,7 @@ class Sample(NamedTuple):
 
 
 def image_dataset(
-    root: Path,
+    root: Path | Store,
     domains: Sequence[str],
     classes: Sequence[str],
     train: Sequence[Sample],
@@ -42,22 +43,21 @@ def image_dataset(
     interpolation: str = "bicubic",
     unreadable: str = "fail",
 ) -> Dataset:
-    """The data set of the files in `train` and `test`, decoded to (3, H, H) uint8 on the first load.
+    """The data set of the images in `train` and `test`, decoded to (3, H, H) uint8 on the first load.
 
-    Its fingerprint covers the bytes of every file, paths, labels, domains, H = `image_size`, `interpolation`
-    and Pillow's version. Images that cannot be read are left out of the cache; `unreadable` says whether
-    `load` then fails or goes on, so one cache entry serves both.
+    root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every
+    image, paths, labels, domains, H = `image_size`, `interpolation` and Pillow's version. Images that cannot be
+    read are left out of the cache; `unreadable` says whether `load` then fails or goes on, so one cache entry
+    serves both.
 
     Raises: UserError for an unknown option value or a file that cannot be opened; from `load`, for images
     that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
     """
     import PIL
 
-    _one_of("interpolation", interpolation, INTERPOLATIONS)
-    _one_of("unreadable", unreadable, UNREADABLE)
-    if image_size < 1:
-        raise UserError(f"image_size must be at least 1, not {image_size}")
-    hashes = content_hashes(root, [sample.path for sample in (*train, *test)])
+    check_options(image_size, interpolation, unreadable)
+    store = Folder(root) if isinstance(root, Path) else root
+    hashes = store.hashes([sample.path for sample in (*train, *test)])
     options = [DECODE_VERSION, PIL.__version__, image_size, interpolation]
     facts = [*options, domains, classes, train, test, list(hashes.values())]
     fingerprint = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -66,7 +66,7 @@ def image_dataset(
         parts, skipped = [], []
         for name, samples in (("train", train), ("test", test)):
             x = new_array(f"{name}_x", (len(samples), 3, image_size, image_size))
-            images, bad = decode(root, samples, x, interpolation, hashes)
+            images, bad = decode(store, samples, x, interpolation, hashes)
             parts.append(images)
             skipped += bad
         return Splits(parts[0], parts[1], tuple(skipped))
@@ -74,22 +74,30 @@ def image_dataset(
     def load() -> Splits:
         splits = cached(fingerprint, build)
         if splits.skipped:
-            _judge_skipped(root, splits, train, test, unreadable, domains, classes)
+            _judge_skipped(store, splits, train, test, unreadable, domains, classes)
         return splits
 
     return Dataset(tuple(domains), tuple(classes), fingerprint, load)
 
 
+def check_options(image_size: int, interpolation: str = "bicubic", unreadable: str = "fail") -> None:
+    """Return where the options of decoding have values that exist. Raises: UserError where not."""
+    _one_of("interpolation", interpolation, INTERPOLATIONS)
+    _one_of("unreadable", unreadable, UNREADABLE)
+    if image_size < 1:
+        raise UserError(f"image_size must be at least 1, not {image_size}")
+
+
 def decode(
-    root: Path, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: dict[str, str]
+    store: Store, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: dict[str, str]
 ) -> tuple[Images, list[str]]:
     """Fill x (n, 3, H, H) uint8: the images that can be read, and the paths of those that cannot."""
     import numpy as np
 
     def work(i: int) -> bool:
-        encoded = content(root, samples[i].path)
+        encoded = store.read(samples[i].path)
         if hashlib.sha256(encoded).hexdigest() != hashes[samples[i].path]:
-            raise UserError(f"{root / samples[i].path} changed while the data set was being prepared; run again")
+            raise UserError(f"{store.place(samples[i].path)} changed while the data set was being prepared; run again")
         try:
             x[i] = pixels(encoded, x.shape[-1], interpolation)
         except MemoryError:
@@ -130,9 +138,16 @@ def pixels(encoded: bytes, image_size: int, interpolation: str) -> np.ndarray:
             "PA",
         ):  # a palette's own transparency is unfolded first, then dropped like any alpha
             image = image.convert("RGBA")
-        image = image.convert("RGB")
-        resized = image.resize((image_size, image_size), Image.Resampling[interpolation.upper()])
-        return np.asarray(resized).transpose(2, 0, 1)
+        return resized(image.convert("RGB"), image_size, interpolation)
+
+
+def resized(image: Image.Image, image_size: int, interpolation: str) -> np.ndarray:
+    """(3, H, H) uint8 of an RGB image, squeezed to a square and antialiased."""
+    import numpy as np
+    from PIL import Image
+
+    square = image.resize((image_size, image_size), Image.Resampling[interpolation.upper()])
+    return np.asarray(square).transpose(2, 0, 1)
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
@@ -152,7 +167,7 @@ def _strict_pillow() -> Iterator[None]:
 
 
 def _judge_skipped(
-    root: Path,
+    store: Store,
     splits: Splits,
     train: Sequence[Sample],
     test: Sequence[Sample],
@@ -162,7 +177,7 @@ def _judge_skipped(
 ) -> None:
     """Raise what unreadable images call for: under `skip` only where a class lost all its images."""
     if unreadable == "fail":
-        shown = "\n".join(f"  {root / path}: {_complaint(root, path)}" for path in splits.skipped[:10])
+        shown = "\n".join(f"  {store.place(path)}: {_complaint(store, path)}" for path in splits.skipped[:10])
         more = f"\n  and {len(splits.skipped) - 10} more" if len(splits.skipped) > 10 else ""
         raise UserError(
             f"{len(splits.skipped)} of {len(train) + len(test)} images cannot be read "
@@ -177,10 +192,10 @@ def _judge_skipped(
             )
 
 
-def _complaint(root: Path, path: str) -> str:
+def _complaint(store: Store, path: str) -> str:
     try:
         with _strict_pillow():
-            pixels(content(root, path), 8, "nearest")
+            pixels(store.read(path), 8, "nearest")
     except Exception as error:
         unknown = type(error).__name__ == "UnidentifiedImageError"
         return "not an image" if unknown else str(error) or type(error).__name__

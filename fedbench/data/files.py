@@ -11,13 +11,42 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fedbench.data.cache import cache_dir
 from fedbench.errors import UserError
 
 CHUNK = 32
 T = TypeVar("T")
+
+
+class Store(Protocol):
+    """Where encoded images are read from: a folder, or the rows of a table."""
+
+    def read(self, path: str) -> bytes:
+        """The bytes of one image. Raises: UserError where they cannot be had."""
+
+    def hashes(self, paths: Sequence[str]) -> dict[str, str]:
+        """sha256 of every image's bytes."""
+
+    def place(self, path: str) -> str:
+        """What to call an image in a message."""
+
+
+class Folder:
+    """The files below a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def read(self, path: str) -> bytes:
+        return content(self.root, path)
+
+    def hashes(self, paths: Sequence[str]) -> dict[str, str]:
+        return content_hashes(self.root, paths)
+
+    def place(self, path: str) -> str:
+        return str(self.root / path)
 
 
 def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
@@ -48,6 +77,17 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
     return {path: digest for path, (_, digest) in found.items()}
 
 
+def remembered(facts: Any, compute: Callable[[], Any]) -> Any:
+    """What `compute` gave when it was last called for these facts; both are JSON values."""
+    sidecar = cache_dir() / "hashes" / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json"
+    try:
+        return json.loads(sidecar.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        value = compute()
+        _write_sidecar(sidecar, value)
+        return value
+
+
 def _read_sidecar(sidecar: Path) -> dict:
     """path -> [[size, mtime, ctime], sha256]; nothing where the record is missing or damaged."""
     try:
@@ -57,7 +97,7 @@ def _read_sidecar(sidecar: Path) -> dict:
         return {}
 
 
-def _write_sidecar(sidecar: Path, known: dict) -> None:
+def _write_sidecar(sidecar: Path, known: Any) -> None:
     part = sidecar.with_name(f"{sidecar.name}.{os.getpid()}.tmp")
     try:
         sidecar.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +121,7 @@ def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:
         return [work(i) for i in range(start, min(start + CHUNK, count))]
 
     try:
-        with _progress(title, count) as advance:
+        with progress(title, count) as advance:
             for done in pool.map(chunk, range(0, count, CHUNK)):
                 results += done
                 advance(len(done))
@@ -91,7 +131,7 @@ def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:
 
 
 @contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on stderr where that is a terminal and the work is not over at once; silence elsewhere."""
     if not sys.stderr.isatty() or total <= CHUNK:
         yield lambda count: None

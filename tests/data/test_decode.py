@@ -16,7 +16,7 @@ from PIL import Image
 
 from fedbench.data import files
 from fedbench.data.decode import Sample, decode, image_dataset, pixels
-from fedbench.data.files import content_hashes, in_threads
+from fedbench.data.files import Folder, content_hashes, in_threads
 from fedbench.errors import UserError
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
@@ -202,7 +202,8 @@ def test_unknown_options_and_missing_files_are_user_errors(tmp_path):
 def test_decode_fills_the_array_it_is_given(tmp_path):
     samples = tree(tmp_path, {"a.png": encoded(halves()), "bad.png": b"", "c.png": encoded(halves(BLUE, RED))})
     x = np.zeros((3, 3, 4, 4), np.uint8)
-    images, skipped = decode(tmp_path, samples, x, "bicubic", content_hashes(tmp_path, [s.path for s in samples]))
+    hashes = content_hashes(tmp_path, [s.path for s in samples])
+    images, skipped = decode(Folder(tmp_path), samples, x, "bicubic", hashes)
     assert np.shares_memory(images.x, x) and skipped == ["bad.png"] and len(images) == 2
     assert [corners(row)[0] for row in images.x] == [RED, BLUE]
 

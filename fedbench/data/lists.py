@@ -1,0 +1,118 @@
+"""Data sets whose images are named by lists: lines `.../<domain>/<class>/<file> <label>`, a list for each split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from fedbench.data.decode import Sample, image_dataset
+from fedbench.data.files import in_threads
+from fedbench.errors import UserError
+from fedbench.types import Dataset
+
+LINE = re.compile(r"(\S.*?)[ \t]+([0-9]+)[ \t]*")
+
+
+class Listed(NamedTuple):
+    """One line of a list: its number from 1, the path it names and the label, which stands last."""
+
+    number: int
+    path: str
+    label: int
+
+
+def read_list(file: Path) -> list[Listed]:
+    """The lines of a list but the empty ones; a path may hold spaces.
+
+    Raises: UserError with file and line where a line is no path with a whole number after it, or the list is empty.
+    """
+    try:
+        text = file.read_bytes().decode("utf-8-sig", "surrogateescape")
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from error
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if not line.strip():
+            continue
+        parts = LINE.fullmatch(line)
+        if not parts:
+            raise UserError(f"{file}:{number}: expected a path and, last, a label such as 0, not {line[:100]!r}")
+        found.append(Listed(number, parts[1], int(parts[2])))
+    if not found:
+        raise UserError(f"{file} names no images")
+    return found
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists of a data set.
+
+    images: the folder that holds <domain>/<class>/<file> · files: {domain: (training list, test list)} · classes: how
+    many, labelled from 0 · leave_out: whether larger labels are passed over, or an error.
+    """
+
+    images: Path
+    files: Mapping[str, tuple[Path, Path]]
+    classes: int
+    leave_out: bool = False
+
+    def dataset(self, image_size: int, interpolation: str, unreadable: str) -> Dataset:
+        """The listed images, a class called as the folder its images lie in.
+
+        Raises: UserError with file and line for a path of another form, a label that does not exist or stands for two
+        folders, and an image that is not there; for a domain without images of the classes.
+        """
+        if self.classes < 2:
+            raise UserError(f"classes must be at least 2, not {self.classes}")
+        names: dict[int, str] = {}
+        splits = [self._split(split, names) for split in (0, 1)]
+        classes = [names.get(label, f"class {label}") for label in range(self.classes)]
+        return image_dataset(self.images, list(self.files), classes, *splits, image_size, interpolation, unreadable)
+
+    def _split(self, split: int, names: dict[int, str]) -> list[Sample]:
+        samples = []
+        for index, (domain, files) in enumerate(self.files.items()):
+            file = files[split]
+            lines = [line for line in read_list(file) if self._wanted(file, line)]
+            if not lines:
+                raise UserError(f"{file} names no image of the first {self.classes} classes")
+            paths = [_below(file, line, domain) for line in lines]
+            for line, path in zip(lines, paths, strict=True):
+                _name_class(file, line, path.split("/")[1], names)
+            self._all_there(file, lines, paths)
+            samples += [Sample(path, line.label, index) for line, path in zip(lines, paths, strict=True)]
+        return samples
+
+    def _wanted(self, file: Path, line: Listed) -> bool:
+        if line.label < self.classes:
+            return True
+        if self.leave_out:
+            return False
+        raise UserError(f"{file}:{line.number}: label {line.label}, but the {self.classes} classes are labelled from 0")
+
+    def _all_there(self, file: Path, lines: Sequence[Listed], paths: Sequence[str]) -> None:
+        there = in_threads(lambda i: (self.images / paths[i]).is_file(), len(paths), f"looking up {file.name}")
+        if not all(there):
+            first = there.index(False)
+            raise UserError(
+                f"{file}:{lines[first].number}: {self.images / paths[first]} is not there "
+                f"({there.count(False):,} of {len(paths):,} images of this list are missing)"
+            )
+
+
+def _below(file: Path, line: Listed, domain: str) -> str:
+    """The path from the domain's folder on; whatever stands before it is the list maker's own."""
+    parts = line.path.split("/")
+    if len(parts) < 3 or parts[-3] != domain or {"", ".", ".."} & set(parts[-2:]):
+        raise UserError(f"{file}:{line.number}: expected {domain}/<class>/<file>, not {line.path!r}")
+    return "/".join(parts[-3:])
+
+
+def _name_class(file: Path, line: Listed, name: str, names: dict[int, str]) -> None:
+    first = names.setdefault(line.label, name)
+    if first != name:
+        raise UserError(f"{file}:{line.number}: label {line.label} is {name!r} here and {first!r} elsewhere")

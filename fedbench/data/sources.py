@@ -1,0 +1,118 @@
+"""Where a data set lies on disk, what belongs to it, and where to get it. Nothing here is ever downloaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedbench.errors import UserError
+
+READY, PACKED, INCOMPLETE, MISSING = "ready", "archive only", "incomplete", "missing"
+
+
+def data_dir() -> Path:
+    """The folder of data sets: $FEDBENCH_DATA, or `data` in the current folder."""
+    return Path(os.environ.get("FEDBENCH_DATA") or "data").expanduser()
+
+
+def root_of(name: str, root: str | None = None) -> Path:
+    """The folder of one data set: `root` if given, or else its own in the folder of data sets."""
+    return Path(root).expanduser() if root else data_dir() / name
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file or folder that has to lie below the root.
+
+    paths: the places it may have, the usual one first · archive: the file beside which it is unpacked, into the
+    folder that `paths[0]` begins with · md5: the archive's official checksum · size: the official archive's, for
+    people; without one it is unpacked where it is there, but not asked for by name · lines: how many lines an
+    official list has.
+    """
+
+    paths: tuple[str, ...]
+    archive: str = ""
+    md5: str = ""
+    size: str = ""
+    lines: int | None = None
+
+    @property
+    def folder(self) -> str:
+        return self.paths[0].partition("/")[0]
+
+    def find(self, root: Path) -> Path | None:
+        """Where it lies, or None where it does not."""
+        return next((root / path for path in self.paths if (root / path).exists()), None)
+
+    def packed(self, root: Path) -> Path | None:
+        """Its archive, where that is there."""
+        return root / self.archive if self.archive and (root / self.archive).is_file() else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a data set consists of and where it comes from: the fact `source` of `register`.
+
+    page: the official page · licence: what it says of use · counts: {domain: (training, test)}, the official
+    numbers of images, where they are known · refused: {file: why fedbench does not open it}.
+    """
+
+    page: str
+    parts: tuple[Part, ...]
+    licence: str = ""
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> Source:
+        """The source whose `dataclasses.asdict` was written to JSON and read again."""
+        parts = tuple(Part(**{**part, "paths": tuple(part["paths"])}) for part in facts["parts"])
+        counts = {domain: tuple(numbers) for domain, numbers in facts["counts"].items()}
+        return cls(**{**facts, "parts": parts, "counts": counts})
+
+    def status(self, root: Path) -> str:
+        """`ready`, `archive only`, `incomplete` or `missing`; nothing is opened."""
+        lacking = [part for part in self.parts if not part.find(root)]
+        if not lacking:
+            return READY
+        packed = [part for part in lacking if part.packed(root)]
+        if len(packed) == len(lacking):
+            return PACKED
+        return INCOMPLETE if packed or len(lacking) < len(self.parts) else MISSING
+
+    def require(self, name: str, root: Path) -> None:
+        """Return where every part is there. Raises: UserError with what is missing and how to come by it."""
+        if lacks := self.lacks(name, root):
+            raise UserError(lacks)
+
+    def lacks(self, name: str, root: Path) -> str:
+        """What is missing and how to come by it, in a few lines; nothing where all is there."""
+        lacking = [part for part in self.parts if not part.find(root)]
+        if not lacking:
+            return ""
+        packed = sorted({part.archive for part in lacking if part.packed(root)})
+        absent = [part for part in lacking if not part.packed(root)]
+        lines = [f"{name}: {len(lacking)} of {len(self.parts)} parts missing in {root}"]
+        if packed:
+            where = "" if root == root_of(name) else f" --root {root}"
+            lines.append(f"to unpack {_some(packed)}: fedbench data prepare {name}{where}")
+        for group in ([part for part in absent if part.archive], [part for part in absent if not part.archive]):
+            if group:
+                lines.append(f"not there: {_some([' or '.join(part.paths) for part in group])}")
+        if absent:
+            lines.append(f"get it: {self._where(absent)}")
+        lines += [f"{file} is of no use: {why}" for file, why in self.refused.items() if (root / file).exists()]
+        return "\n  ".join(lines)
+
+    def _where(self, parts: list[Part]) -> str:
+        files = [f"{part.archive} ({part.size})" for part in parts if part.archive and part.size]
+        take = f"{_some(files)} from " if files else ""
+        return f"{take}{self.page}" + (f"\n  licence: {self.licence}" if self.licence else "")
+
+
+def _some(names: list[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
