@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from command import fedbench
+from layouts import LAYOUTS
 
 from fedbench import aggregation, allocation, objective
 from fedbench.backbone import Source
@@ -46,6 +47,10 @@ def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, n
     options = {"name": name, **OPTIONS.get((kind, name), {})}
     if name == "image_folder":
         options["root"] = str(pictures(tmp_path))
+    if name in LAYOUTS:
+        options["root"] = str(LAYOUTS[name](tmp_path))
+    if name == "hf":
+        options |= {"path": str(pictures(tmp_path)), "train": "train[:50%]", "test": "train[50%:]"}
     check_component(registry, kind, **options)
 
 

@@ -1,0 +1,191 @@
+"""Data set `hf`: image data sets of the Hugging Face Hub, or local ones that the library `datasets` reads.
+
+No code of a data set is ever run: where `datasets` still knows loading scripts, they are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench import hookimpl
+from fedbench.data.decode import Sample, image_dataset
+from fedbench.data.files import content, content_hashes, in_threads, remembered
+from fedbench.errors import UserError
+from fedbench.types import Dataset
+
+if TYPE_CHECKING:
+    import datasets
+
+
+def make(
+    image_size: int,
+    path: str,
+    config: str | None = None,
+    train: str = "train",
+    test: str = "test",
+    image: str | None = None,
+    label: str | None = None,
+    domain: str | None = None,
+    unreadable: str = "fail",
+    interpolation: str = "bicubic",
+) -> Dataset:
+    """A Hugging Face image data set, by its name on the Hub or a local folder; needs the extra `datasets`.
+
+    path, config: as `datasets.load_dataset` takes them · train, test: the splits, such as `train[:90%]` · image, label:
+    columns, which can be left out where just one holds images, and one class labels · domain: a column that tells
+    domains apart · unreadable: `fail` or `skip` · interpolation: how to resize.
+
+    Raises: UserError where the library is missing, the data cannot be had, or columns do not fit.
+    """
+    if train == test:
+        raise UserError(f"hf: train and test are both {train!r}; a model is not tested on its training images")
+    if path == "pandas":
+        raise UserError("hf: 'pandas' would make the library open Python pickles of the current folder")
+    halves = {split: _load(path, config, split) for split in (train, test)}
+    image = _column(halves, "image", image, "Image")
+    label = _column(halves, "label", label, "ClassLabel")
+    y, classes = _codes(halves, label)
+    where, domains = {split: [0] * len(y[split]) for split in y}, ["all"]
+    if domain:
+        where, domains = _codes(halves, _column(halves, "domain", domain))
+    samples = [
+        [Sample(f"{split}/{row}", *codes) for row, codes in enumerate(zip(y[split], where[split], strict=True))]
+        for split in halves
+    ]
+    rows = Rows(halves, [path, config], image)
+    return image_dataset(rows, domains, classes, *samples, image_size, interpolation, unreadable)
+
+
+def _load(path: str, config: str | None, split: str) -> datasets.Dataset:
+    try:
+        import datasets
+    except ImportError:
+        raise UserError("the data set hf needs the library `datasets`: pip install 'fedbench[datasets]'") from None
+    wanted = f"split {split!r} of {path!r}" + (f", config {config!r}" if config else "")
+    told = "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters
+    try:
+        with _quiet(datasets):
+            return datasets.load_dataset(path, config, split=split, **({"trust_remote_code": False} if told else {}))
+    except Exception as error:  # of the library, the network or the files: of many kinds, and never a fault of ours
+        first = str(error).strip().partition("\n")[0]
+        raise UserError(
+            f"hf: cannot load {wanted}: {type(error).__name__}: {first}\n  A name is looked up on the Hub, which needs "
+            "the network the first time; a local data set is named by its folder."
+        ) from error
+
+
+@contextmanager
+def _quiet(datasets: Any) -> Iterator[None]:
+    """No bars of the library where nobody watches."""
+    silence = not sys.stderr.isatty() and datasets.are_progress_bars_disabled() is False
+    if silence:
+        datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if silence:
+            datasets.enable_progress_bars()
+
+
+def _column(halves: dict[str, datasets.Dataset], option: str, given: str | None, feature: str = "") -> str:
+    """The column of that name in every split, or the only one of that kind of feature."""
+    for split, half in halves.items():
+        kinds = {name: type(kind).__name__ for name, kind in half.features.items()}
+        found = [given] if given else [name for name, kind in kinds.items() if kind == feature]
+        columns = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        if len(found) != 1:
+            many = f"{len(found)} columns are" if found else "no column is"
+            raise UserError(f"hf: {many} of type {feature} in split {split!r}; set `{option}` to one of {columns}")
+        if found[0] not in kinds:
+            raise UserError(f"hf: split {split!r} has no column {found[0]!r} for `{option}`; it has {columns}")
+        if feature == "Image" and kinds[found[0]] != feature:
+            raise UserError(f"hf: column {found[0]!r} holds no images; split {split!r} has {columns}")
+        given = found[0]
+    return given
+
+
+def _codes(halves: dict[str, datasets.Dataset], column: str) -> tuple[dict[str, list[int]], list[str]]:
+    """A column's values as whole numbers from 0, split by split, and the names they stand for, of both splits."""
+    values = {split: half[column][:] for split, half in halves.items()}
+    named = [getattr(half.features[column], "names", None) for half in halves.values()]
+    for split, found in values.items():  # -1 stands for a class that is not told
+        if bad := sum(not isinstance(value, int | str) or any(named) and value == -1 for value in found):
+            raise UserError(
+                f"hf: {bad:,} of {len(found):,} rows of split {split!r} have no whole number or text in {column!r}"
+            )
+    if any(named):
+        if named[0] != named[1]:
+            raise UserError(f"hf: the splits give other names to the values of {column!r}")
+        return values, list(named[0])
+    known = sorted({value for found in values.values() for value in found}, key=lambda value: (str(type(value)), value))
+    code = {value: number for number, value in enumerate(known)}
+    return {split: [code[value] for value in found] for split, found in values.items()}, [str(v) for v in known]
+
+
+class Rows:
+    """A store of encoded images: those in the image column, or the files it names; `train/12` is row 12 of `train`."""
+
+    def __init__(self, halves: dict[str, datasets.Dataset], source: list[str | None], image: str) -> None:
+        import datasets
+
+        self.source, self.image = source, image
+        self.halves = {
+            split: half.select_columns([image]).cast_column(image, datasets.Image(decode=False))
+            for split, half in halves.items()
+        }
+
+    def read(self, path: str) -> bytes:
+        cell = self._cell(path)
+        return cell["bytes"] if cell["bytes"] is not None else content(Path("/"), cell["path"])
+
+    def hashes(self, paths: Sequence[str]) -> dict[str, str]:
+        """sha256 of every image. Those of a table that did not change since the last scan are not computed again."""
+        found: dict[str, str] = {}
+        for split, half in self.halves.items():
+            mine = [path for path in paths if path.rpartition("/")[0] == split]
+            tables = [_facts(file["filename"]) for file in half.cache_files]
+            if tables:
+                hashes = remembered([*self.source, split, self.image, tables], lambda mine=mine: self._inside(mine))
+            else:
+                hashes = self._inside(mine)
+            found |= dict(zip(mine, hashes, strict=True))
+        outside = {path: self._cell(path)["path"] for path, digest in found.items() if digest is None}
+        files = content_hashes(Path("/"), sorted(set(outside.values())))
+        return found | {path: files[file] for path, file in outside.items()}
+
+    def place(self, path: str) -> str:
+        cell, (split, _, row) = self._cell(path), path.rpartition("/")
+        return cell["path"] if cell["bytes"] is None else f"row {row} of split {split!r}"
+
+    def _inside(self, paths: Sequence[str]) -> list[str | None]:
+        """The hashes of images that the table itself holds; None for those that lie in files."""
+
+        def work(i: int) -> str | None:
+            cell = self._cell(paths[i])
+            return None if cell["bytes"] is None else hashlib.sha256(cell["bytes"]).hexdigest()
+
+        return in_threads(work, len(paths), "hashing images")
+
+    def _cell(self, path: str) -> dict[str, Any]:
+        split, _, row = path.rpartition("/")
+        cell = self.halves[split][int(row)][self.image]
+        if cell is None or cell["bytes"] is None and cell["path"] is None:
+            raise UserError(f"hf: row {row} of split {split!r} has no image in column {self.image!r}")
+        return cell
+
+
+def _facts(file: str) -> list[Any]:
+    stat = os.stat(file)
+    return [file, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+
+
+@hookimpl
+def fedbench_register_datasets(register: Callable) -> None:
+    register("hf", make)
