@@ -11,7 +11,9 @@ from pathlib import Path
 
 from fedbench import __version__, machine
 from fedbench.data import cache_dir
+from fedbench.data.sources import INCOMPLETE, PACKED, READY
 from fedbench.errors import UserError
+from fedbench.inventory import BUILT_IN, entries
 from fedbench.plan import NUMERICAL
 from fedbench.plugins import Plugins, package_version
 
@@ -36,6 +38,7 @@ def checkup(plugin_files: Sequence[str] = (), results: str = "results") -> Itera
     yield from _devices()
     yield from _plugins(plugin_files)
     yield from _weights(plugin_files)
+    yield from _data(plugin_files)
     yield _folder("results", Path(results), "choose another with --results DIR")
     yield _folder("cache", cache_dir(), "set FEDBENCH_CACHE to a folder that can be written to")
 
@@ -99,6 +102,17 @@ def _weights(files: Sequence[str]) -> Iterator[Finding]:
             yield Finding("ok", "weights", f"{name} loads")
         except UserError as error:
             yield Finding("STOP", "weights", str(error), "install fedbench again")
+
+
+def _data(files: Sequence[str]) -> Iterator[Finding]:
+    found = entries(Plugins(files))
+    ready = [entry.name for entry in found if entry.status in (BUILT_IN, READY)]
+    yield Finding("ok", "data", f"at hand: {', '.join(ready)}")
+    for entry in found:
+        if entry.status in (PACKED, INCOMPLETE):
+            yield Finding(
+                "note", "data", f"{entry.name}: {entry.status} in {entry.root}", f"fedbench data check {entry.name}"
+            )
 
 
 def _folder(what: str, folder: Path, mend: str) -> Finding:

@@ -1,4 +1,4 @@
-"""fedbench data: the data sets that suites can name."""
+"""fedbench data: the data sets that suites can name, whether they are here, and their way into the cache."""
 
 from __future__ import annotations
 
@@ -6,34 +6,185 @@ import click
 
 from fedbench.commands.choices import PLUGINS
 
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+ROOT = click.option("--root", metavar="DIR", help="Where it lies, if not in its own folder of the data folder.")
+SET = click.option(
+    "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the data set, e.g. path=mnist."
+)
+
 
 @click.group()
 def data() -> None:
-    """List the data sets that suites can name."""
+    """List, check and prepare the data sets that suites can name. Nothing is ever downloaded."""
 
 
 @data.command("list")
+@JSON
 @PLUGINS
-def list_(plugins: tuple) -> None:
-    """List the data sets that suites can name, and where decoded images are kept.
+def list_(as_json: bool, plugins: tuple) -> None:
+    """List the data sets that suites can name, and whether they are here.
 
     \b
     fedbench data list
+
+    Data sets are looked for in ./data/NAME, or in $FEDBENCH_DATA/NAME. No file is opened.
     """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from fedbench.catalogue import REQUIRED
-    from fedbench.data import cache_dir
+    from fedbench.data import cache_dir, data_dir
+    from fedbench.inventory import entries
     from fedbench.plugins import Plugins
 
+    found = entries(Plugins(plugins))
+    if as_json:
+        _print_json([{**vars(entry), "root": str(entry.root) if entry.root else None} for entry in found])
+        return
     console = Console(highlight=False)
-    table = Table("data set", "what it is", "needs", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, component in Plugins(plugins).catalogue.components["dataset"].items():
-        needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
-        table.add_row(name, component.summary.split(". ")[0].rstrip("."), needs or "nothing")
+    table = Table("data set", "what it is", "here", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = table.columns[2].no_wrap = True
+    for entry in found:
+        table.add_row(entry.name, entry.summary.split(". ")[0].rstrip("."), entry.status)
     console.print(table)
-    console.print(
-        f"Decoded images are kept in {cache_dir()} (FEDBENCH_CACHE sets another folder).", style="dim", soft_wrap=True
-    )
+    for said in (
+        f"Data sets are looked for in {data_dir()}/NAME (FEDBENCH_DATA sets another folder).",
+        f"Decoded images are kept in {cache_dir()} (FEDBENCH_CACHE sets another folder).",
+        "`fedbench data check NAME` says what is missing and where to get it.",
+    ):
+        console.print(said, style="dim", soft_wrap=True)
+
+
+@data.command("check")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@ROOT
+@click.option("--image-size", default=32, show_default=True, type=click.IntRange(1), help="Decode at N pixels.")
+@SET
+@JSON
+@PLUGINS
+def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json: bool, plugins: tuple) -> None:
+    """Check that data sets are whole: files, checksums, lists, numbers, and that every image can be read.
+
+    \b
+    fedbench data check cifar10
+    fedbench data check domainnet --root /data/DomainNet --image-size 224
+    fedbench data check hf --set path=ylecun/mnist
+
+    Without a NAME, all that are here, if only in part. Every image is decoded once, into the cache; at the image size
+    of your suites, `prepare` and the suites find them there. Exit code: 0 all asked are fine, 2 some are not.
+    """
+    import sys
+
+    from rich.console import Console
+    from rich.text import Text
+
+    from fedbench.data.sources import MISSING
+    from fedbench.errors import UserError
+    from fedbench.inventory import Shelf, entries
+    from fedbench.plugins import Plugins
+
+    registry, console = Plugins(plugins), Console(highlight=False)
+    known = [entry for entry in entries(registry) if entry.root]
+    if (root or sets) and len(names) != 1:
+        raise UserError("--root and --set go with one NAME")
+    asked = names or [entry.name for entry in known if entry.status != MISSING]
+    shelves = [Shelf(registry, name, _options(root, sets)) for name in asked]
+    report = []
+    for shelf in shelves:
+        findings = []
+        if not as_json:
+            console.print(Text(shelf.name, "bold"))
+        for finding in shelf.check(image_size):
+            findings.append(finding)
+            if not as_json:
+                _print_finding(console, finding)
+        report.append({"name": shelf.name, "findings": [vars(finding) for finding in findings]})
+    if as_json:
+        _print_json(report)
+    elif not names and (absent := [entry.name for entry in known if entry.status == MISSING]):
+        console.print(f"Not here: {', '.join(absent)}.", style="dim")
+    wrong = any(finding["level"] == "WRONG" for entry in report for finding in entry["findings"])
+    sys.exit(2 if wrong else 0)
+
+
+@data.command("prepare")
+@click.argument("name")
+@ROOT
+@click.option("--image-size", default=224, show_default=True, type=click.IntRange(1), help="Decode at N pixels.")
+@SET
+@click.option("--unverified", is_flag=True, help="Unpack an archive although its checksum is not the official one.")
+@JSON
+@PLUGINS
+def prepare(
+    name: str, root: str | None, image_size: int, sets: tuple, unverified: bool, as_json: bool, plugins: tuple
+) -> None:
+    """Unpack a data set's archives, if need be, and decode its images into the cache, in one thread a core.
+
+    \b
+    fedbench data prepare cifar10 --image-size 32
+    fedbench data prepare nicopp --root /data/NICOpp
+
+    A suite would do so by itself, when it first needs the images. What is there is not done again; what was interrupted
+    leaves nothing behind. An archive with a wrong checksum is not unpacked.
+    """
+    from rich.console import Console
+    from rich.filesize import decimal
+
+    from fedbench.inventory import Shelf
+    from fedbench.plugins import Plugins
+
+    shelf = Shelf(Plugins(plugins), name, _options(root, sets))
+    console = Console(highlight=False, soft_wrap=True)
+    unpacked = shelf.unpack(unverified)
+    done = shelf.prepare(image_size)
+    if as_json:
+        facts = {**vars(done), "cache": str(done.cache) if done.cache else None}
+        _print_json({"name": name, "image_size": image_size, "unpacked": [str(folder) for folder in unpacked], **facts})
+        return
+    for folder in unpacked:
+        console.print(f"unpacked {folder}", markup=False)
+    width = max(map(len, done.images))
+    for domain, (train, test) in done.images.items():
+        console.print(f"{domain:{width}} {train:>9,} training {test:>8,} test images", markup=False)
+    if done.skipped:
+        console.print(f"{len(done.skipped):,} images cannot be read and were skipped")
+    took = "there already" if done.known else f"took {done.seconds:.1f} s"
+    if done.cache:
+        console.print(f"{decimal(done.size)} at {image_size} pixels, {took}: {done.cache}", markup=False)
+    else:
+        console.print(f"{name} keeps nothing in the cache")
+
+
+def _options(root: str | None, sets: tuple[str, ...]) -> dict:
+    """What --root and --set say, the values read as in a suite. Raises UserError."""
+    from fedbench.errors import UserError
+    from fedbench.suite.node import Mark
+    from fedbench.suite.source import parse_value
+
+    options = {"root": root} if root else {}
+    for text in sets:
+        option, equals, value = text.partition("=")
+        if not equals or not value.strip():
+            raise UserError(f"--set {text}: expected OPTION=VALUE, for example unreadable=skip")
+        options[option.strip()] = parse_value(value, Mark(f"--set {text}")).plain()
+    return options
+
+
+def _print_finding(console, finding) -> None:
+    from textwrap import wrap
+
+    from rich.text import Text
+
+    style = {"ok": "green", "note": "dim", "WRONG": "red"}[finding.level]
+    mark = Text(f"  {finding.level:6}", style)
+    for paragraph in finding.said.split("\n"):
+        lines = wrap(paragraph.strip(), console.width - 8, break_long_words=False, break_on_hyphens=False)
+        for line in lines:
+            console.print(Text.assemble(mark, line), soft_wrap=True)
+            mark = Text(" " * 8)
+
+
+def _print_json(facts: object) -> None:
+    import json
+
+    click.echo(json.dumps(facts, indent=1))

@@ -93,6 +93,7 @@ def check(name: str, plugins: tuple) -> None:
     from rich.text import Text
 
     from fedbench.catalogue import REQUIRED
+    from fedbench.data import root_of
     from fedbench.plugins import Plugins, told
 
     is_file = name.endswith(".py")
@@ -104,6 +105,8 @@ def check(name: str, plugins: tuple) -> None:
         mark, why = ("ok", "green"), ""
         if needed := [option for option, default in component.options.items() if default == REQUIRED]:
             mark, why = ("skipped", "dim"), f"it needs {', '.join(needed)}"
+        elif component.source and (lacks := component.source.lacks(component.name, root_of(component.name))):
+            mark, why = ("skipped", "dim"), lacks.partition("\n")[0]
         else:
             from fedbench.testing import check_component
 
