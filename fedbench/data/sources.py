@@ -95,9 +95,11 @@ class Source:
             return ""
         packed = sorted({part.archive for part in lacking if part.packed(root)})
         absent = [part for part in lacking if not part.packed(root)]
+        usual = root == root_of(name)
         lines = [f"{name}: {len(lacking)} of {len(self.parts)} parts missing in {root}"]
+        lines[0] += "; if they lie elsewhere, set its option `root`" if usual else ""
         if packed:
-            where = "" if root == root_of(name) else f" --root {root}"
+            where = "" if usual else f" --root {root}"
             lines.append(f"to unpack {_some(packed)}: fedbench data prepare {name}{where}")
         for group in ([part for part in absent if part.archive], [part for part in absent if not part.archive]):
             if group:
