@@ -17,6 +17,7 @@ from fedbench.facts import Facts
 from fedbench.plan import Work, entries, status, works
 from fedbench.plugins import Plugins
 from fedbench.results import read_manifest
+from fedbench.results.expected import write_expected
 from fedbench.results.index import merge_index, prepare_folder
 
 KEPT = ("finished", "not_applicable")
@@ -125,6 +126,8 @@ def execute(
     _prepare_data(missing, facts)
     prepare_folder(folder)
     merge_index(folder, suite.name, entries(todo, folder))
+    if suite.expected:
+        write_expected(folder, suite.name, suite.expected)
     plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in todo])
     listen = observe(suite.name, todo, missing) if observe else lambda event: None
     failures = 0

@@ -30,6 +30,7 @@ from fedbench.results import (
     write_rows,
 )
 from fedbench.results.atomic import write_atomically
+from fedbench.results.expected import Expected, read_expected, write_expected
 from fedbench.results.index import Entry
 
 VALUES = {6: {"a": 0.5, "b": 0.25}, 12: {"a": 0.75, "b": 0.5}}
@@ -374,3 +375,23 @@ def test_reading_results_needs_neither_torch_nor_pandas(tmp_path):
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_papers_numbers_are_read_back_as_they_were_written(tmp_path):
+    row = dict(scenario="a", variant="", dataset="d", backbone="b", method="fedra", metric="average")
+    write_expected(tmp_path, "s", [row | {"value_percent": 86.48, "rounds": 100}])
+    assert read_expected(tmp_path) == [Expected(**row, value_percent=86.48, rounds=100)]
+    write_expected(tmp_path, "s", [row | {"value_percent": 1}])
+    assert [one.value_percent for one in read_expected(tmp_path)] == [1]
+    assert read_expected(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [([{"scenario": "a"}], "a number is not one of fedbench"), (3, "not one"), ([[]], "not one"), (None, "missing")],
+)
+def test_numbers_that_cannot_be_used_name_the_file_and_the_mend(tmp_path, rows, told):
+    text = {"result_version": 1, "suite": "s"} | ({} if rows is None else {"expected": rows})
+    (tmp_path / "expected.json").write_text(json.dumps(text))
+    with pytest.raises(UserError, match=rf"(?s)expected\.json: .*{told}.*Delete it and run the suite again"):
+        read_expected(tmp_path)

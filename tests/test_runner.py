@@ -148,6 +148,19 @@ def test_force_runs_finished_cells_again_with_the_same_result(good):
     assert manifests(good / "r")["fedra/0"] != started
 
 
+def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_path):
+    path = tmp_path / "r/tiny/expected.json"
+    senseless = "{name: senseless, extends: odd, how: not_applicable}"
+    write_suite(tmp_path, senseless)
+    assert run("--quiet", cwd=tmp_path).exit_code == 0 and not path.exists()
+    for value in (86.48, 12.5):
+        row = f"{{dataset: nicopp, backbone: vit, method: senseless, metric: average, value_percent: {value}}}"
+        write_suite(tmp_path, senseless, {"suite: tiny": f"suite: tiny\nexpected: [{row}]"})
+        assert json.loads(run("--json", cwd=tmp_path).stdout)["ran"] == 0
+        (found,) = json.loads(path.read_text())["expected"]
+        assert (found["scenario"], found["value_percent"]) == ("small", value)
+
+
 def test_max_failures_starts_no_more_cells(tmp_path):
     write_suite(tmp_path, "{name: raises, extends: odd, how: raise}, {name: exits, extends: odd, how: exit}, fedra")
     done = run("--max-failures", 1, "--jobs", 1, cwd=tmp_path)

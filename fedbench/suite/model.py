@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field, WrapValidator
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, WrapValidator
 from pydantic_core import PydanticCustomError, ValidationError
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
@@ -43,6 +43,16 @@ class Shorthand:
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
         return {"anyOf": [self.schema, handler(core)]}
+
+
+@dataclass(frozen=True)
+class Instead:
+    """Marks a value that may be told by another mapping, which is replaced by what it stands for before the check."""
+
+    shape: Any
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [TypeAdapter(self.shape).json_schema(), handler(core)]}
 
 
 def _say(message: str, **values: Any) -> PydanticCustomError:
@@ -207,13 +217,25 @@ class Expected(TypedDict):
     """A number from a paper, to be shown beside the measured one."""
 
     __pydantic_config__ = _CLOSED
-    setting: str
+    scenario: NotRequired[Annotated[str, Field(description="may be left out where the suite has only one")]]
+    variant: NotRequired[Annotated[str, Field(description="the sweep point, as in `adapter.rank=4`")]]
     dataset: str
     backbone: str
     method: str
-    metric: str
+    metric: Annotated[str, Field(description="a domain, or average")]
     value_percent: Annotated[float, Field(allow_inf_nan=False)]
+    std: NotRequired[NotNegative]
+    rounds: NotRequired[Count]
     source: NotRequired[str]
+
+
+class ExpectedFile(TypedDict):
+    """Rows of a CSV file: those of one paper, or of one of its tables."""
+
+    __pydantic_config__ = _CLOSED
+    file: Annotated[str, Field(description="a CSV file, relative to the suite")]
+    paper: str
+    table: NotRequired[str]
 
 
 class SuiteFile(TypedDict):
@@ -237,4 +259,4 @@ class SuiteFile(TypedDict):
     ]
     overlays: NotRequired[Annotated[dict[Name, Settings], Field(description="named settings for --data NAME")]]
     timeout: NotRequired[Annotated[Positive | None, Field(description="seconds a cell may take; null: no limit")]]
-    expected: NotRequired[list[Expected]]
+    expected: NotRequired[Annotated[list[Expected], Instead(ExpectedFile)]]

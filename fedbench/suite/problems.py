@@ -21,18 +21,24 @@ class Problems:
         """Note what is wrong, and go on."""
         self._found[mark, message] = None
 
-    def __bool__(self) -> bool:
-        return bool(self._found)
+    def __len__(self) -> int:
+        return len(self._found)
 
     def raise_any(self) -> None:
-        """Raises UserError with the problems in the order of the file, at most one screen of them."""
+        """Raises UserError with the problems in the order of each file, at most one screen of them."""
         if not self._found:
             return
-        order = sorted(self._found, key=lambda found: (found[0].line is None, found[0].line, found[0].column))
+        order = sorted(self._found, key=_place)
         lines = [f"{mark}: {message}" for mark, message in order[:ON_A_SCREEN]]
         if left := len(order) - len(lines):
             lines.append(f"... and {left} more problem{'s' if left > 1 else ''}")
         raise UserError("\n".join(lines))
+
+
+def _place(found: tuple[Mark, str]) -> tuple:
+    """Files first, then what has no line, in the order in which it was found."""
+    mark = found[0]
+    return (0, mark.source, mark.line, mark.column) if mark.line is not None else (1,)
 
 
 def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from fedbench import profiles
 from fedbench.catalogue import Catalogue
 from fedbench.errors import UserError
-from fedbench.suite import model, structure
+from fedbench.suite import expected, model, structure
 from fedbench.suite.cells import Group, Suite
 from fedbench.suite.components import References
 from fedbench.suite.layers import nest, sets_anew, stack
@@ -62,7 +62,8 @@ class _Resolver:
     def __init__(self, path: str | Path, catalogue: Catalogue, profile: str | None, data: str | None) -> None:
         self.path, self.catalogue, self.data = path, catalogue, data
         self.problems = Problems()
-        self.tree = structure.suite_file(read(path, self.problems), self.problems)
+        tree = expected.written_out(read(path, self.problems), path, self.problems)
+        self.tree = structure.suite_file(tree, self.problems)
         if not self.tree.is_mapping:
             self.problems.raise_any()
         own = self._plain("profile", "paper")
@@ -89,6 +90,7 @@ class _Resolver:
         for scenario, variant, settings, methods in self._points():
             limits.check(settings)
             found.append((scenario, variant, settings, methods))
+        numbers = self._expected()
         self.problems.raise_any()
         return Suite(
             name=self._plain("suite", ""),
@@ -99,9 +101,14 @@ class _Resolver:
             scenarios=tuple(self.tree.get("scenarios").value),
             methods=tuple(self.methods.entries),
             timeout=self._plain("timeout", None),
-            expected=tuple(self._plain("expected", [])),
+            expected=numbers,
             groups=tuple(_group(*point) for point in found),
         )
+
+    def _expected(self) -> tuple[dict[str, Any], ...]:
+        scenarios = self.tree.get("scenarios")
+        names = list(scenarios.value) if scenarios is not None and scenarios.is_mapping else []
+        return expected.check(self.tree.get("expected"), names, self.methods.entries, self.points, self.problems)
 
     def _overlay(self) -> Node | None:
         if self.data is None:
@@ -149,13 +156,15 @@ class _Resolver:
 
     def _axes(self) -> list[list[_Choice]]:
         """The sweep, without the axes that overlay or command line have replaced."""
-        axes = []
+        axes: list[list[_Choice]] = []
+        self.points: list[str] = []
         sweep = self.tree.get("sweep")
         for dotted, points in sweep.value.items() if sweep is not None and sweep.is_mapping else ():
             if not isinstance(points.value, list):
                 continue
             axis = [self._choice(dotted, point, points.named) for point in points.value]
             self._check_distinct(axis, points.value)
+            self.points += [choice.text for choice in axis]
             layers = [self.overlay, *(choice.layer for choice in self.sets.values())]
             if dotted not in self.sets and not any(layer and sets_anew(layer, dotted) for layer in layers):
                 axes.append(axis)

@@ -38,6 +38,7 @@ _EXPECTED = {
     "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
     "methods": "a list of names, or of {name: ..., extends: ..., option: value}",
     "sweep": "a mapping from dotted keys to lists of points",
+    "expected": "a list of numbers, or {file: ..., paper: ..., table: ...}",
 }
 _TYPES = {
     "int_type": "a whole number",
@@ -78,6 +79,11 @@ def suite_file(node: Node, problems: Problems) -> Node:
     if methods and isinstance(methods.value, list):
         node = node.put(("methods",), replace(methods, value=[_named(method) for method in methods.value]))
     return _validated(node, model.SuiteFile, problems, "")
+
+
+def expected_file(node: Node, problems: Problems) -> Node:
+    """Which rows of which file `expected` means, checked."""
+    return _validated(node, model.ExpectedFile, problems, "expected")
 
 
 def _names(node: Node, section: str) -> list[Path]:

@@ -40,7 +40,7 @@ seeds: [0, 1]
 overlays:
   o: {backbone: micro_mixer, data: {name: image_folder, root: x}}
 expected:
-  - {setting: a, dataset: b, backbone: c, method: d, metric: e, value_percent: 1}
+  - {scenario: a, dataset: b, backbone: c, method: z, metric: e, value_percent: 1, variant: methods.z.missing_layers=keep}
 """
 VALUES = """null; 3; -1; []; {}; yes; true; 'x'; [1, [2]]; {name: 3}; {name: [a]}; {a: {b: 1}}; !foo x; *z; 1e999; fedra; [fedra, {}];
 {name: null}; [null]; [{name: x, extends: 3}]; {name: lora, name: lora}; {extends: x}; [{}]""".replace("\n", " ").split(

@@ -1,0 +1,54 @@
+"""expected.json: a paper's numbers beside the results that are to be compared with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.results.atomic import read_json, write_json
+
+EXPECTED = "expected.json"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One number of a paper. metric: a domain, or "average" · value_percent and std: as printed, in percent.
+
+    variant: the sweep point, without what overlay and command line add to it · rounds: after how many, None where the
+    suite does not say.
+    """
+
+    scenario: str
+    variant: str
+    dataset: str
+    backbone: str
+    method: str
+    metric: str
+    value_percent: float
+    std: float | None = None
+    rounds: int | None = None
+    source: str = ""
+
+
+def write_expected(suite_folder: Path, suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """All numbers of a suite, in place of those that were there."""
+    write_json(Path(suite_folder) / EXPECTED, {"suite": suite, "expected": list(rows)})
+
+
+def read_expected(suite_folder: Path) -> list[Expected]:
+    """What `write_expected` wrote; empty where there is no file. Raises: UserError where it cannot be used."""
+    path = Path(suite_folder) / EXPECTED
+    if not path.is_file():
+        return []
+    mend = "Delete it and run the suite again: finished cells are kept."
+    rows = read_json(path, ("suite", "expected"), mend)["expected"]
+    try:
+        found = [Expected(**row) for row in rows]
+    except TypeError as error:
+        raise UserError(f"{path}: a number is not one of fedbench ({error}).\n{mend}") from error
+    if any(not isinstance(row.value_percent, int | float) for row in found):
+        raise UserError(f"{path}: a value_percent is not a number.\n{mend}")
+    return found
