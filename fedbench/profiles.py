@@ -46,7 +46,7 @@ PROFILES = {"paper": PAPER, "reference": REFERENCE}
 OVERLAYS: dict[str, dict[str, Any]] = {
     "embedded": {
         "backbone": {"name": "micro_vit"},
-        "adapter": {"name": "lora", "rank": 8, "alpha": 8, "dropout": 0.0},
+        "adapter": {"name": "lora", "dropout": 0.0},
         "data": {"name": "strokes6", "image_size": 32, "normalize": "backbone"},
         "train": {
             "rounds": 12,
