@@ -49,6 +49,7 @@ NO_TORCH = [
     "fedbench.commands.plan",
     "fedbench.commands.run",
     "fedbench.compare",
+    "fedbench.compare.paper.formats",
     "fedbench.data",
     "fedbench.data.decode",
     "fedbench.doctor",

@@ -19,6 +19,7 @@ import click
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
 @click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points, e.g. '*rank=4*'.")
+@click.option("--paper", "beside", is_flag=True, help="Beside the paper's numbers that the suite names.")
 @click.option(
     "--format",
     "form",
@@ -34,6 +35,7 @@ def compare(
     scenarios: tuple,
     methods: tuple,
     variants: tuple,
+    beside: bool,
     form: str,
 ) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given).
@@ -41,21 +43,30 @@ def compare(
     \b
     fedbench compare results/quickstart
     fedbench compare results --scenario 'all_*' --baseline fedra
+    fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
     from rich.console import Console
 
     from fedbench.compare import leaderboards
     from fedbench.compare.grouping import select
+    from fedbench.errors import UserError
     from fedbench.results import load
 
     results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
-    boards = leaderboards(results, metric=metric, at=at, baseline=baseline)
-    if form == "rich":
-        from fedbench.compare.tables import show
+    if beside:
+        from fedbench.compare.paper import comparisons
+        from fedbench.compare.paper.formats import render, show
 
-        show(boards, Console(highlight=False))
+        if metric != "accuracy" or baseline is not None:
+            raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
+        found = comparisons(results, at=at)
     else:
         from fedbench.compare.formats import render
+        from fedbench.compare.tables import show
 
-        click.echo(render(boards, form), nl=False)
+        found = leaderboards(results, metric=metric, at=at, baseline=baseline)
+    if form == "rich":
+        show(found, Console(highlight=False))
+    else:
+        click.echo(render(found, form), nl=False)

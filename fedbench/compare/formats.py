@@ -67,7 +67,7 @@ def _csv_scores(row: Row) -> Iterator[tuple[str, int | str, Score]]:
 
 def to_json(boards: Sequence[Leaderboard]) -> str:
     """Everything a leaderboard knows, in fractions, bytes and seconds; what does not exist is null."""
-    found = [_plain(_board(board)) for board in boards]
+    found = [plain(_board(board)) for board in boards]
     return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -82,12 +82,12 @@ def _board(board: Leaderboard) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no NaN: what is not a finite number becomes null."""
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -96,28 +96,34 @@ def to_markdown(boards: Sequence[Leaderboard]) -> str:
     parts = []
     for board in boards:
         found = columns(board)
-        lines = [f"### {_escape_markdown(heading(board))}", "", _escape_markdown(subtitle(board)), ""]
-        lines.append(_piped([_escape_markdown(column.title) for column in found]))
-        lines.append(_piped([":--" if column.part == "name" else "--:" for column in found]))
-        lines += [_piped([_markdown(column.cells[i]) for column in found]) for i in range(len(board.rows))]
+        lines = [f"### {escape_markdown(heading(board))}", "", escape_markdown(subtitle(board)), ""]
+        lines += piped_table(found)
         if board.notes:
-            lines += ["", *(f"- {_escape_markdown(note)}" for note in board.notes)]
+            lines += ["", *(f"- {escape_markdown(note)}" for note in board.notes)]
         parts.append("\n".join(lines))
     words = " ".join(legend(boards)).replace("* best, + second", "Bold best, italic second", 1)
-    return "\n\n".join([*parts, _escape_markdown(words)]) + "\n"
+    return "\n\n".join([*parts, escape_markdown(words)]) + "\n"
+
+
+def piped_table(page: Sequence[Column]) -> list[str]:
+    """The lines of a Markdown table."""
+    lines = [_piped([escape_markdown(column.title) for column in page])]
+    lines.append(_piped([":--" if column.part == "name" else "--:" for column in page]))
+    return lines + [_piped([_markdown(column.cells[i]) for column in page]) for i in range(len(page[0].cells))]
 
 
 def _piped(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Text on one line without what Markdown would read as its own."""
     return "".join(f"\\{c}" if c in "\\|*_`<[]" else c for c in text).replace("\n", " ")
 
 
 def _markdown(cell: Cell) -> str:
     around = {"best": "**", "second": "*", "": ""}[cell.mark]
-    return around + _escape_markdown(cell.text) + around + (f" {cell.spread}" if cell.spread else "")
+    return around + escape_markdown(cell.text) + around + (f" {cell.spread}" if cell.spread else "")
 
 
 LATEX = {
@@ -136,12 +142,13 @@ def to_latex(boards: Sequence[Leaderboard]) -> str:
         for part in ("score", "cost"):
             if chosen := [column for column in rest if column.part == part]:
                 caption = [heading(board), subtitle(board) if part == "score" else "cost"]
-                lines += _tabular([name, *chosen], "; ".join(caption))
+                lines += tabular([name, *chosen], "; ".join(caption))
         lines += [f"% {note}" for note in board.notes]
     return "\n".join(lines) + "\n"
 
 
-def _tabular(page: Sequence[Column], caption: str) -> list[str]:
+def tabular(page: Sequence[Column], caption: str) -> list[str]:
+    """The lines of a LaTeX table with booktabs' rules."""
     rows = range(len(page[0].cells))
     return [
         r"\begin{table}[t]",

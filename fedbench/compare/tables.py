@@ -28,17 +28,18 @@ def show(boards: Sequence[Leaderboard], console: Console) -> None:
         console.print(Text(subtitle(board), style="dim"))
         dim = [bool(row.output) for row in board.rows]
         for page in pages(columns(board), console.width):
-            console.print(_table(page, dim, console))
+            console.print(table(page, dim, console))
             console.print()
         for note in board.notes:
-            console.print(_indented(note, "yellow"))
+            console.print(indented(note, "yellow"))
         if board.notes:
             console.print()
     for sentence in legend(boards):
-        console.print(_indented(sentence, "dim"))
+        console.print(indented(sentence, "dim"))
 
 
-def _indented(text: str, style: str) -> Padding:
+def indented(text: str, style: str) -> Padding:
+    """A sentence below a table."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -107,7 +108,8 @@ def _padded(column: Column, cell: Cell) -> str:
     return text + (MARKS[cell.mark] if has_marks else "")
 
 
-def _table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Table:
+def table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Table:
+    """One page of columns; dim says which of its rows stand back."""
     from rich import box
     from rich.table import Table
 
@@ -115,7 +117,7 @@ def _table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Tab
     sizes = widths(page, room)
     # What is left over goes between the columns, up to two more blanks.
     spare = max(0, room - sum(sizes) - GAP * (len(page) - 1)) // max(1, len(page) - 1)
-    table = Table(
+    found = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         padding=(0, min(2, spare), 0, 0),
@@ -127,12 +129,12 @@ def _table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Tab
         title = column.title
         if column.title == "Γ*" and not console.encoding.startswith("utf"):
             title = "G*"
-        table.add_column(title, justify=justify, width=size, no_wrap=True, overflow="ellipsis")
+        found.add_column(title, justify=justify, width=size, no_wrap=True, overflow="ellipsis")
     for i, faint in enumerate(dim):
         if page[-1].part == "cost" and not any(column.cells[i].text for column in page[1:]):
             continue
-        table.add_row(*(_text(column, column.cells[i]) for column in page), style="dim" if faint else "")
-    return table
+        found.add_row(*(_text(column, column.cells[i]) for column in page), style="dim" if faint else "")
+    return found
 
 
 def _text(column: Column, cell: Cell) -> Text:
