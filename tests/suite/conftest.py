@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_up import KnownFacts, built_catalogue
+from made_up import KnownFacts, built_catalogue, component
 
 from fedbench.catalogue import Catalogue
 from fedbench.errors import UserError
@@ -15,6 +15,15 @@ from fedbench.suite import Suite, load
 @pytest.fixture
 def catalogue() -> Catalogue:
     return built_catalogue()
+
+
+@pytest.fixture
+def papers_catalogue(catalogue) -> Catalogue:
+    """With the components of the papers' data, where they are not among the others."""
+    wanted = [component("dataset", name, root=None) for name in ("domainnet", "nicopp")]
+    wanted.append(component("partition", "iid", clients=1))
+    catalogue.add([one for one in wanted if one.name not in catalogue.components[one.kind]])
+    return catalogue
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from fedbench.suite import json_schema
 
-SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.yaml"))
+SUITES = sorted((Path(__file__).parents[2] / "suites").rglob("*.yaml"))
 
 
 def test_it_is_json_and_every_pointer_points_somewhere(catalogue):
@@ -39,8 +39,24 @@ def test_it_describes_every_key_of_a_suite(catalogue):
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
-def test_an_independent_validator_accepts_the_shipped_suites(path, catalogue):
+def test_an_independent_validator_accepts_the_shipped_suites(path, papers_catalogue):
     jsonschema = pytest.importorskip("jsonschema")
     from ruamel.yaml import YAML
 
-    jsonschema.Draft202012Validator(json_schema(catalogue)).validate(YAML(typ="safe", pure=True).load(path))
+    jsonschema.Draft202012Validator(json_schema(papers_catalogue)).validate(YAML(typ="safe", pure=True).load(path))
+
+
+@pytest.mark.parametrize(
+    ("expected", "fine"),
+    [
+        ([], True),
+        ({"file": "x.csv", "paper": "FedRA"}, True),
+        ({"file": "x.csv"}, False),
+        ([{"dataset": "a", "backbone": "b", "method": "c", "metric": "d", "value_percent": 1}], True),
+        ([{"dataset": "a"}], False),
+    ],
+)
+def test_numbers_of_a_paper_are_rows_or_a_file(catalogue, expected, fine):
+    jsonschema = pytest.importorskip("jsonschema")
+    suite = {"suite": "s", "scenarios": {"a": {}}, "methods": ["fedra"], "expected": expected}
+    assert jsonschema.Draft202012Validator(json_schema(catalogue)).is_valid(suite) == fine
