@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import re
@@ -35,7 +36,10 @@ from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Report
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "BENCHMARKS.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "BENCHMARKS.md", "suites/papers/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("fedbench_")}
 KIND_OF = {hook: kind for kind, hook in KINDS.items()}
 
@@ -293,7 +297,8 @@ def keys(shape) -> set[str]:
 
 def test_every_key_of_a_suite_stands_on_the_page():
     said = in_code("suites.md")
-    wanted = set(_homes()) | keys(model.SuiteFile) | keys(model.Method) | keys(model.Expected)
+    wanted = set(_homes()) | keys(model.SuiteFile) | keys(model.Method)
+    wanted |= keys(model.Expected) | keys(model.ExpectedFile)
     wanted |= {f"capacities.{key}" for key in keys(model.Capacities)}
     wanted |= {f"participation.{key}" for key in keys(model.Participation)}
     assert not wanted - said
@@ -333,11 +338,11 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
     assert not set(STATUSES) - said
 
 
-def test_every_csv_column_stands_on_the_page():
-    from fedbench.compare.formats import CSV_COLUMNS
-
-    section = prose(ROOT / "docs/results.md").partition("## CSV\n")[2]
-    assert not set(CSV_COLUMNS) - set(re.findall(r"`(\w+)`", section))
+@pytest.mark.parametrize(("heading", "module"), [("CSV", "formats"), ("Beside a paper", "paper.formats")])
+def test_every_csv_column_stands_on_the_page(heading, module):
+    columns = importlib.import_module(f"fedbench.compare.{module}").CSV_COLUMNS
+    section = prose(ROOT / "docs/results.md").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    assert not set(columns) - set(re.findall(r"`(\w+)`", section))
 
 
 def test_the_ways_to_read_results_run(tmp_path, monkeypatch, capsys):
