@@ -226,3 +226,10 @@ def test_sweeps_outlast_the_move_to_the_embedded_data(suite):
     }
     found = suite("dirichlet", data="embedded").cells(methods=["fedra"])
     assert [cell.config["data"]["partition"]["alpha"] for cell in found] == [0.1, 0.5, 5.0, 100.0]
+
+
+def test_feddyn_stands_beside_plain_averaging(suite):
+    for data in (None, "embedded"):
+        found = suite("feddyn", data=data).cells(methods=["fedra"])
+        regularizers = [cell.config["train"].get("regularizer") for cell in found]
+        assert regularizers == [None, {"feddyn": 0.01}, {"feddyn": 0.1}]
