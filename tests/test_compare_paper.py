@@ -9,12 +9,14 @@ import json
 import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from fedbench.compare.paper import comparisons
 from fedbench.compare.paper.columns import columns, remarks, warning
 from fedbench.compare.paper.formats import CSV_COLUMNS, render, show
-from fedbench.compare.paper.order import order
+from fedbench.compare.paper.order import order, ordered
 from fedbench.errors import UserError
 from fedbench.results import load
 from fedbench.results.expected import write_expected
@@ -211,6 +213,17 @@ def test_what_reads_alike_is_tied_and_no_pair(suite):
     both = order(compared(suite), compared(suite).papers[0])
     assert both.measured == [["allsmall"], ["depthfl", "fedra"]]
     assert (both.swapped, both.pairs) == (2, 2)
+
+
+VALUES = st.lists(st.integers(0, 5), min_size=2, max_size=6).map(lambda found: dict(enumerate(found)))
+
+
+@given(VALUES)
+def test_an_order_agrees_with_itself_and_is_turned_round_by_its_opposite(values):
+    same, opposite = ordered(values, values), ordered(values, {name: -value for name, value in values.items()})
+    assert same.measured == same.paper == opposite.measured == opposite.paper[::-1]
+    assert (same.swapped, opposite.swapped) == (0, opposite.pairs)
+    assert same.pairs == opposite.pairs == sum(a < b for a in values.values() for b in values.values())
 
 
 def test_one_method_has_no_order(suite):

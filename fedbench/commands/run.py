@@ -89,6 +89,7 @@ def _close(outcome) -> None:
     from fedbench.compare.tables import show
     from fedbench.progress import counted, duration
     from fedbench.results import load
+    from fedbench.results.expected import EXPECTED
 
     console = Console(highlight=False)
     kept = len(outcome.manifests) - outcome.ran
@@ -102,6 +103,8 @@ def _close(outcome) -> None:
         show(leaderboards(results), console)
         console.print()
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
+    if (outcome.folder / EXPECTED).is_file():
+        console.print(f"Beside the paper: fedbench compare {outcome.folder} --paper", soft_wrap=True)
     if outcome.failed:
         console.print(
             f"{counted(len(outcome.failed), 'cell')} failed; `--retry-failed` runs failed cells again:", style="red"

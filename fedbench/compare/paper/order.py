@@ -30,8 +30,11 @@ def order(comparison: Comparison, paper: Paper) -> Order | None:
         printed = paper.percent(label, AVERAGE)
         if measured is not None and printed is not None:
             ours[label], theirs[label] = round(measured, 1), printed
-    if len(ours) < 2:
-        return None
+    return ordered(ours, theirs) if len(ours) > 1 else None
+
+
+def ordered(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Order:
+    """The two orders of the same methods, higher values first."""
     names = list(ours)
     signs = [
         (ours[a] - ours[b]) * (theirs[a] - theirs[b]) for position, a in enumerate(names) for b in names[position + 1 :]
