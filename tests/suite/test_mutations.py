@@ -42,6 +42,7 @@ overlays:
 expected:
   - {scenario: a, dataset: b, backbone: c, method: z, metric: e, value_percent: 1, variant: methods.z.missing_layers=keep}
 """
+FILED = FULL.partition("expected:")[0] + "expected:\n  file: x.csv\n  paper: a\n  table: b\n"
 VALUES = """null; 3; -1; []; {}; yes; true; 'x'; [1, [2]]; {name: 3}; {name: [a]}; {a: {b: 1}}; !foo x; *z; 1e999; fedra; [fedra, {}];
 {name: null}; [null]; [{name: x, extends: 3}]; {name: lora, name: lora}; {extends: x}; [{}]""".replace("\n", " ").split(
     "; "
@@ -87,6 +88,13 @@ def test_a_damaged_suite_is_answered(answered, data):
         for _ in range(chance.choice([1, 1, 2, 4])):
             lines = mutated(lines, chance)
         answered("\n".join(lines), data=data if "overlays" in "\n".join(lines) else None)
+
+
+def test_a_damaged_request_for_numbers_of_a_file_is_answered(answered):
+    chance = random.Random(8)
+    head, request = FILED.partition("expected:")[0], FILED.splitlines()[-4:]
+    for _ in range(60):
+        answered(head + "\n".join(mutated(request, chance)))
 
 
 @pytest.mark.parametrize(
