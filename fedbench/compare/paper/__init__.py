@@ -19,7 +19,7 @@ AVERAGES = (AVERAGE, "mean_client_accuracy")
 
 # Parts of a variant that leave what is measured as it is, or that are compared by themselves.
 ASIDE = {
-    *("backbone", "backbone.name", "backbone.pretrained", "data", "data.name", "data.root", "profile"),
+    *("backbone", "backbone.name", "backbone.pretrained", "data.name", "data.root", "profile"),
     *("engine", "precision", "evaluation.every", "evaluation.batch_size"),
 }
 
@@ -141,8 +141,10 @@ def _comparison(board: Leaderboard, rows: Sequence[Expected], config: Mapping[st
         values.setdefault((row.dataset, row.backbone), {})[row.method, column] = row
     papers = [Paper(*combination, numbers) for combination, numbers in values.items()]
     own = [p for name in _names(board.backbone) for p in papers if (p.dataset, p.backbone) == (board.dataset, name)][:1]
-    aside = {part for part in _parts(board.variant) - _parts(rows[0].variant) if part.partition("=")[0] not in ASIDE}
-    return Comparison(board, own or papers, _apart(board, own or papers, bool(own), config, aside))
+    others = {part for part in _parts(board.variant) - _parts(rows[0].variant) if part.partition("=")[0] not in ASIDE}
+    # On the paper's data, `data=NAME` is their name, or an overlay that may have changed anything.
+    named = {p for p in others if p.startswith("data=") and (not own or p[5:].partition("(")[0] == board.dataset)}
+    return Comparison(board, own or papers, _apart(board, own or papers, bool(own), config, others - named))
 
 
 def _names(backbone: str) -> list[str]:
@@ -151,13 +153,13 @@ def _names(backbone: str) -> list[str]:
 
 
 def _apart(
-    board: Leaderboard, papers: Sequence[Paper], has_own: bool, config: Mapping[str, Any], aside: set[str]
+    board: Leaderboard, papers: Sequence[Paper], has_own: bool, config: Mapping[str, Any], others: set[str]
 ) -> str:
     """One sentence on all that keeps the measured values from being compared with the printed ones; or nothing."""
     pairs = []
     if not has_own:
-        (first, *others) = papers
-        theirs = "the data and backbones below" if others else f"{first.dataset} with {first.backbone}"
+        first = papers[0]
+        theirs = "the data and backbones below" if papers[1:] else f"{first.dataset} with {first.backbone}"
         pairs.append((f"on {board.dataset} with {board.backbone}", theirs))
     if board.profile != "paper":
         pairs.append((f"with the profile {board.profile}", "the profile paper"))
@@ -165,11 +167,11 @@ def _apart(
         pairs.append(("with random weights", "pre-trained ones"))
     rounds, printed = config.get("train", {}).get("rounds"), sorted({t for paper in papers for t in paper.rounds})
     if printed:
-        aside = {part for part in aside if not part.startswith("train.rounds=")}
+        others = {part for part in others if not part.startswith("train.rounds=")}
         if rounds is not None and printed != [rounds]:
             pairs.append((f"after {_rounds([rounds])}", _rounds(printed)))
-    if aside:
-        pairs.append((f"with {', '.join(sorted(aside))}", "the suite without that"))
+    if others:
+        pairs.append((f"with {', '.join(sorted(others))}", "the suite without that"))
     if not pairs:
         return ""
     ours, theirs = (", ".join(side) for side in zip(*pairs, strict=True))
