@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
+from fedbench.faults import Faults
 from fedbench.pixels import Batch, Pixels, ahead
 from fedbench.seeding import numpy_generator
-from fedbench.types import Client, Cohort, Scenario
+from fedbench.types import MIXED, Client, Cohort, Scenario
 
 
 class Registered(Sequence[Client]):
@@ -40,6 +41,7 @@ class Federation:
         self.clients, self.pixels = Registered(clients), pixels
         self.seed, self.train = config["seed"], config["train"]
         self.capacities, self.participation = config["capacities"], config["participation"]
+        self.faults = Faults(config.get("faults", {}), self.seed)
         if idle := [client.id for client in clients if not len(client)]:
             raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
         self.fewest = min(self._epoch(client) for client in clients)
@@ -49,12 +51,14 @@ class Federation:
     def cohort(self, t: int) -> Cohort:
         """The clients of round t."""
         ids = self._sample(t)
+        done = [self.faults.of(t, i, self._steps(i)) for i in ids]
         return Cohort(
             ids=ids,
             capacities=_whole_numbers(self._capacity(t, self.clients[i]) for i in ids),
             num_examples=_whole_numbers(len(self.clients[i]) for i in ids),
-            steps=_whole_numbers(self._steps(i) for i in ids),
+            steps=_whole_numbers(steps for steps, _ in done),
             batches=Batches(self, t, ids),
+            arrives=_whole_numbers(arrives for _, arrives in done).bool(),
         )
 
     def _sample(self, t: int) -> list[int]:
@@ -76,6 +80,11 @@ class Federation:
         if "uniform" in self.capacities:
             return tuple(self.capacities["uniform"])
         place, key = (client.id, "by_client") if "by_client" in self.capacities else (client.domain, "by_domain")
+        if place == MIXED:
+            raise UserError(
+                f"capacities by_domain: client {client.id} has images of several domains; give each client its own "
+                "by by_client, or draw them: {uniform: [lowest, highest]}"
+            )
         given = self.capacities[key]
         if place >= len(given):
             raise UserError(f"capacities: {len(given)} values for {len(self.clients)} clients; give one for each")

@@ -96,9 +96,11 @@ def layerwise(
         job = Job(t, setup.seed, setup.train["optimizer"], setup.train["clip"], loss, pull)
         begun = start(state, plan)
         up = setup.engine(model, begun, plan, cohort, job)
+        report = Report(plan, cohort, up, [price(depth) for depth in M.sum(1).tolist()])
+        if not up.arrived.any():
+            return state, report
         given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)
         new = {**aggregate(state, given, plan, cohort), **books}
-        report = Report(plan, cohort, up, [price(depth) for depth in M.sum(1).tolist()])
         return _remember(state, new, M[up.arrived]), report
 
     def predictor(state: State, client: int | None = None) -> Predict:

@@ -21,13 +21,15 @@ class Method:
 
     init(generator) -> state: nested dicts and lists of tensors and JSON scalars, no tensor twice.
     round(state, t, cohort, generator) -> (state, report): must not change the state it is given.
-    predictor(state, client=None) -> predict: called once per evaluation; predict(x (B, 3, H, W)) gives logits
-    (B, C), or several by name, the method's own answer first. It is valid until the next call of `round` or
-    `predictor`. cost(capacity) -> ClientCost: what one client of that capacity pays; None for one that takes
-    no part.
+    predictor(state, client=None) -> predict: called once per evaluation, for the global model; predict(x (B, 3, H,
+    W)) gives logits (B, C), or several by name, the method's own answer first. It is valid until the next call of
+    `round` or `predictor`. cost(capacity) -> ClientCost: what one client of that capacity pays; None for one that
+    takes no part. personal: whether clients have models of their own; predictor is then asked with their numbers
+    where the evaluation is by client.
     """
 
     init: Callable[[Generator], State]
     round: Callable[[State, int, Cohort, Generator], tuple[State, Report]]
     predictor: Callable[..., Predict]
     cost: Callable[[int], ClientCost | None]
+    personal: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,8 @@ from fedbench.method import Method
 from fedbench.pixels import NORMALIZE, Pixels
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator, numpy_generator, seed_of
-from fedbench.types import Dataset, Report, Setup, Uploads
+from fedbench.shares import Share, of_clients, of_domains
+from fedbench.types import Dataset, Report, Setup, Splits, Uploads
 
 Config = Mapping[str, Any]
 
@@ -67,7 +69,15 @@ class Trial:
             if not any(name.startswith("model.") for name in self.model.shared()):
                 train.keep_embedded(self.model.embed)
             images = min(images, max(1, ROWS // self.model.tokens(splits.test.x.shape[-1])))
-        self.evaluation = Evaluation(test, self.dataset.domains, metrics, images, mixed=self.fast)
+        shares, personal = self._shares(splits), self.method.personal
+        self.evaluation = Evaluation(test, shares, metrics, images, mixed=self.fast, personal=personal)
+
+    def _shares(self, splits: Splits) -> list[Share]:
+        """What is scored by itself: the test images of each domain, or of each client."""
+        if self.config["evaluation"].get("by", "domain") == "domain":
+            return of_domains(self.dataset, splits.test)
+        draw = numpy_generator(self.seed, use="test images of clients")
+        return of_clients(self.dataset, splits.train, splits.test, self.federation.clients, draw)
 
     def _source(self, plugins: Plugins) -> Source:
         with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here
@@ -140,7 +150,7 @@ class Trial:
                 rounds += rows
                 if t + 1 in due:
                     with fast(self.model) if self.fast else nullcontext():
-                        evaluation += self.evaluation.rows(t + 1, self.method.predictor(state), team)
+                        evaluation += self.evaluation.rows(t + 1, functools.partial(self.method.predictor, state), team)
                 on_round(t + 1, rows)
         return evaluation, rounds
 
@@ -163,7 +173,7 @@ class Trial:
                 totals["images"] += images
                 totals["flops"] += images * cost.flops_per_image
                 totals["bytes_down"] += cost.bytes_down
-                totals["bytes_up"] += cost.bytes_up
+                totals["bytes_up"] += cost.bytes_up * bool(cohort.arrives[n])
         return totals
 
     def round_rows(self, t: int, report: Report) -> Rows:
@@ -180,7 +190,7 @@ class Trial:
                 {
                     "round": t + 1,
                     "client": client,
-                    "domain": self.dataset.domains[self.federation.clients[client].domain],
+                    "domain": self.dataset.domain_name(self.federation.clients[client].domain),
                     "capacity": int(cohort.capacities[n]),
                     "layers": [j for j in report.plan.M[n].nonzero().flatten().tolist() if up.r[j]],
                     "examples": int(cohort.num_examples[n]),
@@ -188,7 +198,7 @@ class Trial:
                     "arrived": bool(up.arrived[n]),
                     "loss": loss,
                     "bytes_down": cost.bytes_down,
-                    "bytes_up": cost.bytes_up,
+                    "bytes_up": cost.bytes_up * bool(up.arrived[n]),
                     "flops": cost.flops_per_image * images,
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),

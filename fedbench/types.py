@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fedbench.backbone import Blocks
     from fedbench.cost import ClientCost
 
+MIXED = -1  # the domain of a client whose images come from several
+
 
 @dataclass(frozen=True)
 class Images:
@@ -51,10 +53,15 @@ class Dataset:
     fingerprint: str
     load: Callable[[], Splits]
 
+    def domain_name(self, domain: int) -> str:
+        """What the results call a client's domain: `mixed` where it has several."""
+        return "mixed" if domain == MIXED else self.domains[domain]
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One registered client: its domain (index) and the positions (n_i,) of its images in the training split."""
+    """One registered client: its domain (index, or MIXED) and the positions (n_i,) of its images in the training
+    split."""
 
     id: int
     domain: int
@@ -81,8 +88,9 @@ class Scenario:
 class Cohort:
     """The N clients of one round.
 
-    ids (N,) · capacities (N,) the L_n · num_examples (N,) the |D_n| · steps (N,) optimiser steps to take ·
-    batches(n) yields client n's (x, y) batches of this round, the same for every engine.
+    ids (N,) · capacities (N,) the L_n · num_examples (N,) the |D_n| · steps (N,) optimiser steps it will take ·
+    batches(n) yields client n's (x, y) batches of this round, the same for every engine · arrives (N,) bool,
+    whether its work will come back; by default everybody's does.
     """
 
     ids: Sequence[int]
@@ -90,6 +98,13 @@ class Cohort:
     num_examples: Tensor
     steps: Tensor
     batches: Callable[[int], Iterator[tuple[Tensor, Tensor]]]
+    arrives: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.arrives is None:
+            import torch
+
+            object.__setattr__(self, "arrives", torch.ones(len(self.ids), dtype=torch.bool, device="cpu"))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -103,6 +118,7 @@ class Cohort:
             num_examples=self.num_examples[rows],
             steps=self.steps[rows],
             batches=self.batches.only(rows) if hasattr(self.batches, "only") else lambda n: self.batches(rows[n]),
+            arrives=self.arrives[rows],
         )
 
 
@@ -160,8 +176,9 @@ class Uploads:
     """What came back.
 
     r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n ·
-    shared[name]: (n, ...) from the clients that hold it, in order · arrived (N,) bool · loss (N,) mean
-    training loss · steps (N,) steps taken · seconds (N,).
+    shared[name]: (n, ...) from the clients that hold it, in order · arrived (N,) bool, whose rows came back: the
+    others' must be left alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken ·
+    seconds (N,).
     """
 
     r: list[dict[str, Tensor]]
@@ -170,6 +187,14 @@ class Uploads:
     loss: Tensor
     steps: Tensor
     seconds: Tensor
+
+    @classmethod
+    def of(
+        cls, cohort: Cohort, r: list[dict[str, Tensor]], shared: dict[str, Tensor], loss: Tensor, seconds: Tensor
+    ) -> Uploads:
+        """What an engine returns: whose work arrives, and after how many steps, is the cohort's to say."""
+        loss = loss.masked_fill(cohort.steps == 0, float("nan"))
+        return cls(r, shared, cohort.arrives.clone(), loss, cohort.steps.clone(), seconds)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def make(
             except UserError as error:
                 raise UserError(f"dirichlet: domain {d}: {error}") from None
             for part in parts:
-                clients.append(Client(id=len(clients), domain=d, indices=np.sort(own[part])))
+                clients.append(Client(id=len(clients), domain=d, indices=own[part]))
         return clients
 
     return partition
@@ -74,10 +74,10 @@ def draw_until(
 
 
 def draw(y: np.ndarray, alpha: float, n: int, balanced: bool, generator: np.random.Generator) -> list[np.ndarray]:
-    """One draw: n arrays of positions in y (N,) that together hold each position once; some may be empty."""
+    """One draw: n ascending arrays of positions in y (N,) that together hold each position once; some may be empty."""
     import numpy as np
 
-    parts: list[list[np.ndarray]] = [[] for _ in range(n)]
+    owner = np.empty(len(y), dtype=np.int64)
     sizes = np.zeros(n, dtype=np.int64)
     for label in np.unique(y):
         of_label = generator.permutation(np.flatnonzero(y == label))
@@ -87,10 +87,9 @@ def draw(y: np.ndarray, alpha: float, n: int, balanced: bool, generator: np.rand
             p = p * below
             p = p / p.sum() if p.sum() > 0 else below / below.sum()  # a small alpha underflows to zeros
         cuts = (np.cumsum(p) * len(of_label)).astype(int)[:-1]
-        for client, part in enumerate(np.split(of_label, cuts)):
-            parts[client].append(part)
-            sizes[client] += len(part)
-    return [np.concatenate(part) for part in parts]
+        owner[of_label] = np.searchsorted(cuts, np.arange(len(of_label)), side="right")
+        sizes += np.bincount(owner[of_label], minlength=n)
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(sizes)[:-1])
 
 
 @hookimpl

@@ -21,7 +21,8 @@ def weighted_mean(weights: str = "examples", outside_layers: str = "always"):
 
     def aggregate(state, uploads, plan, cohort):
         new = aggregation.weighted_mean(state, uploads, plan, cohort, weights)
-        if outside_layers == "with_client_0" and 0 not in cohort.ids:
+        arrived = [cohort.ids[n] for n in uploads.arrived.nonzero().flatten().tolist()]
+        if outside_layers == "with_client_0" and 0 not in arrived:
             kept = {name: value.clone() for name, value in state["shared"].items() if name.startswith("model.")}
             new["shared"] = {**new["shared"], **kept}
         return new

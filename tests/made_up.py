@@ -24,6 +24,7 @@ def built_catalogue() -> Catalogue:
             component("dataset", "image_folder", root=REQUIRED, unreadable="fail"),
             component("partition", "by_domain", clients_per_domain=1),
             component("partition", "dirichlet", alpha=0.5, clients_per_domain=5),
+            component("partition", "iid", clients=10),
             component("metric", "accuracy"),
             component("allocation", "random"),
             component("allocation", "strided", step=1),

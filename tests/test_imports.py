@@ -27,7 +27,7 @@ LAYERS = [
     ["plugins"],
     ["profiles", "results"],
     ["suite", "compare"],
-    ["pixels"],
+    ["pixels", "faults", "shares"],
     ["federation", "evaluation"],
     ["trial"],
     ["facts", "probe"],

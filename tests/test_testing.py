@@ -29,7 +29,7 @@ from fedbench.testing import (
     tiny_mixer,
     tiny_vit,
 )
-from fedbench.types import Client, Dataset, Images, Splits
+from fedbench.types import MIXED, Client, Dataset, Images, Splits
 
 # What is needed to make a component small, or at all.
 OPTIONS = {
@@ -135,12 +135,24 @@ def drops_shared(state, uploads, plan, cohort):
     return {"r": state["r"]}
 
 
+def weighs_with_zero(state, uploads, plan, cohort):
+    """Multiplies what was lost by 0 where it should not be touched: 0 times no number is no number."""
+    if not uploads.arrived.any():
+        return state
+    examples = torch.where(uploads.arrived, cohort.num_examples, 0)
+    everybody = replace(uploads, arrived=torch.ones_like(uploads.arrived))
+    new = aggregation.weighted_mean(state, everybody, plan, replace(cohort, num_examples=examples))
+    kept = [not (plan.M[:, j] & uploads.arrived).any() for j in range(plan.M.shape[1])]
+    return {**new, "r": [state["r"][j] if kept[j] else r_j for j, r_j in enumerate(new["r"])]}
+
+
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
         (zero_the_unheld, "layer 2 came back from nobody"),
         (in_place, "changes what it is given"),
-        (ignores_arrived, "came back from nobody"),
+        (ignores_arrived, "rows that did not arrive"),
+        (weighs_with_zero, "rows that did not arrive"),
         (drops_shared, "whole state"),
     ],
 )
@@ -211,6 +223,7 @@ def test_broken_data_sets(changes, told):
         (lambda y, domain, n, generator: [Client(i, 0, np.arange(9)) for i in range(2)], "two clients"),
         (lambda y, domain, n, generator: [Client(1, 0, np.arange(9))], "ids must be"),
         (lambda y, domain, n, generator: [Client(0, 0, np.random.permutation(9))], "global|otherwise"),
+        (lambda y, domain, n, generator: [Client(0, MIXED, np.flatnonzero(domain == 1))], "client 0 of domain -1"),
     ],
 )
 def test_broken_partitions(broken, told):
@@ -260,6 +273,23 @@ def restless(method):
     return round
 
 
+def everybody_returns(method):
+    def round(state, t, cohort, generator):
+        return method.round(state, t, replace(cohort, arrives=torch.ones(len(cohort), dtype=torch.bool)), generator)
+
+    return round
+
+
+def remembers_the_lost(method):
+    """Averages rightly, but keeps the losses of all clients, also of those that never returned."""
+
+    def round(state, t, cohort, generator):
+        new, report = method.round(state, t, cohort, generator)
+        return ({**new, "losses": report.uploads.loss} if report.uploads.arrived.any() else state), report
+
+    return round
+
+
 def aliased(method):
     def init(generator):
         state = method.init(generator)
@@ -274,6 +304,8 @@ def aliased(method):
         (altered(round=mutating), "round changes what it is given"),
         (altered(round=counting), "round gives another result"),
         (altered(round=restless), "nobody takes part"),
+        (altered(round=everybody_returns), "nobody returns"),
+        (altered(round=remembers_the_lost), "client 0 is lost .* its images change the state"),
         (altered(init=aliased), "shares its memory"),
         (
             altered(init=lambda method: lambda generator: {**method.init(generator), "x": object()}),

@@ -47,7 +47,7 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
             [sum(held[n] for n in group) for group in groups],
             lambda g: train_group(model, start, plan, cohort, job, groups[g], sum(sizes[n] for n in groups[g])),
         )
-    return joined(parts, groups, plan, cohort.steps)
+    return joined(parts, groups, plan, cohort)
 
 
 def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[int], int]:
@@ -96,10 +96,10 @@ def train_group(
             break
         for n, loss in zip(inputs, take(inputs), strict=True):
             losses[n].append(loss)
-    layers = plan.M[list(group)].sum(1).double()
+    work = (plan.M[list(group)].sum(1) * cohort.steps[list(group)]).double()
     return leaves.part() | {
         "loss": torch.tensor([sum(own) / max(len(own), 1) for own in losses.values()], dtype=torch.float64),
-        "seconds": (time.perf_counter() - began) * layers / layers.sum().clamp(min=1),  # shared out by layers held
+        "seconds": (time.perf_counter() - began) * work / work.sum().clamp(min=1),  # shared out by layers x steps
     }
 
 

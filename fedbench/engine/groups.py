@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedbench.aggregation import shared_holders
-from fedbench.types import Plan, Uploads
+from fedbench.types import Cohort, Plan, Uploads
 
 # Token rows (images x tokens) of one pass on a CPU. Fewer leave time to Python, more fall out of its caches.
 ROWS = 2080
@@ -42,7 +42,7 @@ def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[
     return [n for n in (range(len(plan.M)) if group is None else group) if held[n]]
 
 
-def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, steps: Tensor) -> Uploads:
+def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, cohort: Cohort) -> Uploads:
     """The parts of all groups as one upload, rows in the order of the clients."""
 
     def rows_of(place: str) -> Tensor:
@@ -61,5 +61,4 @@ def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, s
             r[int(j)][name] = rows_of(place)
         elif kind == "shared":
             shared[name] = rows_of(place)
-    arrived = torch.ones(len(plan.M), dtype=torch.bool)
-    return Uploads(r, shared, arrived, rows_of("loss"), steps.clone(), rows_of("seconds"))
+    return Uploads.of(cohort, r, shared, rows_of("loss"), rows_of("seconds"))

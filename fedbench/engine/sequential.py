@@ -39,12 +39,11 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
             for name, parameter in parameters.items():
                 rows[name].append(parameter.detach().clone())
         seconds.append(time.perf_counter() - began)
-    return Uploads(
+    return Uploads.of(
+        cohort,
         r=[_stacked(rows, start["r"][j]) for j, rows in enumerate(r)],
         shared=_stacked(shared, start["shared"]),
-        arrived=torch.ones(len(cohort), dtype=torch.bool),
         loss=torch.tensor(losses, dtype=torch.float64),
-        steps=cohort.steps.clone(),
         seconds=torch.tensor(seconds, dtype=torch.float64),
     )
 

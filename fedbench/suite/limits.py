@@ -76,21 +76,24 @@ class Limits:
             self.problems.add(depths.mark, f"{_counted(len(depths.value), 'capacity')} given, but {what}")
 
     def _check_participation(self, settings: Node, domains: int) -> None:
-        clients = _clients(settings, domains)
-        for key, most in (("count", clients), ("per_domain", clients // domains)) if clients and domains else ():
+        most = {"count": _clients(settings, domains), "per_domain": _option(settings, "clients_per_domain")}
+        for key, clients in most.items():
             node = settings.get("participation", key)
-            if node is not None and isinstance(node.value, int) and node.value > most:
-                there = _counted(most, "client")
+            if node is not None and isinstance(node.value, int) and clients and node.value > clients:
+                there = _counted(clients, "client")
                 self.problems.add(node.mark, f"participation {key} {node.value} is above the {there} there are")
 
 
 def _clients(settings: Node, domains: int) -> int | None:
-    """How many clients the partition makes, where the core can know: `by_domain` makes as many for each domain."""
-    partition = settings.get("data", "partition")
-    if partition is None or not partition.is_valid or partition.get("name").value != "by_domain":
-        return None
-    each = partition.get("clients_per_domain")
-    return domains * (each.value if each is not None and isinstance(each.value, int) else 1)
+    """How many clients the partition makes, where its options say so: `clients`, or `clients_per_domain`."""
+    each = _option(settings, "clients_per_domain")
+    return _option(settings, "clients") if each is None else domains * each
+
+
+def _option(settings: Node, key: str) -> int | None:
+    """A whole number among the partition's options."""
+    node = settings.get("data", "partition", key)
+    return node.value if node is not None and type(node.value) is int else None
 
 
 def _counted(number: int, noun: str) -> str:

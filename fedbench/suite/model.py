@@ -17,6 +17,7 @@ Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 _CLOSED = ConfigDict(extra="forbid", strict=True)
 _OPEN = ConfigDict(extra="allow", strict=True)
@@ -81,6 +82,16 @@ def _distinct(values: list[Any]) -> list[Any]:
         if values.count(value) > 1:
             raise _say("{value} is listed twice", value=value)
     return values
+
+
+def _slowdown(value: Any, handler: Any) -> Any:
+    try:
+        found = handler(value)
+    except ValidationError:
+        found = []
+    if isinstance(found, list) and (len(found) != 2 or found[0] > found[1]):
+        raise _say("expected a number of at least 1, or [lowest, highest] of them, got {value}", value=shown(value))
+    return found
 
 
 def _steps(value: Any, handler: Any) -> Any:
@@ -170,12 +181,42 @@ class Train(TypedDict, total=False):
     ]
 
 
+class Stragglers(TypedDict, total=False):
+    """Slow clients, and how long the server waits for them; a suite that has any says all four."""
+
+    __pydantic_config__ = _CLOSED
+    probability: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="of each client in each round")]
+    slowdown: Annotated[
+        Factor | list[Factor],
+        WrapValidator(_slowdown),
+        Field(description="so many times slower, or [lowest, highest] to draw from"),
+    ]
+    deadline: Annotated[Factor, Field(description="how long the server waits, in times a client's usual time")]
+    late: Annotated[
+        Literal["partial", "lost"], Field(description="partial: what is done by the deadline counts; lost: nothing")
+    ]
+
+
+class Faults(TypedDict, total=False):
+    """What goes wrong in a round; the draws are the same for every method."""
+
+    __pydantic_config__ = _CLOSED
+    dropout: Annotated[
+        float, Field(ge=0, lt=1, allow_inf_nan=False, description="probability that a client is lost in a round")
+    ]
+    stragglers: Stragglers
+
+
 class Evaluation(TypedDict, total=False):
-    """When and how the global model is tested."""
+    """When and how the models are tested."""
 
     __pydantic_config__ = _CLOSED
     every: Annotated[
         Count | None, Field(description="test after every so many rounds and the last; null: five or so times")
+    ]
+    by: Annotated[
+        Literal["domain", "client"],
+        Field(description="client: on test images dealt to the clients as their training images are"),
     ]
     batch_size: Count
     metrics: Annotated[list[Annotated[Component, Kind("metric")]], Field(min_length=1)]
@@ -199,6 +240,7 @@ class Settings(TypedDict, total=False):
     participation: Annotated[
         Participation, _one_of("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})
     ]
+    faults: Faults
     train: Train
     evaluation: Evaluation
     precision: Literal["fp32", "bf16"]

@@ -231,6 +231,11 @@ class _Resolver:
             if (settings.get("data", "name") if key == "data" else node) is None:
                 self.problems.add(scenario.named, f"scenario {shown(name)} has no {key}, and neither have the defaults")
                 settings = settings.put((key,), replace(scenario, value=INVALID))
+        for path, keys in structure.WHOLE.items():
+            node = settings.get(*path)
+            missing = [key for key in keys if node.get(key) is None] if node is not None and node.is_mapping else []
+            if missing:
+                self.problems.add(node.named, f"{'.'.join(path)} needs {', '.join(missing)}")
         return settings
 
 

@@ -22,6 +22,9 @@ Path = tuple[str | int, ...]
 # What every cell needs and no default gives.
 NEEDED = ("backbone", "data", "capacities")
 
+# What these mappings must say where a suite has them; no default does.
+WHOLE = {("faults", "stragglers"): tuple(model.Stragglers.__annotations__)}
+
 # Where settings name components: dotted path -> kind. A list stands for each of its items.
 COMPONENTS = {"backbone": "backbone", "adapter": "adapter", "data": "dataset", "data.partition": "partition"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from fedbench import allocation as alloc
 from fedbench.backbone import Blocks, Source
 from fedbench.errors import UserError
 from fedbench.testing.world import cohort_of, expect, same, tiny_vit, twice, untouched
-from fedbench.types import Client, Dataset, Exit, Images, Plan, Uploads
+from fedbench.types import MIXED, Client, Dataset, Exit, Images, Plan, Uploads
 
 CAPACITIES = ([1], [6], [6, 3, 1], [2, 2, 2], [1, 1], [5, 4, 3, 2, 1, 6])
 
@@ -46,7 +47,8 @@ def check_allocation(allocate: Callable, num_layers: int = 6, exact: bool | None
 
 
 def check_aggregator(aggregate: Callable) -> None:
-    """Keeps shapes, changes nothing it is given; a layer or classifier that nobody returned keeps its value."""
+    """Keeps shapes, changes nothing it is given, leaves rows that did not arrive alone; a layer or classifier that
+    nobody returned keeps its value."""
     L, capacities = 3, [2, 2, 1]
     chance = torch.Generator().manual_seed(0)
 
@@ -69,6 +71,10 @@ def check_aggregator(aggregate: Callable) -> None:
         back = torch.tensor(arrived)
         up = Uploads(r, shared, back, *(torch.ones(3, dtype=torch.float64) for _ in range(3)))
         new = twice(lambda up=up: aggregate(state, up, plan, cohort), "the aggregator", state, vars(up), M)
+        spoilt = replace(up, r=[_spoilt(rows, ~back[M[:, j]]) for j, rows in enumerate(r)], shared=_spoilt(shared, ~back))
+        expect(
+            same(new, aggregate(state, spoilt, plan, cohort)), "rows that did not arrive (`uploads.arrived`) change it"
+        )
         expect(set(new) >= {"r", "shared"}, "the aggregator must return the whole state, with `r` and `shared`")
         _same_shapes(state, new)
         for j in range(L):
@@ -78,6 +84,14 @@ def check_aggregator(aggregate: Callable) -> None:
             )
         if not back.any():
             expect(same(new["shared"], state["shared"]), "with no upload, what is shared must stay as it is")
+
+
+def _spoilt(rows: dict[str, Tensor], lost: Tensor) -> dict[str, Tensor]:
+    """The same with no number in the rows that are lost (n,)."""
+    spoil = {name: value.clone() for name, value in rows.items()}
+    for value in spoil.values():
+        value[lost] = float("nan")
+    return spoil
 
 
 def _same_shapes(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -165,7 +179,8 @@ def check_dataset(dataset: Dataset) -> None:
 
 
 def check_partition(partition: Callable[..., list[Client]]) -> None:
-    """Ids 0, 1, ...; each image with at most one client, and in its domain; chance by the generator alone."""
+    """Ids 0, 1, ...; each image with at most one client, and in its domain, or the domain MIXED where there are
+    several; chance by the generator alone."""
     y, domain = np.tile(np.arange(4), 60), np.repeat(np.arange(3), 80)
 
     def dealt(seed: int = 0) -> list[Client]:
@@ -186,7 +201,9 @@ def check_partition(partition: Callable[..., list[Client]]) -> None:
     expect(len(set(owned.tolist())) == len(owned), "an image belongs to two clients")
     for client in clients:
         expect(len(client) > 0, f"client {client.id} has no image")
-        expect((domain[client.indices] == client.domain).all(), f"client {client.id} holds images of another domain")
+        found = set(domain[client.indices].tolist())
+        right = found == {client.domain} or (len(found) > 1 and client.domain == MIXED)
+        expect(right, f"client {client.id} of domain {client.domain} holds images of another domain: {sorted(found)}")
 
 
 def check_metric(metric: Callable) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ def check_method(
     capacities: tuple[int, ...] = CAPACITIES,
     **options: Any,
 ) -> None:
-    """`make(setup, **options)` on a tiny backbone: two rounds, an empty one, evaluation and costs.
+    """`make(setup, **options)` on a tiny backbone: two rounds, an empty one, lost clients, evaluation and costs.
 
     registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default.
     """
@@ -36,7 +37,7 @@ def check_method(
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
-    state = twice(lambda: method.init(generator(0)), "init")
+    start = state = twice(lambda: method.init(generator(0)), "init")
     check_state(state, "init")
     for t in range(2):
         state = _check_round(method, state, t, list(capacities))
@@ -45,6 +46,10 @@ def check_method(
         "a method made anew must do the same: keep nothing outside `state`",
     )
     _check_empty_round(method, state)
+    for given in (start, state):
+        _check_round_without_return(method, given, list(capacities))
+    for lost in {0, len(capacities) - 1}:
+        _check_lost_client(method, state, list(capacities), lost)
     _check_predictor(method, state)
     for capacity in sorted(set(capacities)):
         cost = method.cost(capacity)
@@ -85,17 +90,40 @@ def _check_empty_round(method: Method, state: State) -> None:
     expect(len(report.cost) == 0, "a round in which nobody takes part must cost nothing")
 
 
+def _check_round_without_return(method: Method, state: State, capacities: list[int]) -> None:
+    nobody = torch.zeros(len(capacities), dtype=torch.bool)
+    after, _ = method.round(state, 2, replace(cohort_of(capacities), arrives=nobody), generator(0, 2))
+    expect(same(after, state), "a round from which nobody returns (`cohort.arrives`) must leave the state as it is")
+
+
+def _check_lost_client(method: Method, state: State, capacities: list[int], lost: int) -> None:
+    """Whatever its images are, the next state is the same."""
+    plain = replace(cohort_of(capacities), arrives=torch.arange(len(capacities)) != lost)
+    other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n == lost else plain.batches(n))
+    (one, report), (two, _) = (method.round(state, 2, cohort, generator(0, 2)) for cohort in (plain, other))
+    told = f"the work of client {lost} is lost (`cohort.arrives`)"
+    expect(not (report.uploads.arrived & ~report.cohort.arrives).any(), f"{told}, but report.uploads has it arrived")
+    expect(same(one, two), f"{told}, but its images change the state")
+
+
+def _others(batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Other images with other labels."""
+    return ((2 * x.flip(-1) + 1, (y + 1) % CLASSES) for x, y in batches)
+
+
 def _check_predictor(method: Method, state: State) -> None:
     x = torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
-    def answers() -> dict[str, Tensor]:
+    def answers(client: int | None) -> dict[str, Tensor]:
         with torch.no_grad():
-            given = method.predictor(state)(x)
+            given = method.predictor(state, client=client)(x)
         return dict(given) if isinstance(given, Mapping) else {"": given}
 
-    for name, logits in twice(answers, "the predictor", state, x).items():
-        fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
-        expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
+    for client in (None, 0):
+        for name, logits in twice(lambda client=client: answers(client), "the predictor", state, x).items():
+            fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
+            expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
+    expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")
 
 
 def check_state(state: Any, who: str = "the method") -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fedbench.engine.groups import grouped, holders, joined
 from fedbench.layerwise import head_at_end
+from fedbench.testing.world import cohort_of
 from fedbench.types import Exit, Plan
 
 
@@ -48,6 +49,6 @@ def test_parts_are_joined_in_the_order_of_the_clients():
         rows = {name: torch.tensor([[float(n)] for n in holders(plan, at, group)]) for name, at in places.items()}
         return rows | {"loss": torch.tensor(group).double(), "seconds": torch.tensor(group).double()}
 
-    up = joined([part(group) for group in groups], groups, plan, torch.tensor([2, 2, 2, 2]))
+    up = joined([part(group) for group in groups], groups, plan, cohort_of([1, 2, 1, 2]))
     assert up.r[0]["a"].flatten().tolist() == [0, 1, 3] and up.r[1]["a"].flatten().tolist() == [1, 2, 3]
     assert up.shared["head.bias"].flatten().tolist() == up.loss.tolist() == [0, 1, 2, 3]

@@ -7,6 +7,8 @@ from made_up import SMALL
 
 from fedbench.errors import UserError
 
+SLOW = "{probability: 0.5, deadline: 1, late: lost"
+
 WRONG = {
     "suite: small": {
         "suite: two words": 's.yaml:1:8: suite: expected letters, digits, and _ - . + after the first, at most 80 of them, got "two words"',
@@ -74,6 +76,16 @@ WRONG = {
         "  backbone: micro_vit\n  participation: some\n": "s.yaml:4:18: defaults.participation: "
         'expected all, {fraction: ...}, {count: ...} or {per_domain: ...}, got "some"',
         "  backbone: micro_vit\n  participation: {count: 7}\n": "s.yaml:4:26: participation count 7 is above the 6 clients there are",
+        "  backbone: micro_vit\n  faults: {dropout: 1}\n": "s.yaml:4:21: defaults.faults.dropout: expected a number below 1, got 1",
+        "  backbone: micro_vit\n  faults: {dropuot: 0.1}\n": 's.yaml:4:12: unknown key "dropuot" in defaults.faults; did you mean "dropout"?',
+        "  backbone: micro_vit\n  faults: 0.1\n": "s.yaml:4:11: defaults.faults: expected a mapping (key: value), got 0.1",
+        "  backbone: micro_vit\n  dropout: 0.1\n": 's.yaml:4:3: unknown key "dropout" in defaults; it belongs to faults',
+        "  backbone: micro_vit\n  faults: {stragglers: {probability: 0.5, late: lost}}\n": "s.yaml:4:12: faults.stragglers needs slowdown, deadline",
+        f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: 0.5}}}}\n": "s.yaml:4:76: defaults.faults.stragglers.slowdown: "
+        "expected a number of at least 1, or [lowest, highest] of them, got 0.5",
+        f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: [4, 2]}}}}\n": "s.yaml:4:76: defaults.faults.stragglers.slowdown: "
+        "expected a number of at least 1, or [lowest, highest] of them, got [4, 2]",
+        "  backbone: micro_vit\n  evaluation: {by: clients}\n": 's.yaml:4:20: defaults.evaluation.by: expected "domain" or "client", got "clients"; did you mean "client"?',
         "  backbone: micro_vit\n  precision: fp16\n": 's.yaml:4:14: defaults.precision: expected "fp32" or "bf16", got "fp16"; did you mean "bf16"?',
         "  backbone: micro_vit\n  rotate_capacities: yes\n": 's.yaml:4:22: defaults.rotate_capacities: expected true or false, got "yes"; '
         "YAML 1.2 writes true and false",
@@ -84,7 +96,8 @@ WRONG = {
         "  data: {name: strokes6, clases: 3}\n": 's.yaml:4:26: dataset "strokes6" has no option "clases"; did you mean "classes"?',
         "  data: {partition: dirichlet}\n": 's.yaml:7:3: scenario "skew" has no data, and neither have the defaults',
         "  data: image_folder\n": 's.yaml:4:9: dataset "image_folder" needs "root"',
-        "  data: {name: strokes6, partition: {name: dirichlet, alfa: 1}}\n": 's.yaml:4:55: partition "dirichlet" has no option "alfa"; did you mean "alpha"?',
+        "  data: {name: strokes6, partition: {name: iid, clients: 7}}\n": "s.yaml:5:15: 6 capacities given, but this partition makes 7 clients",
+        "  data: {name: strokes6, partition: {name: dirichlet, clients_per_domain: 1, alfa: 1}}\n": 's.yaml:4:78: partition "dirichlet" has no option "alfa"; did you mean "alpha"?',
         "  data: {name: strokes6, image_size: 0}\n": "s.yaml:4:38: defaults.data.image_size: expected a whole number of at least 1, got 0",
     },
     "  capacities: [12, 10, 8, 6, 4, 3]\n": {

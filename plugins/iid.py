@@ -1,0 +1,45 @@
+"""Partition `iid`: no skew, all images dealt evenly at random whatever their class or domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.types import MIXED, Client
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def make(clients: int = 10) -> Callable[..., list[Client]]:
+    """All training images, of all domains together, dealt at random to `clients` clients whose sizes differ by at
+    most one.
+
+    A client whose images come from several domains counts to none of them (`fedbench.types.MIXED`).
+
+    Raises: UserError where there are fewer training images than clients.
+    """
+    if clients < 1:
+        raise UserError(f"iid: clients must be at least 1, not {clients}")
+
+    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
+        import numpy as np
+
+        if len(y) < clients:
+            raise UserError(f"iid: {len(y)} training images for {clients} clients")
+        parts = [np.sort(part) for part in np.array_split(generator.permutation(len(y)), clients)]
+        return [Client(id, only(domain[part]), part) for id, part in enumerate(parts)]
+
+    return partition
+
+
+def only(domains: np.ndarray) -> int:
+    """The one domain that all images (n,) have, or MIXED."""
+    return int(domains[0]) if (domains == domains[0]).all() else MIXED
+
+
+@hookimpl
+def fedbench_register_partitions(register: Callable) -> None:
+    register("iid", make)

@@ -1,0 +1,93 @@
+"""Partition `pathological`: every client has images of a few classes alone (McMahan et al., arXiv 1602.05629, Sec. 3).
+
+There, images sorted by class are cut into equal shards and each client gets two, so that most clients have images of
+two classes. Here, as in what FedV calls Path-c and in most later work, the number of classes is exact: c of them for
+each client, whose images are divided among the clients that have the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.types import Client
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def make(classes_per_client: int = 2, clients_per_domain: int = 5) -> Callable[..., list[Client]]:
+    """Each domain's clients have images of exactly `classes_per_client` random classes each, and all images belong to
+    somebody.
+
+    The numbers of clients that have a class differ by at most one over the classes of a domain, and so do the numbers
+    of images that the clients of a class have of it. Client ids are consecutive, domain by domain.
+
+    Raises: UserError where a domain has fewer classes than a client is to have, more than its clients can cover (the
+    images of some would be nobody's), or fewer images of a class than clients that are to have it.
+    """
+    for option, value in (("classes_per_client", classes_per_client), ("clients_per_domain", clients_per_domain)):
+        if value < 1:
+            raise UserError(f"pathological: {option} must be at least 1, not {value}")
+
+    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
+        import numpy as np
+
+        clients: list[Client] = []
+        for d in range(num_domains):
+            own = np.flatnonzero(domain == d)
+            labels, of_class = np.unique(y[own], return_inverse=True)
+            try:
+                has = classes(len(labels), clients_per_domain, classes_per_client, generator)
+                parts = divided(of_class, has, generator)
+            except UserError as error:
+                raise UserError(f"pathological: domain {d}: {error}") from None
+            clients += [Client(len(clients) + i, d, own[part]) for i, part in enumerate(parts)]
+        return clients
+
+    return partition
+
+
+def classes(num_classes: int, n: int, c: int, generator: np.random.Generator) -> np.ndarray:
+    """(n, num_classes) bool: which c classes each client has. Client after client takes those that the fewest have so
+    far, chance deciding between equals."""
+    import numpy as np
+
+    if c > num_classes:
+        raise UserError(f"classes_per_client {c} is above the {num_classes} classes there are")
+    if n * c < num_classes:
+        raise UserError(
+            f"{n} clients of {c} classes cover {n * c} of {num_classes} classes, and the images of the others would "
+            f"be nobody's; take at least {-(-num_classes // c)} clients_per_domain or "
+            f"{-(-num_classes // n)} classes_per_client"
+        )
+    has = np.zeros((n, num_classes), dtype=bool)
+    takers = np.zeros(num_classes, dtype=np.int64)
+    for client in range(n):
+        chosen = np.lexsort((generator.random(num_classes), takers))[:c]
+        has[client, chosen] = True
+        takers[chosen] += 1
+    return has
+
+
+def divided(y: np.ndarray, has: np.ndarray, generator: np.random.Generator) -> list[np.ndarray]:
+    """The ascending positions in y (N,), classes from 0, that each client gets: every class dealt evenly, at random,
+    to the clients that have it. has: (n, classes) bool."""
+    import numpy as np
+
+    owner = np.empty(len(y), dtype=np.int64)
+    for label, takers in enumerate(has.T):
+        of_label, clients = generator.permutation(np.flatnonzero(y == label)), np.flatnonzero(takers)
+        if len(of_label) < len(clients):
+            raise UserError(f"a class has {len(of_label)} training images, fewer than the {len(clients)} clients that are to have it")
+        for client, part in zip(clients, np.array_split(of_label, len(clients)), strict=True):
+            owner[part] = client
+    ends = np.cumsum(np.bincount(owner, minlength=len(has)))
+    return np.split(np.argsort(owner, kind="stable"), ends[:-1])
+
+
+@hookimpl
+def fedbench_register_partitions(register: Callable) -> None:
+    register("pathological", make)
