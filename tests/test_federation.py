@@ -10,12 +10,12 @@ from fedbench.engine.cohort import inputs_of
 from fedbench.errors import UserError
 from fedbench.federation import Federation
 from fedbench.pixels import Pixels
-from fedbench.types import Client, Images
+from fedbench.types import MIXED, Client, Images
 
 TRAIN = {"rounds": 3, "local_epochs": 2, "max_steps": None, "batch_size": 4}
 
 
-def federation(sizes=(10, 4), domains=None, seed=0, capacities=None, participation=None, **train):
+def federation(sizes=(10, 4), domains=None, seed=0, capacities=None, participation=None, faults=None, **train):
     n = sum(sizes)
     images = Images(
         np.arange(n, dtype=np.uint8).repeat(3 * 4).reshape(n, 3, 2, 2), np.arange(n), np.zeros(n, dtype=np.int64)
@@ -28,6 +28,7 @@ def federation(sizes=(10, 4), domains=None, seed=0, capacities=None, participati
         "train": {**TRAIN, **train},
         "capacities": capacities or {"by_client": [3] * len(sizes)},
         "participation": participation or {"all": True},
+        **({"faults": faults} if faults else {}),
     }
     return Federation(config, clients, 12, Pixels(images, (0.0,) * 3, (1.0,) * 3, "cpu"))
 
@@ -107,6 +108,52 @@ def test_one_client_of_each_domain():
     sampled = [f.cohort(t).ids for t in range(20)]
     assert all(len(ids) == 2 and ids[0] < 3 <= ids[1] for ids in sampled)
     assert {ids[0] for ids in sampled} == {0, 1, 2}
+
+
+def test_a_fraction_of_the_clients_takes_everybody_in_turn():
+    """300 rounds of 3 out of 6: each client within 4.5 standard deviations of 150."""
+    f = federation(sizes=(4,) * 6, participation={"fraction": 0.5})
+    counts = np.bincount([i for t in range(300) for i in f.cohort(t).ids])
+    assert (abs(counts - 150) < 4.5 * (300 * 0.25) ** 0.5).all()
+
+
+def test_clients_of_several_domains_are_a_group_of_their_own():
+    f = federation(sizes=(4,) * 5, domains=(MIXED, 0, MIXED, 0, MIXED), participation={"per_domain": 2})
+    sampled = [f.cohort(t).ids for t in range(20)]
+    assert all(len({0, 2, 4} & set(ids)) == 2 and {1, 3} < set(ids) for ids in sampled)
+    assert {i for ids in sampled for i in ids} == set(range(5))
+    assert f.clients[0].domain == MIXED and f.clients[1].domain == 0
+
+
+def test_a_client_of_several_domains_has_no_capacity_by_domain():
+    with pytest.raises(UserError, match="client 1 has images of several domains; give each client its own by by_client"):
+        federation(domains=(0, MIXED), capacities={"by_domain": [9, 5]})
+
+
+SLOW = {"probability": 0.5, "slowdown": 2, "deadline": 1, "late": "partial"}
+
+
+def test_faults_cut_the_steps_and_say_who_arrives():
+    f = federation(sizes=(32,) * 40, faults={"stragglers": SLOW}, local_epochs=1)
+    cohort = f.cohort(0)
+    assert set(cohort.steps.tolist()) == {4, 8} and cohort.arrives.all()
+    lost = federation(sizes=(32,) * 40, faults={"stragglers": {**SLOW, "late": "lost"}}, local_epochs=1).cohort(0)
+    assert lost.steps.tolist() == cohort.steps.tolist() and lost.arrives.tolist() == (lost.steps == 8).tolist()
+
+
+def test_who_is_lost_depends_on_round_and_client_and_not_on_who_else_takes_part():
+    sizes, faults = (32,) * 40, {"dropout": 0.5}
+    everybody = [federation(sizes=sizes, faults=faults).cohort(t) for t in range(2)]
+    assert 8 < everybody[0].arrives.sum() < 32 and not torch.equal(everybody[0].arrives, everybody[1].arrives)
+    some = federation(sizes=sizes, faults=faults, participation={"count": 7}).cohort(1)
+    assert some.arrives.tolist() == everybody[1].arrives[some.ids].tolist()
+    assert some.steps.tolist() == everybody[1].steps[some.ids].tolist()
+    part = everybody[0].only([3, 30])
+    assert part.arrives.tolist() == everybody[0].arrives[[3, 30]].tolist()
+
+
+def test_without_faults_everybody_arrives():
+    assert federation().cohort(0).arrives.tolist() == [True, True]
 
 
 def test_too_few_capacities_say_how_many_are_needed():

@@ -1,6 +1,8 @@
 """A cell from its configuration to its rows, on the smallest real path."""
 
+import copy
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import torch
 
 from fedbench.engine.team import together
 from fedbench.facts import Facts
-from fedbench.results.schema import COLUMNS
+from fedbench.results.schema import COLUMNS, to_table
 from fedbench.runner import load
 from fedbench.trial import Diverged, Trial
 
@@ -22,6 +24,14 @@ defaults:
 scenarios:
   skew: {capacities: [12, 4, 3, 2, 1, 1]}
   dynamic: {capacities: {uniform: [1, 12]}, participation: {count: 2}}
+  faulty:
+    capacities: {uniform: [6, 12]}
+    train: {rounds: 3, max_steps: 4, batch_size: 2}
+    faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
+  own:
+    capacities: {uniform: [1, 12]}
+    data: {partition: {name: iid, clients: 5}}
+    evaluation: {by: client}
 methods: [METHODS]
 """
 
@@ -41,8 +51,9 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
         if "not_applicable" in planned:
             continue
         evaluation, rounds = Trial(config, registry).run()
+        size = config["train"]["batch_size"]
         recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
-        recorded["images"] = sum(min(4 * row["steps"], row["examples"]) for row in rounds)
+        recorded["images"] = sum(min(size * row["steps"], row["examples"]) for row in rounds)
         recorded["client_rounds"] = len(rounds)
         recorded["evaluations"] = len({row["round"] for row in evaluation})
         recorded["tested"] = sum(row["examples"] for row in evaluation if row["metric"] == "accuracy")
@@ -77,14 +88,14 @@ def test_bf16_runs_and_stays_finite(registry, cells):
     assert rounds[0]["loss"] != Trial(cells["skew", "fedra"], registry).run()[1][0]["loss"]
 
 
-@pytest.mark.parametrize("method", ["fedra", "depthfl"])
-def test_both_engines_tell_the_same_story(registry, cells, method):
+@pytest.mark.parametrize("key", [("skew", "fedra"), ("skew", "depthfl"), ("faulty", "fedra")])
+def test_both_engines_tell_the_same_story(registry, cells, key):
     """In float32, where sums in another order differ in the last bits: the same plan and costs, losses within 1e-4,
     and at most one test image in eighteen judged otherwise."""
-    config = cells["skew", method]
+    config = cells[key]
     slow, fast = (Trial({**config, "engine": engine}, registry).run() for engine in ("sequential", "cohort"))
     for one, two in zip(slow[1], fast[1], strict=True):
-        assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-4, nan_ok=True)
         assert {**one, "seconds": 0, "loss": 0} == {**two, "seconds": 0, "loss": 0}
     for one, two in zip(slow[0], fast[0], strict=True):
         assert two["value"] == pytest.approx(one["value"], abs=0.34)  # three images a domain
@@ -92,14 +103,61 @@ def test_both_engines_tell_the_same_story(registry, cells, method):
     assert sum(one["value"] != two["value"] for one, two in zip(slow[0], fast[0], strict=True)) <= 1
 
 
-@pytest.mark.parametrize("key", [("skew", "depthfl"), ("dynamic", "fedra")])
+def test_faults_are_recorded_and_the_same_for_every_method(registry, cells):
+    """What is lost: steps, FLOPs and time are counted, no byte comes back, and no step leaves no loss."""
+    stories = []
+    for method in ("fedra", "depthfl"):
+        _, rounds = Trial(cells["faulty", method], registry).run()
+        to_table("rounds", rounds)
+        stories.append([(row["round"], row["client"], row["steps"], row["arrived"]) for row in rounds])
+        for row in rounds:
+            assert (row["bytes_up"] > 0) == row["arrived"] and row["bytes_down"] > 0
+            assert (row["flops"] > 0) == (row["steps"] > 0) == math.isfinite(row["loss"])
+    assert stories[0] == stories[1]
+    assert {(steps < 4, arrived) for *_, steps, arrived in stories[0]} == {
+        (False, True),  # as usual
+        (True, True),  # late, with a part of its work
+        (True, False),  # lost
+    }
+    assert min(steps for *_, steps, _ in stories[0]) == 0
+
+
+def test_with_nobody_back_the_model_stays_and_no_loss_is_a_divergence(registry, cells):
+    """Everybody is far too slow, and lost after steps whose loss is no number."""
+    config = copy.deepcopy(cells["faulty", "depthfl"])
+    config["train"]["optimizer"]["lr"], config["train"]["clip"] = 1e30, None
+    config["faults"] = {"stragglers": {"probability": 1.0, "slowdown": 2.0, "deadline": 1.0, "late": "lost"}}
+    evaluation, rounds = Trial(config, registry).run()
+    assert not any(row["arrived"] for row in rounds) and {row["steps"] for row in rounds} == {2}
+    assert any(not math.isfinite(row["loss"]) for row in rounds)
+    values = [[row["value"] for row in evaluation if row["round"] == t] for t in (1, 3)]
+    assert values[0] == values[1]
+
+
+def test_clients_are_scored_on_test_images_of_their_own(registry, cells):
+    """The model is the same, so that the correct answers are, whoever they are counted for."""
+    config = cells["own", "fedra"]
+    trial = Trial(config, registry)
+    by_client, rounds = trial.run()
+    by_domain, _ = Trial({**config, "evaluation": {**config["evaluation"], "by": "domain"}}, registry).run()
+    assert {row["domain"] for row in by_client} == {row["domain"] for row in rounds} == {"mixed"}
+    assert {row["client"] for row in by_client} <= set(range(5)) and {row["client"] for row in by_domain} == {-1}
+    covered = sum(row["examples"] for row in by_client if row["round"] == 2)
+    assert covered == sum(row["examples"] for row in by_domain if row["round"] == 2) == 18
+    correct = [
+        sum(row["value"] * row["examples"] for row in rows if row["round"] == 2) for rows in (by_client, by_domain)
+    ]
+    assert correct[0] == pytest.approx(correct[1])
+
+
+@pytest.mark.parametrize("key", [("skew", "depthfl"), ("dynamic", "fedra"), ("faulty", "fedra"), ("own", "fedra")])
 def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monkeypatch):
     monkeypatch.setattr("fedbench.engine.cohort.ROWS", 100)  # so that there is something to share
 
     def rows(processes):
         trial = Trial(cells[key], registry)
         evaluation, rounds = together(processes, lambda team: trial.run(team=team))
-        return evaluation, [{**row, "seconds": 0} for row in rounds]
+        return evaluation, [{**row, "seconds": 0, "loss": str(row["loss"])} for row in rounds]
 
     alone = rows(1)
     assert rows(2) == alone and rows(3) == alone

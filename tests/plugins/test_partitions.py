@@ -1,4 +1,4 @@
-"""The partitions `by_domain` and `dirichlet`: who gets which images."""
+"""The partitions: who gets which images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
-from fedbench_plugins import by_domain, dirichlet
+from fedbench.types import MIXED
+from fedbench_plugins import by_domain, dirichlet, iid, pathological
 
 
 def labels(num_domains: int, per_class: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -75,6 +76,48 @@ def test_dirichlet_gives_every_image_once(shape, clients_per_domain, alpha, bala
     assert same(clients, split(y, domain, shape["num_domains"], np.random.default_rng(seed)))
 
 
+@given(shape=shapes, n=st.integers(1, 8), seed=st.integers(0, 2**32))
+def test_iid_gives_every_image_once_and_evenly_whatever_its_domain(shape, n, seed):
+    y, domain = labels(**shape)
+    deal = iid.make(clients=n)
+    clients = deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
+    assert [client.id for client in clients] == list(range(n))
+    assert np.array_equal(np.sort(np.concatenate([client.indices for client in clients])), np.arange(len(y)))
+    sizes = [len(client) for client in clients]
+    assert max(sizes) - min(sizes) <= 1
+    for client in clients:
+        found = set(domain[client.indices].tolist())
+        assert found == {client.domain} if len(found) == 1 else client.domain == MIXED
+        assert (np.diff(client.indices) > 0).all()
+    assert same(clients, deal(y, domain, shape["num_domains"], np.random.default_rng(seed)))
+
+
+def test_iid_clients_have_the_classes_of_the_whole():
+    """100 images a class over five clients: each within four standard deviations of 20."""
+    y, domain = labels(2, 50, 6)
+    for client in iid.make(clients=5)(y, domain, 2, np.random.default_rng(0)):
+        assert client.domain == MIXED and (abs(np.bincount(y[client.indices]) - 20) < 16).all()
+
+
+@given(shape=shapes, n=st.integers(1, 8), c=st.integers(1, 6), seed=st.integers(0, 2**32))
+def test_pathological_gives_every_image_once_and_each_client_that_many_classes(shape, n, c, seed):
+    y, domain = labels(**shape)
+    deal = pathological.make(classes_per_client=c, clients_per_domain=n)
+    if not c <= shape["classes"] <= n * c:
+        with pytest.raises(UserError, match="is above the|would be nobody's"):
+            deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
+        return
+    clients = deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
+    check(clients, y, domain, shape["num_domains"], n)
+    assert all(len(set(y[client.indices])) == c for client in clients)
+    for d in range(shape["num_domains"]):
+        held = [[np.sum(y[client.indices] == k) for client in clients if client.domain == d] for k in set(y)]
+        takers = [sum(count > 0 for count in counts) for counts in held]
+        assert max(takers) - min(takers) <= 1
+        assert all(max(counts) - min(filter(None, counts)) <= 1 for counts in held)
+    assert same(clients, deal(y, domain, shape["num_domains"], np.random.default_rng(seed)))
+
+
 def test_by_domain_default_is_one_client_per_domain_and_draws_nothing():
     y, domain = labels(3, 5, 2)
     generator = np.random.default_rng(0)
@@ -111,6 +154,32 @@ def test_balanced_draw_is_the_reference_one(seed):
     clients = dirichlet.make(0.5, 5)(y, domain, 1, np.random.default_rng(seed))
     expected = reference_draw(y, 0.5, 5, 10, np.random.default_rng(seed))
     assert [client.indices.tolist() for client in clients] == [sorted(own) for own in expected]
+
+
+def listed_draw(y, alpha, n, balanced, generator):
+    """The draw as it was first written, with a list of arrays for each client."""
+    parts = [[] for _ in range(n)]
+    sizes = np.zeros(n, dtype=np.int64)
+    for label in np.unique(y):
+        of_label = generator.permutation(np.flatnonzero(y == label))
+        p = generator.dirichlet(np.full(n, alpha))
+        if balanced:
+            p = p * (sizes < len(y) / n)
+            p = p / p.sum()
+        for client, part in enumerate(np.split(of_label, (np.cumsum(p) * len(of_label)).astype(int)[:-1])):
+            parts[client].append(part)
+            sizes[client] += len(part)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize(("n", "alpha"), [(1, 0.5), (5, 0.1), (30, 0.5), (400, 10.0)])
+def test_the_draw_is_to_the_image_what_it_was_at_first(n, alpha, balanced):
+    for seed in range(5):
+        y = labels(1, 60, 7, seed)[0]
+        one = dirichlet.draw(y, alpha, n, balanced, np.random.default_rng(seed))
+        two = listed_draw(y, alpha, n, balanced, np.random.default_rng(seed))
+        assert [part.tolist() for part in one] == [part.tolist() for part in two]
 
 
 def test_balanced_client_overshoots_its_share_by_one_class_at_most():
@@ -162,6 +231,20 @@ def test_impossible_minimum_is_refused_with_numbers():
         dirichlet.make(1e-6, 4, min_examples=5)(*labels(1, 10, 2), 1, generator)
     with pytest.raises(UserError, match="domain 1 has 20 training images for 21 clients"):
         by_domain.make(21)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
+    with pytest.raises(UserError, match="iid: 41 training images for 42 clients"):
+        iid.make(42)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
+
+
+def test_impossible_classes_are_refused_with_numbers():
+    y, domain = labels(1, 2, 10)
+    generator = np.random.default_rng(0)
+    with pytest.raises(UserError, match="domain 0: classes_per_client 11 is above the 10 classes there are"):
+        pathological.make(11, 5)(y, domain, 1, generator)
+    told = "3 clients of 2 classes cover 6 of 10 classes, .* take at least 5 clients_per_domain or 4 classes_per_client"
+    with pytest.raises(UserError, match=told):
+        pathological.make(2, 3)(y, domain, 1, generator)
+    with pytest.raises(UserError, match="a class has 2 training images, fewer than the 3 clients"):
+        pathological.make(2, 15)(y, domain, 1, generator)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +256,9 @@ def test_impossible_minimum_is_refused_with_numbers():
         (dirichlet.make, {"alpha": float("nan")}, "alpha must be a finite number above 0, not nan"),
         (dirichlet.make, {"alpha": float("inf")}, "alpha must be a finite number above 0, not inf"),
         (dirichlet.make, {"min_examples": 0}, "min_examples must be at least 1, not 0"),
+        (iid.make, {"clients": 0}, "clients must be at least 1, not 0"),
+        (pathological.make, {"classes_per_client": 0}, "classes_per_client must be at least 1, not 0"),
+        (pathological.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
     ],
 )
 def test_wrong_options_are_user_errors(make, options, message):
@@ -180,8 +266,78 @@ def test_wrong_options_are_user_errors(make, options, message):
         make(**options)
 
 
-@pytest.mark.parametrize("plugin", [by_domain, dirichlet])
+@pytest.mark.parametrize("plugin", [by_domain, dirichlet, iid, pathological])
 def test_plugin_registers_under_its_file_name(plugin):
     seen = {}
     plugin.fedbench_register_partitions(lambda name, make: seen.update({name: make}))
     assert seen == {plugin.__name__.split(".")[-1]: plugin.make}
+
+
+# --- the same by flwr-datasets ------------------------------------------------------------------------------------
+
+
+def flowers(partitioner, y: np.ndarray) -> list[np.ndarray]:
+    """The positions in y (N,) that one of flwr-datasets' partitioners gives each client."""
+    from datasets import Dataset
+
+    partitioner.dataset = Dataset.from_dict({"y": y.tolist(), "at": list(range(len(y)))})
+    return [np.array(partitioner.load_partition(i)["at"]) for i in range(partitioner.num_partitions)]
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 20])
+def test_iid_sizes_are_those_of_flwr_datasets(n):
+    """Theirs are cut from the images as they come, ours from a random order of them."""
+    from flwr_datasets.partitioner import IidPartitioner
+
+    y, domain = labels(1, 10, 5)
+    ours = iid.make(clients=n)(y, domain, 1, np.random.default_rng(0))
+    assert [len(client) for client in ours] == [len(part) for part in flowers(IidPartitioner(n), y)]
+
+
+@pytest.mark.parametrize(("n", "c"), [(10, 2), (10, 5), (20, 3)])
+def test_pathological_counts_are_those_of_flwr_datasets(n, c):
+    """With the classes that flwr-datasets' `deterministic` mode gives to the clients, every client has as many images
+    of each class; with our own random ones, the same numbers come out in another order. Their `random` mode lets
+    chance alone decide who has a class, and loses the images of one that nobody has."""
+    from flwr_datasets.partitioner import PathologicalPartitioner
+
+    y, domain = labels(1, 27, 10)
+    theirs = flowers(PathologicalPartitioner(n, "y", c, class_assignment_mode="deterministic"), y)
+    counts = np.array([np.bincount(y[part], minlength=10) for part in theirs])
+    same_classes = pathological.divided(y, counts > 0, np.random.default_rng(0))
+    assert np.array_equal(counts, [np.bincount(y[part], minlength=10) for part in same_classes])
+    own = pathological.make(c, n)(y, domain, 1, np.random.default_rng(0))
+    ours = np.array([np.bincount(y[client.indices], minlength=10) for client in own])
+    assert ((ours > 0).sum(1) == (counts > 0).sum(1)).all()
+    assert sorted(np.sort(ours.T).tolist()) == sorted(np.sort(counts.T).tolist())
+
+
+class Shares:
+    """In place of a generator: known shares for every class, and no permutation."""
+
+    def __init__(self, shares):
+        self.shares = iter(shares)
+
+    def dirichlet(self, alpha):
+        return next(self.shares)
+
+    def permutation(self, x):
+        return x
+
+    def shuffle(self, x):
+        pass
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_dirichlet_cuts_are_those_of_flwr_datasets(balanced):
+    """Given the same shares, the same images. In a balanced draw theirs stops a client above its even share, ours, as
+    FedRA's code, at it: equal unless somebody has exactly N/n."""
+    from flwr_datasets.partitioner import DirichletPartitioner
+
+    y = labels(1, 31, 6)[0]
+    for seed in range(5):
+        shares = np.random.default_rng(seed).dirichlet(np.full(4, 0.7), size=6)
+        partitioner = DirichletPartitioner(4, "y", 0.7, min_partition_size=0, self_balancing=balanced)
+        partitioner._rng = Shares(shares)
+        ours = dirichlet.draw(y, 0.7, 4, balanced, Shares(shares))
+        assert [part.tolist() for part in ours] == [sorted(part.tolist()) for part in flowers(partitioner, y)]

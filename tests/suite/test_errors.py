@@ -81,9 +81,9 @@ WRONG = {
         "  backbone: micro_vit\n  faults: 0.1\n": "s.yaml:4:11: defaults.faults: expected a mapping (key: value), got 0.1",
         "  backbone: micro_vit\n  dropout: 0.1\n": 's.yaml:4:3: unknown key "dropout" in defaults; it belongs to faults',
         "  backbone: micro_vit\n  faults: {stragglers: {probability: 0.5, late: lost}}\n": "s.yaml:4:12: faults.stragglers needs slowdown, deadline",
-        f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: 0.5}}}}\n": "s.yaml:4:76: defaults.faults.stragglers.slowdown: "
+        f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: 0.5}}}}\n": "s.yaml:4:78: defaults.faults.stragglers.slowdown: "
         "expected a number of at least 1, or [lowest, highest] of them, got 0.5",
-        f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: [4, 2]}}}}\n": "s.yaml:4:76: defaults.faults.stragglers.slowdown: "
+        f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: [4, 2]}}}}\n": "s.yaml:4:78: defaults.faults.stragglers.slowdown: "
         "expected a number of at least 1, or [lowest, highest] of them, got [4, 2]",
         "  backbone: micro_vit\n  evaluation: {by: clients}\n": 's.yaml:4:20: defaults.evaluation.by: expected "domain" or "client", got "clients"; did you mean "client"?',
         "  backbone: micro_vit\n  precision: fp16\n": 's.yaml:4:14: defaults.precision: expected "fp32" or "bf16", got "fp16"; did you mean "bf16"?',

@@ -18,12 +18,15 @@ defaults:
   adapter: {name: lora, rank: 4, targets: [a, b]}
   data:
     name: strokes6
-    partition: {name: dirichlet, alpha: 0.5}
+    partition: {name: dirichlet, alpha: 0.5, clients_per_domain: 1}
   participation: {per_domain: 1}
+  faults:
+    dropout: 0.1
+    stragglers: {probability: 0.2, slowdown: [2, 5], deadline: 1.5, late: partial}
   rotate_capacities: true
-  evaluation: {every: 2, metrics: [accuracy]}
+  evaluation: {every: 2, by: client, metrics: [accuracy]}
 scenarios:
-  a: {capacities: [1, 2]}
+  a: {capacities: [1, 2, 3, 4, 5, 6]}
   b: {capacities: {by_domain: [1, 2, 3, 4, 5, 6]}}
   c: {capacities: {uniform: [1, 12]}}
 methods:
@@ -34,7 +37,7 @@ sweep:
   backbone: [micro_vit, {name: micro_mixer}]
   methods.z.missing_layers: [keep, cover]
   capacities:
-    - [1, 2]
+    - [6, 5, 4, 3, 2, 1]
     - {uniform: [1, 2]}
 seeds: [0, 1]
 overlays:
@@ -75,9 +78,13 @@ def answered(suite_of):
         except UserError as error:
             lines = str(error).splitlines()
             assert 0 < len(lines) <= ON_A_SCREEN + 1
-            assert all(re.match(r"s\.yaml:\d+:\d+: |--set |overlay |profile |\.\.\. and", line) for line in lines)
+            assert all(re.match(r"s\.yaml:\d+:\d+: |--set |--data |overlay |profile |\.\.\. and", line) for line in lines)
 
     return check
+
+
+def test_the_whole_suite_is_sound(suite_of):
+    assert len(suite_of(FULL).cells()) == 3 * 8 * 3 * 2
 
 
 @pytest.mark.parametrize("data", [None, "o", "embedded"])
@@ -98,7 +105,9 @@ def test_a_damaged_request_for_numbers_of_a_file_is_answered(answered):
 
 
 @pytest.mark.parametrize(
-    "key", ["train", "capacities", "data.partition", "participation", "methods.z.aggregator", "a.b"]
+    "key",
+    ["train", "capacities", "data.partition", "participation", "methods.z.aggregator", "a.b"]
+    + ["faults", "faults.dropout", "faults.stragglers", "faults.stragglers.slowdown", "evaluation.by"],
 )
 def test_any_value_of_a_set_is_answered(answered, key):
     for value in VALUES:

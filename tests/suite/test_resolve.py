@@ -315,3 +315,28 @@ def test_a_thousand_cells_take_no_second(tmp_path):
     start = time.perf_counter()
     assert len(load(path, built_catalogue()).cells()) == 1000
     assert time.perf_counter() - start < 1
+
+
+STRAGGLERS = "{probability: 0.5, slowdown: 3, deadline: 1, late: lost}"
+
+
+def test_what_no_suite_asks_for_is_not_in_a_configuration(suite_of):
+    """So that the cells of older suites stay what they are."""
+    assert "faults" not in config(suite_of(SMALL)) and "by" not in config(suite_of(SMALL))["evaluation"]
+
+
+def test_faults_mix_by_key_and_can_be_swept(suite_of):
+    text = SMALL.replace("skew: {}", f"skew: {{faults: {{dropout: 0, stragglers: {STRAGGLERS}}}}}")
+    suite = suite_of(text + "sweep: {faults.dropout: [0.1, 0.3]}\n", sets=["faults.stragglers.slowdown=[2, 4]"])
+    slow = {"probability": 0.5, "slowdown": [2.0, 4.0], "deadline": 1.0, "late": "lost"}
+    assert [cell.config["faults"] for cell in suite.cells()] == [
+        {"dropout": 0.1, "stragglers": slow},
+        {"dropout": 0.3, "stragglers": slow},
+    ]
+
+
+def test_stragglers_may_be_completed_by_another_layer(suite_of, faults_of):
+    parts = SMALL.replace("scenarios:", "  faults: {stragglers: {slowdown: 3, deadline: 1, late: lost}}\nscenarios:")
+    whole = parts.replace("skew: {}", "skew: {faults: {stragglers: {probability: 0.5}}}")
+    assert config(suite_of(whole))["faults"]["stragglers"]["probability"] == 0.5
+    assert faults_of(parts) == ["s.yaml:6:12: faults.stragglers needs probability"]
