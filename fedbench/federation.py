@@ -82,8 +82,8 @@ class Federation:
         place, key = (client.id, "by_client") if "by_client" in self.capacities else (client.domain, "by_domain")
         if place == MIXED:
             raise UserError(
-                f"capacities by_domain: client {client.id} has images of several domains; give each client its own "
-                "by by_client, or draw them: {uniform: [lowest, highest]}"
+                f"capacities by_domain: client {client.id} has images of several domains; give each client a depth, "
+                "{by_client: [...]}, or draw them, {uniform: [lowest, highest]}"
             )
         given = self.capacities[key]
         if place >= len(given):

@@ -81,7 +81,7 @@ def divided(y: np.ndarray, has: np.ndarray, generator: np.random.Generator) -> l
     for label, takers in enumerate(has.T):
         of_label, clients = generator.permutation(np.flatnonzero(y == label)), np.flatnonzero(takers)
         if len(of_label) < len(clients):
-            raise UserError(f"a class has {len(of_label)} training images, fewer than the {len(clients)} clients that are to have it")
+            raise UserError(f"a class has {len(of_label)} training images, fewer than its {len(clients)} clients")
         for client, part in zip(clients, np.array_split(of_label, len(clients)), strict=True):
             owner[part] = client
     ends = np.cumsum(np.bincount(owner, minlength=len(has)))

@@ -126,7 +126,7 @@ def test_clients_of_several_domains_are_a_group_of_their_own():
 
 
 def test_a_client_of_several_domains_has_no_capacity_by_domain():
-    with pytest.raises(UserError, match="client 1 has images of several domains; give each client its own by by_client"):
+    with pytest.raises(UserError, match="client 1 has images of several domains; give each"):
         federation(domains=(0, MIXED), capacities={"by_domain": [9, 5]})
 
 

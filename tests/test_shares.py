@@ -26,7 +26,10 @@ def dealt(train, test, clients, seed=0):
 
 def test_domains_have_their_own_images():
     shares = of_domains(DATA, images((1, 0), (0, 0), (1, 2)))
-    assert [(s.domain, s.indices.tolist(), s.client) for s in shares] == [("sun", [1], GLOBAL), ("rain", [0, 2], GLOBAL)]
+    assert [(s.domain, s.indices.tolist(), s.client) for s in shares] == [
+        ("sun", [1], GLOBAL),
+        ("rain", [0, 2], GLOBAL),
+    ]
 
 
 def test_clients_get_test_images_in_proportion_to_their_training_images():

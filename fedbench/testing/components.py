@@ -71,10 +71,9 @@ def check_aggregator(aggregate: Callable) -> None:
         back = torch.tensor(arrived)
         up = Uploads(r, shared, back, *(torch.ones(3, dtype=torch.float64) for _ in range(3)))
         new = twice(lambda up=up: aggregate(state, up, plan, cohort), "the aggregator", state, vars(up), M)
-        spoilt = replace(up, r=[_spoilt(rows, ~back[M[:, j]]) for j, rows in enumerate(r)], shared=_spoilt(shared, ~back))
-        expect(
-            same(new, aggregate(state, spoilt, plan, cohort)), "rows that did not arrive (`uploads.arrived`) change it"
-        )
+        lost = [_spoilt(rows, ~back[M[:, j]]) for j, rows in enumerate(r)]
+        other = aggregate(state, replace(up, r=lost, shared=_spoilt(shared, ~back)), plan, cohort)
+        expect(same(new, other), "rows that did not arrive (`uploads.arrived`) change the state")
         expect(set(new) >= {"r", "shared"}, "the aggregator must return the whole state, with `r` and `shared`")
         _same_shapes(state, new)
         for j in range(L):

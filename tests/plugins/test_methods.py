@@ -1,11 +1,13 @@
 """What is particular to each built-in method, in both profiles."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Cohort, Exit, Plan, Uploads
 
 CAPACITIES = [12, 10, 8, 6, 4, 3]
@@ -206,17 +208,63 @@ def test_own_last_layers_go_without_momentum(registry):
         registry.make("method", {"name": "inclusivefl", "own_last_layer": True}, setup=setup)
 
 
+# --- clients that are lost ----------------------------------------------------------------------------------------
+
+
+def lossy(capacities, arrives):
+    return replace(cohort_of(capacities, steps=1), arrives=torch.tensor(arrives))
+
+
+@pytest.mark.parametrize("missing_layers", ["keep", "cover"])
+def test_a_layer_that_only_lost_clients_held_keeps_its_value(registry, missing_layers):
+    setup = setup_of(registry, tiny_vit(), [2, 2])
+    method = registry.make("method", {"name": "fedra", "missing_layers": missing_layers}, setup=setup)
+    start = method.init(generator(0))
+    state, report = method.round(start, 0, lossy([2, 2], [False, True]), generator(0, 0))
+    M, name = report.plan.M, "attn.proj.lora_B"
+    assert (M[0] & ~M[1]).any() and not report.uploads.arrived[0]
+    kept = [torch.equal(new[name], old[name]) for new, old in zip(state["r"], start["r"], strict=True)]
+    assert kept == (~M[1]).tolist()
+    assert state["history"].tolist() == M[1].long().tolist()
+    assert ((state["scores"] > 0) == M[1]).all()
+
+
+def test_exclusive_stays_as_it_is_where_its_only_client_is_lost(registry):
+    method = registry.make("method", {"name": "exclusive"}, setup=setup_of(registry, tiny_vit(), [4, 2]))
+    start = method.init(generator(0))
+    state, report = method.round(start, 0, lossy([4, 2], [False, True]), generator(0, 0))
+    assert report.cohort.ids == [0] and len(report.cost) == 1
+    assert state["history"].tolist() == [0] * 4 and torch.equal(
+        state["shared"]["head.weight"], start["shared"]["head.weight"]
+    )
+
+
+def test_depthfl_gives_no_say_to_a_classifier_whose_clients_were_lost(registry, deep):
+    method = registry.make("method", {"name": "depthfl"}, setup=setup_of(registry, deep(), [6, 3]))
+    state, _ = method.round(method.init(generator(0)), 0, lossy([6, 3], [False, True]), generator(0, 0))
+    assert state["memory"]["trained"] == ["exit3"]
+
+
+def test_momentum_of_a_size_that_was_lost_is_last_seen_or_none(registry):
+    """Sizes 2 and 1. What the large client would have left is not mixed in; with nobody back, memory stays."""
+    method = registry.make("method", {"name": "inclusivefl"}, setup=setup_of(registry, tiny_vit(depth=2), [2, 1]))
+    state, _ = method.round(method.init(generator(0)), 0, lossy([2, 1], [False, True]), generator(0, 0))
+    assert list(state["memory"]["updates"]) == ["1"]
+    after, _ = method.round(state, 1, lossy([2, 1], [False, False]), generator(0, 1))
+    assert same(after, state)
+
+
 # --- the reference's aggregation ----------------------------------------------------------------------------------
 
 
 def test_outside_layers_only_with_client_0(registry):
     aggregate = registry.make("aggregator", {"name": "weighted_mean", "outside_layers": "with_client_0"})
-    for ids, expected in (([0, 3], 3.0), ([1, 3], 9.0)):
+    for ids, back, expected in (([0, 3], [1, 1], 3.0), ([1, 3], [1, 1], 9.0), ([0, 3], [0, 1], 9.0)):
         state = {"r": [], "shared": {"model.patch_embed.proj.lora_A": torch.tensor([9.0])}}
         up = Uploads(
             [],
             {"model.patch_embed.proj.lora_A": torch.tensor([[2.0], [4.0]])},
-            torch.ones(2).bool(),
+            torch.tensor(back).bool(),
             *[torch.zeros(2)] * 3,
         )
         cohort = Cohort(ids, torch.tensor([1, 1]), torch.tensor([1, 1]), torch.ones(2), lambda n: iter(()))

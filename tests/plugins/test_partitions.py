@@ -243,7 +243,7 @@ def test_impossible_classes_are_refused_with_numbers():
     told = "3 clients of 2 classes cover 6 of 10 classes, .* take at least 5 clients_per_domain or 4 classes_per_client"
     with pytest.raises(UserError, match=told):
         pathological.make(2, 3)(y, domain, 1, generator)
-    with pytest.raises(UserError, match="a class has 2 training images, fewer than the 3 clients"):
+    with pytest.raises(UserError, match="a class has 2 training images, fewer than its 3 clients"):
         pathological.make(2, 15)(y, domain, 1, generator)
 
 

@@ -78,7 +78,9 @@ def answered(suite_of):
         except UserError as error:
             lines = str(error).splitlines()
             assert 0 < len(lines) <= ON_A_SCREEN + 1
-            assert all(re.match(r"s\.yaml:\d+:\d+: |--set |--data |overlay |profile |\.\.\. and", line) for line in lines)
+            assert all(
+                re.match(r"s\.yaml:\d+:\d+: |--set |--data |overlay |profile |\.\.\. and", line) for line in lines
+            )
 
     return check
 
