@@ -89,7 +89,7 @@ def _slowdown(value: Any, handler: Any) -> Any:
         found = handler(value)
     except ValidationError:
         found = []
-    if isinstance(found, list) and (len(found) != 2 or found[0] > found[1]):
+    if isinstance(found, list) and (not found or found[0] > found[1]):
         raise _say("expected a number of at least 1, or [lowest, highest] of them, got {value}", value=shown(value))
     return found
 
@@ -187,7 +187,7 @@ class Stragglers(TypedDict, total=False):
     __pydantic_config__ = _CLOSED
     probability: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="of each client in each round")]
     slowdown: Annotated[
-        Factor | list[Factor],
+        Factor | Annotated[list[Factor], Field(min_length=2, max_length=2)],
         WrapValidator(_slowdown),
         Field(description="so many times slower, or [lowest, highest] to draw from"),
     ]
