@@ -262,8 +262,7 @@ def _image_tree(root: Path) -> None:
 
 
 def test_too_few_capacities_for_the_clients_a_partition_makes(tmp_path):
-    partition = "{name: dirichlet, alpha: 100.0, clients_per_domain: 2, min_examples: 1}"
-    write_suite(tmp_path, "fedra", {"data: dots": f"data: {{name: dots, per_class: 8, partition: {partition}}}"})
+    write_suite(tmp_path, "fedra", {"data: dots": "data: {name: dots, partition: halves}"})
     done = run(cwd=tmp_path)
     assert done.exit_code == 2, done.output
     assert "2 values for 4 clients" in done.stderr

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
-from fedbench.types import Dataset, Images, Splits
+from fedbench.types import Client, Dataset, Images, Splits
 
 NOTES = Path(__file__).with_name("notes.txt")  # life-cycle hooks write there where it exists
 HALF = (0.5, 0.5, 0.5)
@@ -27,6 +27,16 @@ def dots(image_size: int, per_class: int = 2) -> Dataset:
         return Images(x.astype(np.uint8), np.arange(n) % 2, np.arange(n) // (2 * per_class))
 
     return Dataset(("one", "two"), ("a", "b"), f"dots-{image_size}-{per_class}", lambda: Splits(images(0), images(1)))
+
+
+def halves():
+    """Two clients for each domain, which only the partition itself can tell."""
+
+    def partition(y, domain, num_domains, generator):
+        own = [np.flatnonzero((domain == d) & (y == half)) for d in range(num_domains) for half in (0, 1)]
+        return [Client(i, i // 2, part) for i, part in enumerate(own)]
+
+    return partition
 
 
 def tiny(load: bool = True):
@@ -75,6 +85,11 @@ def odd(setup, how: str = "raise", until: str = ""):
 @hookimpl
 def fedbench_register_datasets(register):
     register("dots", dots)
+
+
+@hookimpl
+def fedbench_register_partitions(register):
+    register("halves", halves)
 
 
 @hookimpl
