@@ -11,7 +11,7 @@ from typing import Any
 from fedbench.plan import Work
 
 # Cells that differ in no more than this are of one kind: a FLOP of training and a test image take as long in each.
-SAME_SPEED = ("seed", "capacities", "participation", "evaluation")
+SAME_SPEED = ("seed", "capacities", "participation", "faults", "evaluation")
 SAME_SPEED_IN = {"train": ("rounds", "local_epochs", "max_steps"), "data": ("partition",)}
 
 
