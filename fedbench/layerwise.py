@@ -14,6 +14,7 @@ from fedbench import allocation as alloc
 from fedbench import cost
 from fedbench.adapter import fold
 from fedbench.backbone import Blocks, load
+from fedbench.globalmodel import GlobalModel
 from fedbench.method import Method, Predict, State
 from fedbench.regularizer import first_books, pull_of, server_step
 from fedbench.types import Cohort, Exit, Job, Plan, Report, Setup
@@ -28,10 +29,9 @@ def head_at_end(depth: int) -> list[Exit]:
     return [Exit(depth, HEAD)]
 
 
-def full_depth(model: Blocks, state: State) -> Predict:
+def full_depth(model: Blocks, state: State) -> GlobalModel:
     """The global model: all L layers, then the head."""
-    layers, exits = range(model.num_layers), head_at_end(model.num_layers)
-    return lambda x: model(x, layers, exits)[0]
+    return GlobalModel(model, range(model.num_layers), head_at_end(model.num_layers))
 
 
 def unchanged(state: State, plan: Plan | None = None) -> State:

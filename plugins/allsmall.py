@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
+from fedbench.globalmodel import GlobalModel
 from fedbench.layerwise import Ref, head_at_end, layerwise
 from fedbench.method import Method
 from fedbench.types import Setup
@@ -20,14 +21,13 @@ def allsmall(
     L = setup.backbone.num_layers
     if not 1 <= depth <= L:
         raise UserError(f"allsmall: depth must lie between 1 and {L}, the backbone's layers; it is {depth}")
-    exits = head_at_end(depth)
     return layerwise(
         setup,
         "prefix",
         aggregator,
         objective,
         depth_of=lambda L_n: depth,
-        predict=lambda model, state: lambda x: model(x, range(depth), exits)[0],
+        predict=lambda model, state: GlobalModel(model, range(depth), head_at_end(depth)),
     )
 
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from fedbench import hookimpl
 from fedbench.backbone import Blocks
 from fedbench.errors import UserError
+from fedbench.globalmodel import GlobalModel
 from fedbench.layerwise import HEAD, Ref, layerwise
-from fedbench.method import Method, Predict, State
+from fedbench.method import Method, State
 from fedbench.types import Cohort, Exit, Plan, Setup, Uploads
 
 ANSWERS = ("ensemble", "last")
@@ -57,10 +58,10 @@ def depthfl(
         new = aggregate(state, uploads, plan, cohort)
         return {**new, "memory": {**new["memory"], "trained": sorted(trained)}}
 
-    def predict(model: Blocks, state: State) -> Predict:
+    def predict(model: Blocks, state: State) -> GlobalModel:
         everywhere = exits_of(L)
         trained = [exit for exit in everywhere if exit.classifier in state["memory"].get("trained", [])]
-        return lambda x: answers(model(x, range(L), trained or everywhere), answer)
+        return GlobalModel(model, range(L), trained or everywhere, lambda logits: answers(logits, answer))
 
     return layerwise(setup, allocation, counted, objective, exits_of=exits_of, predict=predict)
 
