@@ -20,12 +20,12 @@ from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
 from fedbench.evaluation import Evaluation, Rows, evaluated_rounds
 from fedbench.federation import Federation
-from fedbench.method import Method
+from fedbench.method import Method, State
 from fedbench.pixels import NORMALIZE, Pixels
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator, numpy_generator, seed_of
 from fedbench.shares import Share, of_clients, of_domains
-from fedbench.types import Dataset, Report, Setup, Splits, Uploads
+from fedbench.types import Client, Dataset, Report, Setup, Splits, Uploads
 
 Config = Mapping[str, Any]
 
@@ -37,7 +37,8 @@ class Diverged(Exception):
 class Trial:
     """One cell, built and ready to run: its method, its federation and its test images.
 
-    `run` is the life of a cell; `round_rows` says what is recorded of a round, `evaluation` of the model.
+    `run` is the life of a cell, `state` its end; `round_rows` says what is recorded of a round, `evaluation` of
+    the model.
     """
 
     def __init__(
@@ -47,19 +48,22 @@ class Trial:
         device: str = "cpu",
         source: Source | None = None,
         dataset: Dataset | None = None,
+        clients: list[Client] | None = None,
     ) -> None:
-        """device `meta` builds shapes alone, for `totals` · source, dataset: where they are made already, the
-        source for this trial alone. Raises UserError, NotApplicable."""
+        """device `meta` builds shapes alone, for `totals` · source, dataset, clients: where they are made already,
+        the source for this trial alone. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
-        source = source or self._source(plugins)
+        self.state: State | None = None
+        self.source = source = source or self._source(plugins)
         self.dataset = dataset or dataset_of(config["data"], plugins, source.image_size)
         splits = self.dataset.load()
         mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
         train, test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
-        partition = plugins.make("partition", config["data"]["partition"])
-        draw = numpy_generator(self.seed, use="partition")
-        clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
+        if clients is None:
+            partition = plugins.make("partition", config["data"]["partition"])
+            draw = numpy_generator(self.seed, use="partition")
+            clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
         self.model = Blocks(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, self.model.num_layers, train)
         self.method = self._method(plugins, image_size=splits.test.x.shape[-1])
@@ -134,7 +138,8 @@ class Trial:
     def run(
         self, on_round: Callable[[int, Rows], None] = lambda t, rows: None, team: Team = ALONE
     ) -> tuple[Rows, Rows]:
-        """All rounds; returns the rows of eval.parquet and of rounds.parquet. Raises Diverged.
+        """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
+        Diverged.
 
         team: the processes that run this trial, each of them by this function.
         """
@@ -152,6 +157,7 @@ class Trial:
                     with fast(self.model) if self.fast else nullcontext():
                         evaluation += self.evaluation.rows(t + 1, functools.partial(self.method.predictor, state), team)
                 on_round(t + 1, rows)
+        self.state = state
         return evaluation, rounds
 
     def totals(self) -> dict[str, int]:

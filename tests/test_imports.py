@@ -26,7 +26,7 @@ LAYERS = [
     ["hookspecs", "catalogue"],
     ["plugins"],
     ["profiles", "results"],
-    ["suite", "compare"],
+    ["suite", "compare", "state"],
     ["pixels", "faults", "shares"],
     ["federation", "evaluation"],
     ["trial"],
