@@ -24,6 +24,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.plugins import Plugins, told
 from fedbench.probe import probe
 from fedbench.results import write_manifest, write_rows
+from fedbench.saved import keep
 from fedbench.trial import Diverged, Trial
 
 Send = Callable[[dict[str, Any]], None]
@@ -77,6 +78,7 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
         )
         write_rows(folder, "rounds", rounds)
         write_rows(folder, "eval", evaluation)
+        keep(folder, trial)
         outcome = {"status": "finished"}
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}

@@ -32,7 +32,7 @@ LAYERS = [
     ["trial"],
     ["facts", "probe"],
     ["inventory"],
-    ["plan"],
+    ["plan", "saved"],
     ["worker", "progress", "doctor"],
     ["executors"],
     ["testing", "runner", "estimate"],
