@@ -66,6 +66,33 @@ def _no_such_module(blocks: Blocks, name: str) -> str:
     return f"adapter.targets: no module is called {name!r} in {kind}; {hint}known: {', '.join(linear)}"
 
 
+@dataclass(frozen=True)
+class LowRank:
+    """What a low-rank adapter adds to a frozen layer: (alpha / r) B A beside W (Hu et al., arXiv 2106.09685).
+
+    weight: W (out, in), or (out, in, kh, kw) of a convolution · bias: the layer's own, or None · A: (r, in) or
+    (r, in, kh, kw) · B: (out, r) or (out, r, 1, 1) · dropout: of its input. A module that has a method `low_rank`
+    with this answer can be exported.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    A: Tensor
+    B: Tensor
+    alpha: float
+    dropout: float
+
+    @property
+    def rank(self) -> int:
+        return len(self.A)
+
+    @torch.no_grad()
+    def merged(self) -> Tensor:
+        """W + (alpha / r) B A, in the shape of W."""
+        product = self.B.flatten(1) @ self.A.flatten(1)
+        return self.weight + self.alpha / self.rank * product.view_as(self.weight)
+
+
 class SeededDropout(nn.Module):
     """Inverted dropout whose masks come from a generator the engine sets for each client; without one it is the
     identity."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +15,30 @@ from fedbench.types import Exit
 
 
 @dataclass(frozen=True)
+class Architecture:
+    """How timm makes such a model: a name that `timm.create_model` knows, or a class as `module:Class`, with its
+    arguments but for num_classes."""
+
+    name: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, num_classes: int) -> nn.Module:
+        """The model, its weights drawn from torch's current random state."""
+        module, _, kind = self.name.rpartition(":")
+        if module:
+            return getattr(import_module(module), kind)(num_classes=num_classes, **self.args)
+        import timm
+
+        return timm.create_model(self.name, num_classes=num_classes, **self.args)
+
+
+@dataclass(frozen=True)
 class Source:
     """What a backbone plugin returns.
 
     model: a timm VisionTransformer or MlpMixer without its classifier · image_size: pixels a side · mean,
     std: per channel, for images in [0, 1] · fingerprint: identifies the weights, and enters the identity of
-    every cell.
+    every cell · architecture: how the model is made anew, where it is to be exported with its weights.
     """
 
     model: nn.Module
@@ -26,6 +46,7 @@ class Source:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     fingerprint: str
+    architecture: Architecture | None = None
 
 
 class Classifier(nn.Linear):

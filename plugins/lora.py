@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench import hookimpl
-from fedbench.adapter import SeededDropout, Stack, resolve_targets
+from fedbench.adapter import LowRank, SeededDropout, Stack, resolve_targets
 from fedbench.backbone import Blocks
 from fedbench.errors import UserError
 from fedbench.kernels import frozen_linear, low_rank_linear
@@ -38,6 +38,9 @@ class LoRALinear(loralib.Linear):
         """loralib's own initialisation: A uniform (Kaiming, a = sqrt 5), B zero."""
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_B)
+
+    def low_rank(self) -> LowRank:
+        return LowRank(self.weight, self.bias, self.lora_A, self.lora_B, self.lora_alpha, self.lora_dropout.p)
 
     def fold(self) -> None:
         """Keep W + (alpha / r) B A, which stands for both until A or B changes; for evaluation, without dropout."""
@@ -75,7 +78,8 @@ class LoRAConv2d(nn.Module):
 
     def __init__(self, frozen: nn.Conv2d, rank: int, alpha: float, dropout: float) -> None:
         super().__init__()
-        self.frozen, self.scaling, self.lora_dropout = frozen, alpha / rank, SeededDropout(dropout)
+        self.frozen, self.alpha, self.scaling = frozen, alpha, alpha / rank
+        self.lora_dropout = SeededDropout(dropout)
         self.lora_A = nn.Parameter(torch.empty(rank, frozen.in_channels, *frozen.kernel_size))
         self.lora_B = nn.Parameter(torch.empty(frozen.out_channels, rank, 1, 1))
         self.stack: Stack | None = None
@@ -83,6 +87,10 @@ class LoRAConv2d(nn.Module):
     def draw(self, generator: torch.Generator) -> None:
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_B)
+
+    def low_rank(self) -> LowRank:
+        frozen = self.frozen
+        return LowRank(frozen.weight, frozen.bias, self.lora_A, self.lora_B, self.alpha, self.lora_dropout.p)
 
     def forward(self, x: Tensor) -> Tensor:
         own = {"lora_A": self.lora_A, "lora_B": self.lora_B}

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 IMAGE_SIZE = 32
 HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the normalisation
 WEIGHTS = Path(__file__).parent / "weights"
+SHAPE = {"img_size": IMAGE_SIZE, "patch_size": 8, "embed_dim": 64}
+TIMM = {
+    "micro_vit": (
+        "timm.models.vision_transformer:VisionTransformer",
+        {**SHAPE, "depth": 12, "num_heads": 4, "mlp_ratio": 2},
+    ),
+    "micro_mixer": ("timm.models.mlp_mixer:MlpMixer", {**SHAPE, "num_blocks": 12, "mlp_ratio": (0.5, 4.0)}),
+}
 
 
 def micro_vit(pretrained: bool | str = True, weights_seed: int = 0) -> nn.Module:
@@ -42,17 +50,9 @@ def micro_mixer(pretrained: bool | str = True, weights_seed: int = 0) -> nn.Modu
 
 def architecture(name: str) -> nn.Module:
     """The timm model of that name with num_classes=0, its weights drawn from torch's current random state."""
-    if name == "micro_vit":
-        from timm.models.vision_transformer import VisionTransformer
+    from fedbench.backbone import Architecture
 
-        return VisionTransformer(
-            img_size=IMAGE_SIZE, patch_size=8, embed_dim=64, depth=12, num_heads=4, mlp_ratio=2, num_classes=0
-        )  # fmt: skip
-    from timm.models.mlp_mixer import MlpMixer
-
-    return MlpMixer(
-        img_size=IMAGE_SIZE, patch_size=8, embed_dim=64, num_blocks=12, mlp_ratio=(0.5, 4.0), num_classes=0
-    )  # fmt: skip
+    return Architecture(*TIMM[name]).make(num_classes=0)
 
 
 def weights_file(name: str, pretrained: bool | str, weights_seed: int) -> Path | None:
@@ -86,12 +86,12 @@ def _build(name: str, pretrained: bool | str, weights_seed: int) -> nn.Module:
 
 
 def _source(name: str, pretrained: bool | str, weights_seed: int, load: bool) -> Source:
-    from fedbench.backbone import Source
+    from fedbench.backbone import Architecture, Source
 
     file = weights_file(name, pretrained, weights_seed)
     origin = hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file else f"random-seed{weights_seed}"
     model = _build(name, pretrained, weights_seed) if load else architecture(name)
-    return Source(model=model, image_size=IMAGE_SIZE, mean=HALF, std=HALF, fingerprint=f"{name}-{origin}")
+    return Source(model, IMAGE_SIZE, HALF, HALF, fingerprint=f"{name}-{origin}", architecture=Architecture(*TIMM[name]))
 
 
 def make_vit(pretrained: bool | str = True, weights_seed: int = 0, load: bool = True) -> Source:

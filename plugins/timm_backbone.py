@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from fedbench import hookimpl
-from fedbench.backbone import Source
+from fedbench.backbone import Architecture, Source
 from fedbench.errors import UserError
 
 
@@ -34,7 +34,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
         fingerprint = load_file(model, Path(pretrained).expanduser(), load)
     config = model.pretrained_cfg
     size = options.get("img_size", config.get("input_size", (3, 224, 224))[1])
-    return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint)
+    return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint, Architecture(name, options))
 
 
 def load_file(model, path: Path, load: bool) -> str:

@@ -1,0 +1,115 @@
+"""Models of finished cells, written for other libraries: PEFT, loralib, or timm alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from fedbench.errors import UserError
+from fedbench.export import loralib, merged, peft
+from fedbench.export.card import base, card, made, note
+from fedbench.export.parts import Parts, parts_of
+from fedbench.globalmodel import GlobalModel
+from fedbench.plugins import Plugins
+from fedbench.results import load
+from fedbench.saved import reopen
+from fedbench.trial import Trial
+
+__all__ = ["FORMATS", "Export", "export"]
+
+FORMATS = ("peft", "loralib", "merged")
+CONFIG, EXITS = "config.json", "exits.safetensors"
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written: the folder, the bytes of each file, the Python that loads it, and what it is not."""
+
+    folder: Path
+    files: Mapping[str, int]
+    loading: str
+    note: str | None
+
+
+def export(cell: str | Path, form: str, out: str | Path, plugins: Plugins, force: bool = False) -> Export:
+    """Write the model of a finished cell into the folder `out`, for `form`, one of FORMATS.
+
+    The cell's images are not needed. force: replace an earlier export. Raises UserError where the cell has no
+    model, where the format cannot hold it, or where `out` is taken.
+    """
+    out = Path(out)
+    _must_be_free(out, force)
+    trial, model = reopen(cell, plugins, images=False)
+    if not isinstance(model, GlobalModel):
+        method = trial.config["method"]["name"]
+        raise UserError(f"{cell}: the method {method!r} does not answer with a GlobalModel, and cannot be exported")
+    parts = parts_of(model, trial.evaluation.test.images.x.shape[-1])
+    with _put_in_place(out) as folder:
+        config, loading = _written(folder, form, trial, parts, plugins, cell, str(out))
+        if len(model.exits) > 1:
+            save_file(parts.exits(), folder / EXITS)
+        (folder / CONFIG).write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    files = {path.name: path.stat().st_size for path in sorted(out.iterdir())}
+    return Export(out, files, loading, note(parts))
+
+
+def _written(
+    folder: Path, form: str, trial: Trial, parts: Parts, plugins: Plugins, cell: str | Path, out: str
+) -> tuple[dict[str, Any], str]:
+    """Write the tensors; returns config.json and the lines that load them."""
+    results = load([cell])
+    if form == "merged":
+        architecture = merged.architecture_of(parts, trial.source)
+        merged.write(folder, parts, architecture)
+        lines = made(architecture, parts.num_classes)
+        return card(form, trial, parts, architecture, results), f"{lines}\n{merged.LOAD.format(folder=out)}"
+    kind = {"peft": peft, "loralib": loralib}[form]
+    kind.write(folder, parts)
+    lines = base(trial, parts, form, [str(file) for file in plugins.files.values()])
+    return card(form, trial, parts, trial.source.architecture, results), f"{lines}\n{kind.LOAD.format(folder=out)}"
+
+
+def _must_be_free(out: Path, force: bool) -> None:
+    """Nothing may stand at `out`; with force an earlier export may."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not _is_export(out):
+        raise UserError(f"{out}: holds something that is no export of fedbench. Choose another folder with --out DIR.")
+    if not force:
+        raise UserError(f"{out}: there is an export already. Replace it with --force, or choose another --out DIR.")
+
+
+def _is_export(out: Path) -> bool:
+    try:
+        return "fedbench" in json.loads((out / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+@contextmanager
+def _put_in_place(out: Path) -> Iterator[Path]:
+    """A hidden folder beside `out` that takes its place when all is written, and goes when something fails."""
+    out = out.absolute()
+    draft, old = (out.parent / f".{out.name}.{secrets.token_hex(8)}.tmp" for _ in range(2))
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        if out.exists():
+            os.replace(out, old)
+        os.replace(draft, out)
+    except OSError as error:
+        if old.exists() and not out.exists():
+            os.replace(old, out)
+        raise UserError(f"{out}: cannot be written ({error.strerror or error}). Try another --out DIR.") from error
+    finally:
+        for left in (draft, old):
+            shutil.rmtree(left, ignore_errors=True)

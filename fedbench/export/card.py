@@ -1,0 +1,113 @@
+"""What an export says of itself, and the Python that loads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedbench import __version__
+from fedbench.backbone import Architecture
+from fedbench.errors import UserError
+from fedbench.export.parts import HEAD, Parts, adapters_of
+from fedbench.pixels import NORMALIZE
+from fedbench.results import Result
+from fedbench.trial import Trial
+
+
+def card(form: str, trial: Trial, parts: Parts, architecture: Architecture | None, results: Sequence[Result]) -> dict:
+    """config.json: timm's fields where timm has them, then the adapters, the classifiers, and where all this is from.
+
+    architecture: of the merged model; else of the backbone, None where that is not known.
+    """
+    source, data = trial.source, trial.config["data"]
+    mean, std = NORMALIZE.get(data["normalize"], (source.mean, source.std))
+    described: dict[str, Any] = {
+        "architecture": architecture and architecture.name,
+        "num_classes": parts.num_classes,
+        "model_args": dict(architecture.args) if architecture else {},
+        "pretrained_cfg": {
+            "input_size": [3, parts.image_size, parts.image_size],
+            "mean": list(mean),
+            "std": list(std),
+            "num_classes": parts.num_classes,
+            "classifier": HEAD,
+            "label_names": list(trial.dataset.classes),
+        },
+    }
+    if form != "merged":
+        targets, one = adapters_of(parts, form)
+        described["layers"] = list(parts.layers)
+        described["adapter"] = {"rank": one.rank, "alpha": one.alpha, "dropout": one.dropout, "targets": targets}
+    if len(parts.model.exits) > 1:
+        described["exits"] = {exit.classifier: exit.depth for exit in parts.model.exits}
+    described["fedbench"] = _origin(form, trial, parts, results)
+    return described
+
+
+def _origin(form: str, trial: Trial, parts: Parts, results: Sequence[Result]) -> dict[str, Any]:
+    """The cell, its names, and what its model scored after the last round."""
+    manifest, config = results[0].manifest, trial.config
+    names = ("scenario", "method", "variant", "seed")
+    last = [row for row in results[0].eval.to_pylist() if row["round"] == trial.rounds and row["client"] == -1]
+    scores: dict[str, dict[str, float]] = {}
+    for row in last:
+        scores.setdefault(row["metric"], {})[row["domain"]] = row["value"]
+    return {
+        "version": __version__,
+        "format": form,
+        "cell": manifest["id"],
+        "names": [{"suite": r.suite} | {name: getattr(r.entry, name) for name in names} for r in results],
+        "method": config["method"],
+        "backbone": config["backbone"],
+        "fingerprints": manifest["fingerprints"],
+        "rounds": trial.rounds,
+        "scores": {metric: {"average": sum(by.values()) / len(by), "domains": by} for metric, by in scores.items()},
+        "note": note(parts),
+    }
+
+
+def note(parts: Parts) -> str | None:
+    """What the written model is not, where the method answers with more than one classifier."""
+    if len(parts.model.exits) == 1:
+        return None
+    names = ", ".join(exit.classifier for exit in parts.model.exits)
+    return (
+        f"The method answers with several classifiers ({names}). The model written answers with the deepest of them "
+        f"alone, {parts.model.last.classifier}; all are in exits.safetensors."
+    )
+
+
+def made(architecture: Architecture, num_classes: int, *, pretrained: bool = False) -> str:
+    """The lines that make timm's model."""
+    options = {"pretrained": True} if pretrained else {}
+    given = ", ".join(f"{k}={v!r}" for k, v in {**options, "num_classes": num_classes, **architecture.args}.items())
+    module, _, name = architecture.name.rpartition(":")
+    if module:
+        return f"from {module} import {name}\nmodel = {name}({given}).eval()"
+    return f"import timm\nmodel = timm.create_model({name!r}, {given}).eval()"
+
+
+def base(trial: Trial, parts: Parts, form: str, files: Sequence[str]) -> str:
+    """The lines that make the pre-trained backbone which adapters are put onto. Raises UserError where nobody else
+    has its weights."""
+    backbone: Mapping[str, Any] = trial.config["backbone"]
+    if backbone.get("pretrained") is False:
+        raise UserError(
+            f"--format {form}: the backbone's weights were drawn at random, and adapters are of no use without them; "
+            "--format merged writes both"
+        )
+    known = trial.source.architecture
+    if backbone.get("pretrained") is True and known and ":" not in known.name:
+        lines = made(known, parts.num_classes, pretrained=True)
+    else:
+        given = repr(list(files)) if files else ""
+        lines = (
+            "from fedbench.plugins import Plugins\n"
+            f'model = Plugins({given}).make("backbone", {dict(backbone)!r}).model.eval()\n'
+            f"model.reset_classifier({parts.num_classes})"
+        )
+    if parts.whole:
+        return lines
+    if parts.layers == list(range(len(parts.layers))):
+        return f"{lines}\nmodel.blocks = model.blocks[:{len(parts.layers)}]"
+    return f"{lines}\nmodel.blocks = type(model.blocks)(*[model.blocks[j] for j in {parts.layers}])"

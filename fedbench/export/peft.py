@@ -1,0 +1,42 @@
+"""PEFT's own format: `PeftModel.from_pretrained(model, folder)` puts the adapters and the head onto timm's model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from fedbench.export.parts import HEAD, Parts, adapters_of, plain
+
+PREFIX = "base_model.model."
+LOAD = """\
+from peft import PeftModel
+model = PeftModel.from_pretrained(model, {folder!r})"""
+
+
+def write(folder: Path, parts: Parts) -> None:
+    """adapter_model.safetensors and adapter_config.json, by PEFT's names; a convolution's adapter has the same
+    form in PEFT."""
+    targets, one = adapters_of(parts, "peft")
+    tensors = {PREFIX + name: value for name, value in parts.head().items()}
+    for name, adapter in parts.adapters.items():
+        tensors[f"{PREFIX}{name}.lora_A.weight"] = plain(adapter.A)
+        tensors[f"{PREFIX}{name}.lora_B.weight"] = plain(adapter.B)
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = {
+        "peft_type": "LORA",
+        "base_model_name_or_path": None,  # which backbone it is stands in config.json
+        "task_type": None,
+        "inference_mode": True,
+        "r": one.rank,
+        "lora_alpha": one.alpha,
+        "lora_dropout": one.dropout,
+        "target_modules": targets,
+        "modules_to_save": [HEAD],
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "use_dora": False,
+        "use_rslora": False,
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
