@@ -29,15 +29,27 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     who needs the last state until the next one is whole saves that into another folder. Raises UserError for
     what is no state, or where the folder cannot be written to.
     """
+    import torch
     from safetensors.torch import save_file
 
+    tensors, structure = taken_apart(state)
+    plain = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    write_atomically(Path(folder) / TENSORS, lambda temporary: save_file(plain, temporary))
+    digest = _sha256(Path(folder) / TENSORS)
+    write_json(Path(folder) / STRUCTURE, {"format": FORMAT, "sha256": digest, "state": structure})
+
+
+def taken_apart(state: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
+    """The tensors of a state by their places, which are JSON pointers (RFC 6901), and the rest of it as JSON.
+
+    Raises UserError for what is no state.
+    """
     if not isinstance(state, dict):
         raise _no_state("", f"is a {type(state).__name__}")
     tensors: dict[str, Tensor] = {}
-    structure = _taken_apart(state, "", tensors)
-    write_atomically(Path(folder) / TENSORS, lambda temporary: save_file(tensors, temporary))
-    digest = _sha256(Path(folder) / TENSORS)
-    write_json(Path(folder) / STRUCTURE, {"format": FORMAT, "sha256": digest, "state": structure})
+    return tensors, _nested(state, "", tensors)
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -65,19 +77,19 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _taken_apart(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
-    """The value as JSON, its tensors entered under their places, which are JSON pointers (RFC 6901)."""
+def _nested(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
+    """The value as JSON, its tensors entered under their places."""
     import torch
 
     if isinstance(value, torch.Tensor):
-        tensors[place] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        tensors[place] = value
         return {TENSOR: place}
     if isinstance(value, dict):
         if odd := [key for key in value if not isinstance(key, str)]:
             raise _no_state(place, f"has the key {odd[0]!r}, and keys are texts")
-        return {_escaped(key): _taken_apart(part, f"{place}/{_pointed(key)}", tensors) for key, part in value.items()}
+        return {_escaped(key): _nested(part, f"{place}/{_pointed(key)}", tensors) for key, part in value.items()}
     if isinstance(value, list):
-        return [_taken_apart(part, f"{place}/{i}", tensors) for i, part in enumerate(value)]
+        return [_nested(part, f"{place}/{i}", tensors) for i, part in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         return {FLOAT: repr(float(value))}
     if value is None or isinstance(value, bool | int | float | str):

@@ -25,6 +25,7 @@ from fedbench.pixels import NORMALIZE, Pixels
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator, numpy_generator, seed_of
 from fedbench.shares import Share, of_clients, of_domains
+from fedbench.state import taken_apart
 from fedbench.types import Client, Dataset, Report, Setup, Splits, Uploads
 
 Config = Mapping[str, Any]
@@ -139,7 +140,7 @@ class Trial:
         self, on_round: Callable[[int, Rows], None] = lambda t, rows: None, team: Team = ALONE
     ) -> tuple[Rows, Rows]:
         """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
-        Diverged.
+        Diverged; UserError for a state that cannot be kept.
 
         team: the processes that run this trial, each of them by this function.
         """
@@ -151,6 +152,8 @@ class Trial:
             for t in range(self.rounds):
                 cohort = self.federation.cohort(t)
                 state, report = self.method.round(state, t, cohort, generator(self.seed, t, use="round"))
+                if t == 0:
+                    taken_apart(state)  # what cannot be kept is refused now, not after the last round
                 rows = self.round_rows(t, report)
                 rounds += rows
                 if t + 1 in due:

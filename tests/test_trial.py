@@ -3,12 +3,14 @@
 import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from fedbench.engine.team import together
+from fedbench.errors import UserError
 from fedbench.facts import Facts
 from fedbench.results.schema import COLUMNS, to_table
 from fedbench.runner import load
@@ -168,6 +170,20 @@ def test_a_loss_that_is_no_number_is_a_divergence(registry, cells):
     config["train"]["optimizer"]["lr"], config["train"]["clip"] = 1e30, None
     with pytest.raises(Diverged, match="the training loss of client 0 in round 1 is (nan|inf)"):
         Trial(config, registry).run()
+
+
+def test_a_state_that_cannot_be_kept_is_refused_after_the_first_round(registry, cells):
+    trial, ended = Trial(cells["skew", "fedra"], registry), []
+
+    def round(*given):
+        state, report = method.round(*given)
+        return {**state, "memory": {"seen": {1, 2}}}, report
+
+    method = trial.method
+    trial.method = replace(method, round=round)
+    with pytest.raises(UserError, match="/memory/seen is a set"):
+        trial.run(lambda t, rows: ended.append(t))
+    assert not ended and trial.state is None
 
 
 def test_shipped_suites_load(registry):
