@@ -6,14 +6,14 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save_file
 
+from fedbench.backbone import Architecture
 from fedbench.errors import UserError
 from fedbench.export import loralib, merged, peft
 from fedbench.export.card import base, card, made, note
@@ -26,7 +26,7 @@ from fedbench.trial import Trial
 
 __all__ = ["FORMATS", "Export", "export"]
 
-FORMATS = ("peft", "loralib", "merged")
+FORMATS = {"peft": peft, "loralib": loralib, "merged": merged}
 CONFIG, EXITS = "config.json", "exits.safetensors"
 
 
@@ -54,28 +54,25 @@ def export(cell: str | Path, form: str, out: str | Path, plugins: Plugins, force
         raise UserError(f"{cell}: the method {method!r} does not answer with a GlobalModel, and cannot be exported")
     parts = parts_of(model, trial.evaluation.test.images.x.shape[-1])
     with _put_in_place(out) as folder:
-        config, loading = _written(folder, form, trial, parts, plugins, cell, str(out))
+        architecture, making = _written(folder, form, trial, parts, [str(file) for file in plugins.files.values()])
         if len(model.exits) > 1:
             save_file(parts.exits(), folder / EXITS)
+        config = card(form, trial, parts, architecture, load([cell]))
         (folder / CONFIG).write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     files = {path.name: path.stat().st_size for path in sorted(out.iterdir())}
-    return Export(out, files, loading, note(parts))
+    return Export(out, files, f"{making}\n{FORMATS[form].LOAD.format(folder=str(out))}", note(parts))
 
 
 def _written(
-    folder: Path, form: str, trial: Trial, parts: Parts, plugins: Plugins, cell: str | Path, out: str
-) -> tuple[dict[str, Any], str]:
-    """Write the tensors; returns config.json and the lines that load them."""
-    results = load([cell])
+    folder: Path, form: str, trial: Trial, parts: Parts, files: Sequence[str]
+) -> tuple[Architecture | None, str]:
+    """Write the tensors; returns how timm makes the model they go into, where known, and the lines that make it."""
     if form == "merged":
         architecture = merged.architecture_of(parts, trial.source)
         merged.write(folder, parts, architecture)
-        lines = made(architecture, parts.num_classes)
-        return card(form, trial, parts, architecture, results), f"{lines}\n{merged.LOAD.format(folder=out)}"
-    kind = {"peft": peft, "loralib": loralib}[form]
-    kind.write(folder, parts)
-    lines = base(trial, parts, form, [str(file) for file in plugins.files.values()])
-    return card(form, trial, parts, trial.source.architecture, results), f"{lines}\n{kind.LOAD.format(folder=out)}"
+        return architecture, made(architecture, parts.num_classes)
+    FORMATS[form].write(folder, parts)
+    return trial.source.architecture, base(trial, parts, form, files)
 
 
 def _must_be_free(out: Path, force: bool) -> None:
