@@ -59,6 +59,8 @@ def reopen(folder: str | Path, plugins: Plugins, device: str = "cpu", *, images:
     dataset = facts.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
     now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
     _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
+    if not images:  # nor are there any to be dealt to clients
+        config = {**config, "evaluation": {**config["evaluation"], "by": "domain"}}
     trial = Trial(config, plugins, device, dataset=dataset, clients=None if images else _clients(kept["world"]))
     trial.state = kept["method"]
     try:

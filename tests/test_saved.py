@@ -55,7 +55,7 @@ def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, engine, method)
     assert isinstance(predict, GlobalModel)
     check_state(trial.state)
     last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
-    assert trial.evaluation.rows(trial.rounds, predict) == last
+    assert trial.evaluation.rows(trial.rounds, lambda client: predict) == last
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -74,6 +74,21 @@ def test_the_same_model_is_there_without_the_images(ran, plugins, method, monkey
     assert trial.dataset.classes == whole.dataset.classes and trial.dataset.domains == whole.dataset.domains
     assert [len(client) for client in trial.federation.clients] == [len(client) for client in whole.federation.clients]
     assert (trial.federation.scenario.capacities == whole.federation.scenario.capacities).all()
+
+
+def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):
+    write_suite(tmp_path, "fedra")
+    done = run("--set", "evaluation.by=client", "--quiet", cwd=tmp_path)
+    assert (done.exit_code, done.output) == (0, "")
+    (folder,) = (tmp_path / "r/tiny").glob("small-fedra-*")
+    trial, predict = reopen(folder, plugins)
+    last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
+    assert {row["client"] for row in last} == {0, 1}
+    assert trial.evaluation.rows(trial.rounds, lambda client: predict) == last
+    x = torch.randn(4, 3, 8, 8)
+    with torch.no_grad():
+        expected = predict(x)
+        assert torch.equal(reopen(folder, plugins, images=False)[1](x), expected)
 
 
 def test_the_state_on_disk_does_not_depend_on_the_number_of_processes(ran, tmp_path):
