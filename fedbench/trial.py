@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from fedbench.aggregation import WEIGHTS
 from fedbench.backbone import Blocks, Source
 from fedbench.data import dataset_of
+from fedbench.diagnostics import layer_rows
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -137,12 +139,16 @@ class Trial:
         return train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
 
     def run(
-        self, on_round: Callable[[int, Rows], None] = lambda t, rows: None, team: Team = ALONE
+        self,
+        on_round: Callable[[int, Rows], None] = lambda t, rows: None,
+        team: Team = ALONE,
+        on_layers: Callable[[Rows], None] | None = None,
     ) -> tuple[Rows, Rows]:
         """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
         Diverged; UserError for a state that cannot be kept.
 
-        team: the processes that run this trial, each of them by this function.
+        team: the processes that run this trial, each of them by this function · on_layers: is handed every round's
+        rows of layers.parquet; without it they are not computed.
         """
         evaluation: Rows = []
         rounds: Rows = []
@@ -151,17 +157,25 @@ class Trial:
             state = self.method.init(generator(self.seed, use="init"))
             for t in range(self.rounds):
                 cohort = self.federation.cohort(t)
-                state, report = self.method.round(state, t, cohort, generator(self.seed, t, use="round"))
+                before = state
+                state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
                 if t == 0:
                     taken_apart(state)  # what cannot be kept is refused now, not after the last round
                 rows = self.round_rows(t, report)
                 rounds += rows
+                if on_layers:
+                    on_layers(layer_rows(t, self.model, before, state, report, self._weights()))
                 if t + 1 in due:
                     with fast(self.model) if self.fast else nullcontext():
                         evaluation += self.evaluation.rows(t + 1, functools.partial(self.method.predictor, state), team)
                 on_round(t + 1, rows)
         self.state = state
         return evaluation, rounds
+
+    def _weights(self) -> str:
+        """How the method's aggregator weighs clients, where it says so in the usual words."""
+        weights = (self.config["method"].get("aggregator") or {}).get("weights")
+        return weights if weights in WEIGHTS else "examples"
 
     def totals(self) -> dict[str, int]:
         """What all rounds together will cost, known beforehand because every draw is seeded.

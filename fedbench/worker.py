@@ -61,6 +61,7 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
     manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
     manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
     evaluation: list[dict[str, Any]] = []
+    layers: list[dict[str, Any]] = []
 
     def on_round(t: int, rows: list[dict[str, Any]]) -> None:
         plugins.tell("fedbench_round_finished", manifest=manifest, round=t, rows=rows)
@@ -74,9 +75,10 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
         trial = Trial(manifest["config"], plugins, device)
         evaluation, rounds = together(
             min(processes, trial.shares),
-            lambda team: trial.run(on_round, team) if team.rank == 0 else trial.run(team=team),
+            lambda team: trial.run(on_round, team, layers.extend) if team.rank == 0 else trial.run(team=team),
         )
         write_rows(folder, "rounds", rounds)
+        write_rows(folder, "layers", layers)
         write_rows(folder, "eval", evaluation)
         keep(folder, trial)
         outcome = {"status": "finished"}

@@ -88,6 +88,20 @@ def prefix_rounds(capacities: Sequence[int] = CAPACITIES, rounds: int = 12) -> l
     return [round_row(t, n, range(depth)) for t in range(1, rounds + 1) for n, depth in enumerate(capacities)]
 
 
+def layer_row(t: int, layer: int, holders: int = 6, **changes: Any) -> dict[str, Any]:
+    """One layer in one round; the averages lose a tenth of the products."""
+    row = {
+        "round": t,
+        "layer": layer,
+        "holders": holders,
+        "update_norm": 0.2 / (t + layer),
+        "client_update_norm": 0.5 / (t + layer),
+        "aggregation_error": 0.1,
+        "product_norm": 1.0,
+    }
+    return row | changes
+
+
 def write_cell(
     suite_folder: Path,
     method: str,
@@ -100,6 +114,7 @@ def write_cell(
     reason: str | None = None,
     evaluation: Sequence[Mapping[str, Any]] = (),
     rounds: Sequence[Mapping[str, Any]] | None = None,
+    layers: Sequence[Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
@@ -109,6 +124,8 @@ def write_cell(
     if status == "finished":
         write_rows(folder, "eval", evaluation)
         write_rows(folder, "rounds", prefix_rounds() if rounds is None else rounds)
+        if layers is not None:  # older cells have none
+            write_rows(folder, "layers", layers)
     manifest = {
         "id": name[-12:],
         "status": status,

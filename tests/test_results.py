@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from factories import eval_rows, prefix_rounds, round_row, write_cell, write_suite
+from factories import eval_rows, layer_row, prefix_rounds, round_row, write_cell, write_suite
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -73,13 +73,47 @@ rounds_row = st.fixed_dictionaries(
 )
 
 
+layers_row = st.fixed_dictionaries(
+    {
+        "round": int32,
+        "layer": int16,
+        "holders": int32,
+        "update_norm": st.floats(allow_nan=False),
+        "client_update_norm": st.floats(allow_nan=False),
+        "aggregation_error": st.floats(allow_nan=False),
+        "product_norm": st.floats(allow_nan=False),
+    }
+)
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=st.lists(eval_row, max_size=5), clients=st.lists(rounds_row, max_size=5))
-def test_rows_come_back_as_they_were_written(tmp_path, rows, clients):
-    write_rows(tmp_path, "eval", rows)
-    write_rows(tmp_path, "rounds", clients)
-    assert read_rows(tmp_path, "eval") == rows
-    assert read_rows(tmp_path, "rounds") == clients
+@given(
+    rows=st.lists(eval_row, max_size=5),
+    clients=st.lists(rounds_row, max_size=5),
+    layers=st.lists(layers_row, max_size=5),
+)
+def test_rows_come_back_as_they_were_written(tmp_path, rows, clients, layers):
+    for kind, written in (("eval", rows), ("rounds", clients), ("layers", layers)):
+        write_rows(tmp_path, kind, written)
+        assert read_rows(tmp_path, kind) == written
+
+
+def test_cell_of_an_older_fedbench_says_how_to_get_its_layers(tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
+    (old,) = load([tmp_path])
+    assert old.eval.num_rows and old.rounds.num_rows and len(load_results(tmp_path))
+    with pytest.raises(UserError, match=r"layers\.parquet: there is none.*\n.*--force"):
+        _ = old.layers
+
+
+def test_content_covers_the_layers_where_they_are(tmp_path):
+    folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
+    without = content_hash(tmp_path)
+    hashes = []
+    for error in (0.5, float("nan"), 0.5):
+        write_rows(folder, "layers", [layer_row(1, 0, aggregation_error=error)])
+        hashes.append(content_hash(tmp_path))
+    assert hashes[0] == hashes[2] and len({without, *hashes}) == 3
 
 
 def test_loss_of_a_client_that_did_nothing_may_be_nan(tmp_path):

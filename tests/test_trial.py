@@ -73,6 +73,37 @@ def test_rows_have_the_columns_of_the_schema(registry, cells):
     json.dumps([evaluation, rounds])
 
 
+@pytest.mark.parametrize("key", [("skew", "fedra"), ("skew", "exclusive")])
+def test_layers_are_recorded_beside_the_same_rounds(registry, cells, key):
+    layers = []
+    evaluation, rounds = Trial(cells[key], registry).run(on_layers=layers.extend)
+    unwatched = Trial(cells[key], registry).run()
+    assert evaluation == unwatched[0]
+    assert [{**row, "seconds": 0} for row in rounds] == [{**row, "seconds": 0} for row in unwatched[1]]
+    assert all(row.keys() == COLUMNS["layers"].keys() for row in layers)
+    assert [(row["round"], row["layer"]) for row in layers] == [(t, j) for t in (1, 2) for j in range(12)]
+    for row in layers:
+        held = [r for r in rounds if r["round"] == row["round"] and row["layer"] in r["layers"] and r["arrived"]]
+        assert row["holders"] == len(held)
+        assert (row["update_norm"] > 0) == bool(held)
+    if key[1] == "exclusive":  # a mean of one is that one
+        assert all(row["update_norm"] == pytest.approx(row["client_update_norm"]) for row in layers)
+        assert all(row["aggregation_error"] == 0 < row["product_norm"] for row in layers)
+
+
+def test_layers_are_weighed_as_the_aggregator_weighs(registry, cells):
+    def errors(weights):
+        config = json.loads(json.dumps(cells["dynamic", "fedra"]))
+        unequal = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 2, "balanced": False, "min_examples": 1}
+        config["data"]["partition"], config["participation"] = unequal, {"all": True}
+        config["method"]["aggregator"]["weights"] = weights
+        layers = []
+        Trial(config, registry).run(on_layers=layers.extend)
+        return [row["aggregation_error"] for row in layers[:12] if row["holders"] > 1]
+
+    assert all(one != other for one, other in zip(errors("examples"), errors("uniform"), strict=True))
+
+
 def test_the_same_configuration_gives_the_same_rows(registry, cells):
     def rows():
         evaluation, rounds = Trial(cells["dynamic", "fedra"], registry).run()
@@ -157,9 +188,10 @@ def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monke
     monkeypatch.setattr("fedbench.engine.cohort.ROWS", 100)  # so that there is something to share
 
     def rows(processes):
-        trial = Trial(cells[key], registry)
-        evaluation, rounds = together(processes, lambda team: trial.run(team=team))
-        return evaluation, [{**row, "seconds": 0, "loss": str(row["loss"])} for row in rounds]
+        trial, layers = Trial(cells[key], registry), []
+        evaluation, rounds = together(processes, lambda team: trial.run(team=team, on_layers=layers.extend))
+        rounds = [{**row, "seconds": 0, "loss": str(row["loss"])} for row in rounds]
+        return evaluation, rounds, json.dumps(layers)  # with NaN, equal as text
 
     alone = rows(1)
     assert rows(2) == alone and rows(3) == alone

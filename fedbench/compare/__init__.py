@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedbench.compare.grouping import by_options, settings, unknown
+from fedbench.compare.grouping import by_label, settings, unknown
 from fedbench.compare.measures import (
     AT,
     Cost,
@@ -116,14 +116,7 @@ def leaderboards(
 
 
 def _leaderboard(group: Sequence[Result], variant: str, metric: str, split: str, at: str, baseline: str) -> Leaderboard:
-    by_method: dict[str, list[Result]] = {}
-    for r in group:
-        by_method.setdefault(r.entry.method, []).append(r)
-    cells = {
-        f"{method} [{text}]" if text else method: part
-        for method, named in by_method.items()
-        for text, part in by_options(named)
-    }
+    cells = by_label(group)
     runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
     ceiling = {r.seed: r.average for r in runs.get(baseline, {}).get(metric, ())}
     rows = [

@@ -71,6 +71,18 @@ def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     return _apart(results, lambda result: {"method": result.manifest["config"].get("method")})
 
 
+def by_label(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The rows of a leaderboard: each method's results, its options in the label where they differ."""
+    by_method: dict[str, list[Result]] = {}
+    for r in results:
+        by_method.setdefault(r.entry.method, []).append(r)
+    return {
+        f"{method} [{text}]" if text else method: part
+        for method, named in by_method.items()
+        for text, part in by_options(named)
+    }
+
+
 def _apart(results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]]) -> list[tuple[str, list[Result]]]:
     """Results split by a part of their configuration, with the text of what differs ("" where nothing does).
 

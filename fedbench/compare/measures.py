@@ -46,11 +46,7 @@ def metrics(table: pyarrow.Table, metric: str, split: str) -> list[str]:
 
 def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str) -> Run | None:
     """The values of one metric (exactly that name) in one evaluation table; None where it has none."""
-    values: dict[int, dict[tuple[str, int], float]] = {}
-    names = ("round", "split", "domain", "client", "metric", "value")
-    for t, part, domain, client, name, value in zip(*(table[n].to_pylist() for n in names), strict=True):
-        if part == split and name == metric:
-            values.setdefault(t, {})[domain, client] = value
+    values = _by_round(table, metric, split)
     if not values:
         return None
     rounds = sorted(values)
@@ -64,6 +60,21 @@ def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str) -> Ru
     domains = _by_domain(clients)
     worst = min if higher_is_better(metric) else max
     return Run(seed, rounds[-1], clients, domains, _average(domains), worst(domains.values()))
+
+
+def curve(table: pyarrow.Table, metric: str, split: str = "test") -> dict[int, dict[str, float]]:
+    """The value of every domain after each evaluated round, in order; empty where the table has no such metric."""
+    return {t: _by_domain(values) for t, values in sorted(_by_round(table, metric, split).items())}
+
+
+def _by_round(table: pyarrow.Table, metric: str, split: str) -> dict[int, dict[tuple[str, int], float]]:
+    """The value of every (domain, client), by round."""
+    values: dict[int, dict[tuple[str, int], float]] = {}
+    names = ("round", "split", "domain", "client", "metric", "value")
+    for t, part, domain, client, name, value in zip(*(table[n].to_pylist() for n in names), strict=True):
+        if part == split and name == metric:
+            values.setdefault(t, {})[domain, client] = value
+    return values
 
 
 def _by_domain(clients: Mapping[tuple[str, int], float]) -> dict[str, float]:

@@ -71,6 +71,17 @@ class Result:
     def rounds(self) -> pyarrow.Table:
         return read_table("rounds", self.folder / "rounds.parquet")
 
+    @cached_property
+    def layers(self) -> pyarrow.Table:
+        """Raises: UserError where an older fedbench, which did not record layers, computed the cell."""
+        path = self.folder / "layers.parquet"
+        if self.status == "finished" and not path.is_file():
+            raise UserError(
+                f"{path}: there is none, because the cell was computed before fedbench recorded its layers.\n"
+                "`fedbench run SUITE.yaml --force` computes the suite's cells anew."
+            )
+        return read_table("layers", path)
+
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
@@ -89,7 +100,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """All rows of "eval" or "rounds" of one cell, replacing the file. Raises: ValueError for a wrong row."""
+    """All rows of "eval", "rounds" or "layers" of one cell, replacing the file. Raises: ValueError for a wrong row."""
     from pyarrow.parquet import write_table
 
     table = to_table(kind, rows)

@@ -12,12 +12,15 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results.schema import RESULT_VERSION, wrong_version
 
+ELSEWHERE = "Choose another folder with --results DIR."
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+
+def write_atomically(path: Path, write: Callable[[Path], None], mend: str = ELSEWHERE) -> None:
     """Let `write` fill a temporary file beside `path`, then put that in its place.
 
     A reader sees the old file or the new one. A writer that is killed leaves at most a hidden `.name.*.tmp`,
-    which no reader looks at. Raises: UserError where the folder cannot be written to or the disk is full.
+    which no reader looks at. Raises: UserError, ending with `mend`, where the folder cannot be written to or the
+    disk is full.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -27,17 +30,15 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise cannot_write(path, error, mend) from error
     finally:
         # After the replacement there is nothing left; a folder that never was has nothing to remove.
         if os.path.lexists(temporary):
             os.unlink(temporary)
 
 
-def cannot_write(path: Path, error: OSError) -> UserError:
-    return UserError(
-        f"{path}: cannot be written ({error.strerror or error}). Choose another folder with --results DIR."
-    )
+def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> UserError:
+    return UserError(f"{path}: cannot be written ({error.strerror or error}). {mend}")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

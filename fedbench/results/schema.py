@@ -1,4 +1,4 @@
-"""The two Parquet tables of a cell: their columns, their version, and the check of what enters and leaves."""
+"""The three Parquet tables of a cell: their columns, their version, and the check of what enters and leaves."""
 
 from __future__ import annotations
 
@@ -48,18 +48,29 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "memory_bytes": "int64",
         "seconds": "float64",
     },
+    # A row for each round x layer that has adapters; layers count from 0. NaN where there is nothing to measure.
+    "layers": {
+        "round": "int32",
+        "layer": "int16",
+        "holders": "int32",
+        "update_norm": "float64",
+        "client_update_norm": "float64",
+        "aggregation_error": "float64",
+        "product_norm": "float64",
+    },
 }
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality.
 TIMINGS = {
     "eval": (),
     "rounds": ("seconds",),
+    "layers": (),
     "manifest": ("started", "seconds", "machine", "git", "traceback"),
 }
 
 
 def arrow_schema(kind: str) -> pyarrow.Schema:
-    """The Arrow schema of "eval" or "rounds". No column may hold a null: a missing loss is NaN."""
+    """The Arrow schema of "eval", "rounds" or "layers". No column may hold a null: a missing loss is NaN."""
     import pyarrow as pa
 
     types = {"list<int16>": pa.list_(pa.int16()), "bool": pa.bool_()}
