@@ -1,0 +1,157 @@
+"""fedbench plot: pictures of results, one kind a subcommand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fedbench.commands.choices import PLUGINS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedbench.plots.boards import Board
+
+_COMMON = (
+    click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]..."),
+    click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="Where to; plots/ otherwise."),
+    click.option("--format", "form", type=click.Choice(["png", "svg", "pdf"]), help="Default: by --out, or png."),
+    click.option("--dpi", type=click.IntRange(50, 1200), default=200, show_default=True, help="Of a png."),
+    click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios."),
+    click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods."),
+    click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points."),
+    click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds."),
+)
+
+
+def _common(command: Callable) -> Callable:
+    for option in reversed(_COMMON):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="Draw pictures of results (png, svg or pdf).")
+def plot() -> None:
+    """Draw finished results under PATH (results/ if none is given); needs the extra `plots`.
+
+    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves` draw one picture for
+    each leaderboard, and add its name to the file's.
+
+    \b
+    fedbench plot curves results/quickstart
+    fedbench plot allocation results/quickstart --out figure2.pdf
+    """
+
+
+@plot.command(short_help="A metric over rounds.")
+@_common
+@click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is drawn.")
+@click.option("--by-domain", is_flag=True, help="A panel for each domain, instead of the mean over domains.")
+def curves(metric: str, by_domain: bool, **choices) -> None:
+    """Draw a metric over rounds: a panel for each leaderboard, a line for each method.
+
+    Bands are one standard deviation over seeds.
+
+    \b
+    fedbench plot curves results/quickstart
+    fedbench plot curves results/quickstart --by-domain --metric loss --format svg
+    """
+    boards = _boards(choices)
+    from fedbench.plots.curves import curves as draw
+
+    _write({"": draw(boards, metric, by_domain)}, _suites(boards), "curves", choices)
+
+
+@plot.command(short_help="Who trained which layer, how often.")
+@_common
+def allocation(**choices) -> None:
+    """Draw which client trained which layer, how often, and how many did.
+
+    \b
+    fedbench plot allocation results/quickstart
+    """
+    boards = _boards(choices)
+    from fedbench.plots.allocation import allocation as draw
+
+    _write({board.title: draw(board) for board in boards}, _suites(boards), "allocation", choices)
+
+
+@plot.command(short_help="How far every layer moved.")
+@_common
+def layers(**choices) -> None:
+    """Draw how far every layer moved, and what averaging LoRA's factors lost.
+
+    \b
+    fedbench plot layers results/quickstart --method fedra --method inclusivefl
+    """
+    boards = _boards(choices)
+    from fedbench.plots.layers import layers as draw
+
+    _write({board.title: draw(board) for board in boards}, _suites(boards), "layers", choices)
+
+
+@plot.command(short_help="Test images in the models' features.")
+@_common
+@PLUGINS
+@click.option("--classes", type=click.IntRange(1), default=10, show_default=True, help="Images of the first classes.")
+@click.option("--images", type=click.IntRange(3), default=600, show_default=True, help="At most so many images.")
+def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
+    """Draw test images by t-SNE of the global models' features, by class and by domain.
+
+    \b
+    fedbench plot tsne results/quickstart --method fedra --method inclusivefl
+    """
+    boards = _boards(choices)
+    from fedbench.plots.tsne import embedded
+    from fedbench.plots.tsne import tsne as draw
+    from fedbench.plugins import Plugins
+
+    registry = Plugins(plugins)
+    figures = {
+        board.title: draw(
+            {label: embedded(result, registry, classes, images) for label, result in board.one_seed().items()}
+        )
+        for board in boards
+    }
+    _write(figures, _suites(boards), "tsne", choices)
+
+
+def _boards(choices: dict) -> list[Board]:
+    """What is to be drawn. Raises: UserError where that, matplotlib or a file's format is not to be had."""
+    from importlib.util import find_spec
+
+    from fedbench.compare.grouping import select
+    from fedbench.errors import UserError
+    from fedbench.results import load
+
+    if find_spec("matplotlib") is None:
+        raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
+    from fedbench.plots.boards import boards
+    from fedbench.plots.style import format_of
+
+    out, form = choices["out"], choices["form"]
+    if out and form not in (None, format_of(Path(out))):
+        raise UserError(f"--out {out}: its suffix is not .{form}, which --format asks for")
+    names = [choices[name] for name in ("scenarios", "methods", "seeds", "variants")]
+    return boards(select(load(choices["paths"] or ("results",)), *names))
+
+
+def _suites(boards: Sequence[Board]) -> list[str]:
+    return list(dict.fromkeys(board.suite for board in boards))
+
+
+def _write(figures: dict[str, Figure], suites: Sequence[str], kind: str, choices: dict) -> None:
+    """Every figure, by the name of its leaderboard ("" for all of them), to its file, whose path is printed."""
+    from fedbench.plots.boards import slug
+    from fedbench.plots.style import save
+
+    out, form = choices["out"], choices["form"] or "png"
+    for name, figure in figures.items():
+        path = Path(out or Path("plots") / f"{slug('-'.join(suites))}-{kind}.{form}")
+        if name and (len(figures) > 1 or not out):
+            path = path.with_stem(f"{path.stem}-{slug(name)}")
+        save(figure, path, choices["dpi"])
+        click.echo(path)

@@ -1,0 +1,83 @@
+"""`fedbench plot` as a user types it."""
+
+from __future__ import annotations
+
+import pytest
+from command import fedbench
+from factories import eval_rows, layer_row, prefix_rounds, write_cell
+
+SCORES = eval_rows({1: {"solid": 0.5, "outline": 0.25}, 2: {"solid": 0.75, "outline": 0.5}})
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A folder with results of two scenarios, and two methods with two seeds in each."""
+    for scenario in ("skew", "half"):
+        for method in ("fedra", "allsmall"):
+            for seed in (0, 1):
+                write_cell(
+                    tmp_path / "results" / "s",
+                    method,
+                    seed,
+                    scenario=scenario,
+                    evaluation=SCORES,
+                    rounds=prefix_rounds((2, 1), 2),
+                    layers=[layer_row(t, j) for t in (1, 2) for j in range(2)],
+                )
+    return tmp_path
+
+
+def test_results_is_where_it_looks_and_plots_where_it_writes(here):
+    done = fedbench("plot", "curves", "--dpi", 50, cwd=here)
+    assert (done.exit_code, done.output) == (0, "plots/s-curves.png\n")
+    assert (here / "plots/s-curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("kind", ["allocation", "layers"])
+def test_a_picture_for_each_leaderboard(here, kind):
+    done = fedbench("plot", kind, "results/s", "--format", "svg", cwd=here)
+    assert done.output.split() == [f"plots/s-{kind}-skew.svg", f"plots/s-{kind}-half.svg"]
+    assert {p.name for p in (here / "plots").iterdir()} == {f"s-{kind}-skew.svg", f"s-{kind}-half.svg"}
+
+
+def test_out_is_the_file_and_the_leaderboard_is_added_where_there_are_several(here):
+    one = fedbench("plot", "allocation", "--scenario", "half", "--out", "my pictures/one.pdf", cwd=here)
+    assert one.output == "my pictures/one.pdf\n" and (here / one.output.strip()).read_bytes().startswith(b"%PDF")
+    two = fedbench("plot", "allocation", "--out", "two.svg", cwd=here)
+    assert two.output.split() == ["two-skew.svg", "two-half.svg"]
+
+
+def test_filters_choose_what_is_drawn(here):
+    words = ("plot", "curves", "--scenario", "skew", "--method", "fedra", "--seed", 1, "--out", "a.svg")
+    assert fedbench(*words, cwd=here).exit_code == 0
+    assert fedbench(*words[:-1], "b.svg", "--metric", "accuracy", cwd=here).exit_code == 0
+    assert (here / "a.svg").read_bytes() == (here / "b.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("curves", "--metric", "acuracy"), "no metric 'acuracy' in these results. Did you mean 'accuracy'?"),
+        (("curves", "--method", "fedar"), "no method 'fedar' in these results. Did you mean 'fedra'?"),
+        (("curves", "--out", "a.jpg"), "a.jpg: pictures end in .png, .svg or .pdf, not '.jpg'"),
+        (("curves", "--out", "a.png", "--format", "pdf"), "--out a.png: its suffix is not .pdf"),
+        (("layers", "nowhere"), "nowhere: no such folder"),
+        (("tsne", "--scenario", "skew", "--method", "fedra"), "kept no model"),
+    ],
+)
+def test_mistakes_end_with_one_message(here, words, message):
+    done = fedbench("plot", *words, cwd=here)
+    assert done.exit_code == 2 and message in done.output
+    assert not (here / "plots").exists()
+
+
+def test_an_unknown_kind_names_the_known(here):
+    done = fedbench("plot", "curve", cwd=here)
+    assert done.exit_code == 2 and "curve" in done.output
+
+
+def test_without_matplotlib_the_extra_is_named(here, monkeypatch):
+    real = __import__("importlib.util").util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "matplotlib" else real(name, *a))
+    done = fedbench("plot", "curves", cwd=here)
+    assert done.exit_code == 2 and "pip install 'fedbench[plots]'" in done.output
