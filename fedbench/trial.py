@@ -115,8 +115,8 @@ class Trial:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """fp32 as IEEE has it, TF32 nowhere; or torch's autocast, which must not keep rounded copies of what is
-        trained."""
+        """Around training steps and answers, and nothing else: fp32 as IEEE has it, TF32 nowhere; or torch's autocast,
+        which must not keep rounded copies of what is trained."""
         rounded = self.config["precision"] == "bf16"
         kinds = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
         before = [kind.fp32_precision for kind in kinds]
@@ -136,7 +136,13 @@ class Trial:
 
     def _train(self, *of_a_round: Any) -> Uploads:
         """The engine: see `fedbench.engine`."""
-        return train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+        with self.precision():
+            return train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+
+    def _test(self, t: int, state: State) -> Rows:
+        """The rows of eval.parquet after round t."""
+        with self.precision(), fast(self.model) if self.fast else nullcontext():
+            return self.evaluation.rows(t, functools.partial(self.method.predictor, state), self.team)
 
     def run(
         self,
@@ -153,28 +159,27 @@ class Trial:
         evaluation: Rows = []
         rounds: Rows = []
         due, self.team = evaluated_rounds(self.rounds, self.config["evaluation"]["every"]), team
-        with self.precision():
-            state = self.method.init(generator(self.seed, use="init"))
-            for t in range(self.rounds):
-                cohort = self.federation.cohort(t)
-                before = state
-                state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
-                if t == 0:
-                    taken_apart(state)  # what cannot be kept is refused now, not after the last round
-                rows = self.round_rows(t, report)
-                rounds += rows
-                if on_layers:
-                    on_layers(layer_rows(t, self.model, before, state, report, self._weights()))
-                if t + 1 in due:
-                    with fast(self.model) if self.fast else nullcontext():
-                        evaluation += self.evaluation.rows(t + 1, functools.partial(self.method.predictor, state), team)
-                on_round(t + 1, rows)
+        state = self.method.init(generator(self.seed, use="init"))
+        for t in range(self.rounds):
+            cohort = self.federation.cohort(t)
+            before = state
+            state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
+            if t == 0:
+                taken_apart(state)  # what cannot be kept is refused now, not after the last round
+            rows = self.round_rows(t, report)
+            rounds += rows
+            if on_layers:
+                on_layers(layer_rows(t, self.model, before, state, report, self._weights()))
+            if t + 1 in due:
+                evaluation += self._test(t + 1, state)
+            on_round(t + 1, rows)
         self.state = state
         return evaluation, rounds
 
     def _weights(self) -> str:
         """How the method's aggregator weighs clients, where it says so in the usual words."""
-        weights = (self.config["method"].get("aggregator") or {}).get("weights")
+        aggregator = self.config["method"].get("aggregator")
+        weights = aggregator.get("weights") if isinstance(aggregator, Mapping) else None
         return weights if weights in WEIGHTS else "examples"
 
     def totals(self) -> dict[str, int]:

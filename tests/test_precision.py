@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from fedbench.runner import load
 from fedbench.trial import Trial
@@ -49,6 +50,18 @@ def ends_within_seed_noise(registry, method, *sets):
         ends.append((final(plain[0]), final(rounded[0])))
     fp32, bf16 = np.array(ends).T
     assert abs((bf16 - fp32).mean()) < fp32.std(ddof=1), f"fp32 {fp32.round(4)}, bf16 {bf16.round(4)}"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
+def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, engine, method):
+    choices = ("precision=bf16", f"engine={engine}", *TINY)
+    (cell,) = load(SUITE, registry, sets=choices).cells(methods=[method])
+    trial = Trial(cell.config, registry)
+    trial.run()
+    trained = [*(value for r_j in trial.state["r"] for value in r_j.values()), *trial.state["shared"].values()]
+    assert {value.dtype for value in trained} == {torch.float32}
+    assert any((value != value.bfloat16().float()).any() for value in trained)
 
 
 def test_bf16_ends_within_seed_noise_of_fp32(registry):
