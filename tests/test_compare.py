@@ -129,6 +129,13 @@ def test_runs_of_different_length_are_never_mixed(tmp_path):
     assert [b.rows[0].average.mean for b in boards] == pytest.approx([0.7, 0.1])
 
 
+@pytest.mark.parametrize("changes", [{"faults": {"dropout": 0.9}}, {"evaluation__by": "client"}])
+def test_runs_with_faults_or_tested_by_client_are_never_mixed_with_others(tmp_path, changes):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write_cell(tmp_path / "s", "fedra", 1, evaluation=eval_rows({12: {"a": 0.1, "b": 0.1}}), **changes)
+    assert [b.rows[0].average.mean for b in leaderboards(load([tmp_path]))] == pytest.approx([0.7, 0.1])
+
+
 def test_capacities_rotated_by_the_seed_stay_together(tmp_path):
     write(tmp_path / "s", "fedra", (0.8, 0.6), (0.8, 0.6))
     capacities = [r.manifest["config"]["capacities"]["by_client"] for r in load([tmp_path])]
@@ -198,14 +205,15 @@ def test_clients_with_models_of_their_own(tmp_path):
 def test_gamma_and_coverage_by_hand():
     # Round 1: layer 0 twice, layer 1 once. Round 2: layer 0 once, layer 1 by nobody whose work arrived.
     rounds, layers = [1, 1, 2, 2], [[0, 1], [0], [0], [1]]
-    assert layer_coverage(rounds, layers, [True, True, True, False]) == (1, (2 + 1 + 1 + 0) / 4)
-    assert layer_coverage([1, 1], [[0], [0]], [True, True]) == (2, 2.0)
-    assert layer_coverage([1], [[]], [True]) == (None, None)
+    assert layer_coverage(rounds, layers, [True, True, True, False], 2) == (1, (2 + 1 + 1 + 0) / 4)
+    assert layer_coverage([1, 1], [[0], [0]], [True, True], 1) == (2, 2.0)
+    assert layer_coverage([1, 1], [[0], [0]], [True, True], 4) == (2, 0.5)  # three rounds without anybody
+    assert layer_coverage([1], [[]], [True], 1) == (None, None)
 
 
 def test_cost_by_hand(tmp_path):
     rounds = [round_row(1, 0, [0, 1]), round_row(1, 1, [0]), round_row(2, 0, [0, 1]), round_row(2, 1, [0])]
-    write_cell(tmp_path / "s", "fedra", 1, evaluation=eval_rows({2: {"a": 1.0}}), rounds=rounds)
+    write_cell(tmp_path / "s", "fedra", 1, evaluation=eval_rows({2: {"a": 1.0}}), rounds=rounds, train__rounds=2)
     cost = board(tmp_path).rows[0].cost
     assert (cost.bytes_down, cost.bytes_up, cost.gflops) == (1.5e6, 0.75e6, 3.0)
     assert (cost.total_bytes, cost.total_gflops, cost.client_rounds) == (9e6, 12.0, 4)
@@ -408,4 +416,4 @@ def test_units_for_people():
 
 def test_prefix_rounds_cover_the_top_layer_once():
     rows = prefix_rounds(rounds=1)
-    assert layer_coverage([r["round"] for r in rows], [r["layers"] for r in rows], [True] * 6)[0] == 1
+    assert layer_coverage([r["round"] for r in rows], [r["layers"] for r in rows], [True] * 6, 3)[0] == 1

@@ -162,7 +162,7 @@ def _row(
     ceiling: Mapping[int, float],
 ) -> Row:
     finished = [r for r in results if r.status == "finished"] if runs else []
-    costs = [c for r in finished if (c := cost(r.rounds, r.manifest.get("seconds", 0.0)))]
+    costs = [c for r in finished if (c := _cost(r))]
     domains = dict.fromkeys(domain for r in runs for domain in r.domains)
     return Row(
         method=label,
@@ -176,6 +176,10 @@ def _row(
         gap=difference({r.seed: r.average for r in runs}, ceiling) if ceiling else None,
         cost=mean_cost(costs),
     )
+
+
+def _cost(result: Result) -> Cost | None:
+    return cost(result.rounds, result.manifest.get("seconds", 0.0), result.manifest["config"]["train"]["rounds"])
 
 
 def _status(results: Sequence[Result]) -> str:

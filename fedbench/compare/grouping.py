@@ -61,6 +61,8 @@ def settings(results: Sequence[Result]) -> Iterable[tuple[str, list[Result]]]:
 def _shared(result: Result) -> dict[str, Any]:
     config = result.manifest["config"]
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
+    shared["faults"] = config.get("faults") or {}
+    shared["tested"] = {"by": config.get("evaluation", {}).get("by", "domain")}
     if isinstance(capacities := shared["capacities"], dict):
         shared["capacities"] = {k: sorted(v) if isinstance(v, list) else v for k, v in capacities.items()}
     return shared

@@ -124,14 +124,14 @@ class Cost:
     coverage: float | None
 
 
-def cost(table: pyarrow.Table, seconds: float) -> Cost | None:
-    """The cost of one run from its rounds table; None where no client ever took part."""
+def cost(table: pyarrow.Table, seconds: float, rounds: int) -> Cost | None:
+    """The cost of one run of so many rounds from its rounds table; None where no client ever took part."""
     n = table.num_rows
     if n == 0:
         return None
     # to_pylist, here and above: the columns are short, and Arrow's to_numpy would import pandas.
     down, up, flops = (float(sum(table[name].to_pylist())) for name in ("bytes_down", "bytes_up", "flops"))
-    gamma, coverage = layer_coverage(*(table[name].to_pylist() for name in ("round", "layers", "arrived")))
+    gamma, coverage = layer_coverage(*(table[name].to_pylist() for name in ("round", "layers", "arrived")), rounds)
     return Cost(
         client_rounds=n,
         bytes_down=down / n,
@@ -147,9 +147,9 @@ def cost(table: pyarrow.Table, seconds: float) -> Cost | None:
 
 
 def layer_coverage(
-    rounds: Sequence[int], layers: Sequence[Sequence[int]], arrived: Sequence[bool]
+    rounds: Sequence[int], layers: Sequence[Sequence[int]], arrived: Sequence[bool], T: int
 ) -> tuple[int | None, float | None]:
-    """(Gamma*, mean coverage) as `Cost` defines them; position i is one client in one round."""
+    """(Gamma*, mean coverage) as `Cost` defines them; position i is one client in one of T rounds."""
     holders: dict[tuple[int, int], int] = {}
     for t, held, came in zip(rounds, layers, arrived, strict=True):
         for layer in held if came else ():
@@ -157,7 +157,7 @@ def layer_coverage(
     if not holders:
         return None, None
     trained = {layer for _, layer in holders}
-    return min(holders.values()), sum(holders.values()) / (len(set(rounds)) * len(trained))
+    return min(holders.values()), sum(holders.values()) / (T * len(trained))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost | None:

@@ -38,14 +38,16 @@ def allocation(board: Board) -> Figure:
 
     Raises: UserError where no method trains a layer.
     """
-    rounds = {label: result.rounds.select(NEEDED).to_pylist() for label, result in board.one_seed().items()}
+    results = board.one_seed()
+    rounds = {label: result.rounds.select(NEEDED).to_pylist() for label, result in results.items()}
     rounds = {label: rows for label, rows in rounds.items() if any(row["layers"] for row in rows)}
     if not rounds:
         raise UserError(f"{board.title}: no method of these results trains a layer")
     everybody = [row for rows in rounds.values() for row in rows]
     L = max(max(row["capacity"] for row in everybody), 1 + max(j for row in everybody for j in row["layers"]))
     groups = _groups(everybody)
-    return _drawn({label: shares(rows, everybody, groups, L) for label, rows in rounds.items()}, groups)
+    T = {label: results[label].manifest["config"]["train"]["rounds"] for label in rounds}
+    return _drawn({label: shares(rows, everybody, groups, L, T[label]) for label, rows in rounds.items()}, groups)
 
 
 def _groups(everybody: Rows) -> dict[str, list[int]]:
@@ -64,8 +66,9 @@ def _span(values: set[int]) -> str:
     return str(min(values)) if len(values) == 1 else f"{min(values)} to {max(values)}"
 
 
-def shares(rows: Rows, everybody: Rows, groups: Mapping[str, Sequence[int]], L: int) -> Shares:
-    """One method's part; everybody: the rows of all methods, which say in what rounds a client was there at all."""
+def shares(rows: Rows, everybody: Rows, groups: Mapping[str, Sequence[int]], L: int, T: int) -> Shares:
+    """One method's part of T rounds; everybody: the rows of all methods, which say in what rounds a client was there
+    at all."""
     place = {client: i for i, clients in enumerate(groups.values()) for client in clients}
     asked = {(row["round"], row["client"]) for row in everybody}
     there = np.bincount([place[client] for _, client in asked], minlength=len(groups))
@@ -73,8 +76,8 @@ def shares(rows: Rows, everybody: Rows, groups: Mapping[str, Sequence[int]], L: 
     for row in rows:
         if row["arrived"]:
             trained[place[row["client"]], row["layers"]] += 1
-    gamma, coverage = layer_coverage(*([row[name] for row in rows] for name in ("round", "layers", "arrived")))
-    holders = trained.sum(0) / len({row["round"] for row in rows})
+    gamma, coverage = layer_coverage(*([row[name] for row in rows] for name in ("round", "layers", "arrived")), T)
+    holders = trained.sum(0) / T
     return Shares(trained / there[:, None], holders, gamma or 0, coverage or 0.0)
 
 

@@ -33,7 +33,7 @@ def test_colour_is_the_share_of_rounds_and_bars_are_clients_a_round(tmp_path):
         round_row(2, 0, [0, 1, 2], capacity=3),
         round_row(2, 1, [2], capacity=1),
     ]
-    write_cell(tmp_path / "s", "fedra", evaluation=SCORES, rounds=rounds)
+    write_cell(tmp_path / "s", "fedra", evaluation=SCORES, rounds=rounds, train__rounds=2)
     heats, bars = drawn(tmp_path)
     np.testing.assert_allclose(shown(heats["fedra"]), [[100, 100, 100], [50, 0, 50]])
     assert [bar.get_height() for bar in bars["fedra"].patches] == [1.5, 1, 1.5]
@@ -60,10 +60,17 @@ def test_a_client_that_one_method_leaves_out_has_an_empty_row_there(tmp_path):
 
 def test_a_client_that_is_not_asked_in_a_round_misses_nothing_in_it(tmp_path):
     rounds = [round_row(1, 0, [0]), round_row(2, 0, [0]), round_row(2, 1, [0])]
-    write_cell(tmp_path / "s", "fedra", evaluation=SCORES, rounds=rounds)
+    write_cell(tmp_path / "s", "fedra", evaluation=SCORES, rounds=rounds, train__rounds=2)
     heats, bars = drawn(tmp_path)
     np.testing.assert_allclose(shown(heats["fedra"]), [[100], [100]])
     assert [bar.get_height() for bar in bars["fedra"].patches] == [1.5]
+
+
+def test_a_round_without_anybody_counts_with_nobody(tmp_path):
+    write_cell(tmp_path / "s", "exclusive", evaluation=SCORES, rounds=[round_row(1, 0, [0])], train__rounds=4)
+    heats, bars = drawn(tmp_path)
+    assert [bar.get_height() for bar in bars["exclusive"].patches] == [0.25]
+    assert heats["exclusive"].get_title() == "exclusive\nΓ* 1, cover 0.2"
 
 
 def test_many_clients_are_drawn_by_domain(tmp_path):
