@@ -126,8 +126,7 @@ def execute(
     _prepare_data(missing, facts)
     prepare_folder(folder)
     merge_index(folder, suite.name, entries(todo, folder))
-    if suite.expected:
-        write_expected(folder, suite.name, suite.expected)
+    write_expected(folder, suite.name, suite.expected)
     plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in todo])
     listen = observe(suite.name, todo, missing) if observe else lambda event: None
     failures = 0

@@ -133,6 +133,15 @@ def test_a_second_output_is_not_the_papers(suite):
             "measured with train.batch_size=8, train.clip=null; the paper's numbers are for the suite without that: "
             "not comparable",
         ),
+        (
+            {"variant": f"data=nicopp(classes=10); backbone={VIT}.tag(img_size=96)"},
+            f"measured with backbone={VIT}.tag(img_size=96), data=nicopp(classes=10); the paper's numbers are for "
+            "the suite without that: not comparable",
+        ),
+        (
+            {"evaluation__by": "client"},
+            "measured by client; the paper's numbers are for by domain: not comparable",
+        ),
     ],
 )
 def test_what_differs_from_the_paper_is_said_and_nothing_is_subtracted(suite, changes, sentence):
@@ -154,7 +163,7 @@ def test_what_differs_from_the_paper_is_said_and_nothing_is_subtracted(suite, ch
     "variant",
     [
         "",
-        "data=nicopp(unreadable=skip)",
+        f"data=nicopp(root=/images); backbone={VIT}.tag(pretrained=/weights.safetensors)",
         "data.root=/images; backbone.pretrained=/weights.safetensors",
         "engine=sequential; precision=bf16",
         "evaluation.every=10",
@@ -163,6 +172,27 @@ def test_what_differs_from_the_paper_is_said_and_nothing_is_subtracted(suite, ch
 def test_where_things_lie_and_how_they_are_computed_sets_nothing_apart(suite, variant):
     measure(suite, "fedra", (0.9, 0.8), variant=variant)
     assert compared(suite).apart == ""
+
+
+@pytest.mark.parametrize("at", ["best", "last4"])
+def test_another_round_than_the_last_is_not_the_papers(suite, at):
+    measure(suite, "fedra", (0.9, 0.8))
+    found = compared(suite, at=at)
+    assert found.apart == f"measured with --at {at}; the paper's numbers are for the last round: not comparable"
+
+
+def test_a_mean_over_clients_is_compared_with_nothing_else(suite):
+    rows = [row | {"metric": "mean_client_accuracy"} for row in numbers({"fedra": (90.0,) * 3})[:1]]
+    write_expected(suite, "s", rows)
+    measure(suite, "fedra", (0.9, 0.8))
+    assert compared(suite).apart == "measured by domain; the paper's numbers are for by client: not comparable"
+    measure(suite, "fedra", (0.9, 0.8), evaluation__by="client")
+    assert compared(suite).apart == ""
+
+
+def test_the_weights_are_named_where_there_is_a_difference(suite):
+    measure(suite, "fedra", (0.9, 0.8))
+    assert remarks(compared(suite))[0] == "measured with the weights w0"
 
 
 def test_combinations_of_the_paper_stand_in_columns_of_their_own(suite):
@@ -210,7 +240,7 @@ def test_the_orders_of_the_methods_that_both_have(suite):
     assert both.measured == [["depthfl"], ["fedra"], ["allsmall"]]
     assert both.paper == [["fedra"], ["depthfl"], ["allsmall"]]
     assert (both.swapped, both.pairs) == (1, 3)
-    assert remarks(found)[1:] == [
+    assert remarks(found)[2:] == [
         "order, measured: depthfl > fedra > allsmall",
         "order, paper: fedra > depthfl > allsmall; 1 of 3 pairs swapped",
     ]
@@ -243,7 +273,7 @@ def test_one_method_has_no_order(suite):
 def test_a_mean_over_clients_is_the_average(suite):
     row = numbers()[0] | {"metric": "mean_client_accuracy", "value_percent": 78.4, "std": 0.31}
     write_expected(suite, "s", [row])
-    measure(suite, "fedra", (0.9, 0.8))
+    measure(suite, "fedra", (0.9, 0.8), evaluation__by="client")
     average = next(column for column in columns(compared(suite)) if column.title == "average")
     assert [(cell.text, cell.spread) for cell in average.cells] == [("85.0", ""), ("78.40", "±0.31"), ("+6.6", "")]
 

@@ -417,6 +417,8 @@ def test_a_papers_numbers_are_read_back_as_they_were_written(tmp_path):
     assert read_expected(tmp_path) == [Expected(**row, value_percent=86.48, rounds=100)]
     write_expected(tmp_path, "s", [row | {"value_percent": 1}])
     assert [one.value_percent for one in read_expected(tmp_path)] == [1]
+    write_expected(tmp_path, "s", [])  # the suite has none any more
+    assert read_expected(tmp_path) == [] and not list(tmp_path.iterdir())
     assert read_expected(tmp_path / "elsewhere") == []
 
 

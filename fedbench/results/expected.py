@@ -34,8 +34,12 @@ class Expected:
 
 
 def write_expected(suite_folder: Path, suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """All numbers of a suite, in place of those that were there."""
-    write_json(Path(suite_folder) / EXPECTED, {"suite": suite, "expected": list(rows)})
+    """All numbers of a suite, in place of those that were there; no file where it has none."""
+    path, found = Path(suite_folder) / EXPECTED, list(rows)
+    if found:
+        write_json(path, {"suite": suite, "expected": found})
+    else:
+        path.unlink(missing_ok=True)
 
 
 def read_expected(suite_folder: Path) -> list[Expected]:

@@ -15,13 +15,16 @@ from fedbench.results.expected import EXPECTED, Expected, read_expected
 
 AVERAGE = "average"
 # What papers call the mean over everything that is tested; over domains and, where each has a model, over clients.
-AVERAGES = (AVERAGE, "mean_client_accuracy")
+CLIENTS = "mean_client_accuracy"
+AVERAGES = (AVERAGE, CLIENTS)
 
 # Parts of a variant that leave what is measured as it is, or that are compared by themselves.
 ASIDE = {
-    *("backbone", "backbone.name", "backbone.pretrained", "data.name", "data.root", "profile"),
-    *("engine", "precision", "evaluation.every", "evaluation.batch_size"),
+    *("backbone.name", "backbone.pretrained", "data.name", "data.root", "profile"),
+    *("engine", "precision", "evaluation.by", "evaluation.every", "evaluation.batch_size"),
 }
+# Options that may stand in brackets behind the name of a backbone or a data set: where its files lie.
+WHERE = {"backbone": "pretrained", "data": "root"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,13 @@ class Comparison:
 
     apart: in what the two differ, "" where nothing does. Only then is there a difference, and there is one paper;
     otherwise there may be several, none of which is ever subtracted from, or averaged with, what was measured.
+    weights: the fingerprint of the backbone's, which papers seldom name; "" where no cell has started.
     """
 
     board: Leaderboard
     papers: Sequence[Paper]
     apart: str
+    weights: str = ""
 
     @property
     def methods(self) -> list[tuple[str, Row | None]]:
@@ -105,8 +110,8 @@ def comparisons(results: Sequence[Result], at: str = "final") -> list[Comparison
     found = []
     for (_, group), board in zip(settings(results), leaderboards(results, at=at), strict=True):
         if rows := _for_board(numbers[group[0].folder.parent], board):
-            config = next((result.manifest["config"] for result in group if result.manifest), {})
-            found.append(_comparison(board, rows, config))
+            manifest = next((result.manifest for result in group if result.manifest), {})
+            found.append(_comparison(board, rows, manifest))
     if not found:
         have = ", ".join(dict.fromkeys(row.scenario for rows in numbers.values() for row in rows))
         raise UserError(f"the paper's numbers beside these results are for {have}; none of these leaderboards is")
@@ -134,7 +139,7 @@ def _parts(variant: str) -> set[str]:
     return set(filter(None, variant.split("; ")))
 
 
-def _comparison(board: Leaderboard, rows: Sequence[Expected], config: Mapping[str, Any]) -> Comparison:
+def _comparison(board: Leaderboard, rows: Sequence[Expected], manifest: Mapping[str, Any]) -> Comparison:
     values: dict[tuple[str, str], dict[tuple[str, str], Expected]] = {}
     for row in rows:
         column = AVERAGE if row.metric in AVERAGES else row.metric
@@ -142,9 +147,21 @@ def _comparison(board: Leaderboard, rows: Sequence[Expected], config: Mapping[st
     papers = [Paper(*combination, numbers) for combination, numbers in values.items()]
     own = [p for name in _names(board.backbone) for p in papers if (p.dataset, p.backbone) == (board.dataset, name)][:1]
     others = {part for part in _parts(board.variant) - _parts(rows[0].variant) if part.partition("=")[0] not in ASIDE}
-    # On the paper's data, `data=NAME` is their name, or an overlay that may have changed anything.
-    named = {p for p in others if p.startswith("data=") and (not own or p[5:].partition("(")[0] == board.dataset)}
-    return Comparison(board, own or papers, _apart(board, own or papers, bool(own), config, others - named))
+    others = {part for part in others if not _names_only(part, board, bool(own))}
+    apart = _apart(board, own or papers, bool(own), manifest.get("config", {}), others)
+    return Comparison(board, own or papers, apart, manifest.get("fingerprints", {}).get("weights", ""))
+
+
+def _names_only(part: str, board: Leaderboard, has_own: bool) -> bool:
+    """Whether a part of a variant does no more than name the backbone or the data set, and say where its files lie.
+
+    On the paper's data, any other `data=NAME` is an overlay, which may have changed anything.
+    """
+    key, _, value = part.partition("=")
+    name, _, options = value.removesuffix(")").partition("(")
+    if key not in WHERE or (options and not options.startswith(f"{WHERE[key]}=")) or "," in options:
+        return False
+    return key == "backbone" or not has_own or name == board.dataset
 
 
 def _names(backbone: str) -> list[str]:
@@ -165,6 +182,12 @@ def _apart(
         pairs.append((f"with the profile {board.profile}", "the profile paper"))
     if config.get("backbone", {}).get("pretrained") is False:
         pairs.append(("with random weights", "pre-trained ones"))
+    if board.at != "final":
+        pairs.append((f"with --at {board.at}", "the last round"))
+    by_client = config.get("evaluation", {}).get("by") == "client"
+    if by_client != any(row.metric == CLIENTS for paper in papers for row in paper.values.values()):
+        both = ("by client", "by domain")
+        pairs.append(both if by_client else both[::-1])
     rounds, printed = config.get("train", {}).get("rounds"), sorted({t for paper in papers for t in paper.rounds})
     if printed:
         others = {part for part in others if not part.startswith("train.rounds=")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedbench.compare import Row
+from fedbench.compare import Row, cell
 from fedbench.compare.columns import DASH, SPREAD, STATUS, Cell, Column, number
 from fedbench.compare.paper import AVERAGE, Comparison, Paper
 from fedbench.compare.paper.order import order
@@ -52,7 +52,7 @@ def titles(comparison: Comparison) -> list[str]:
 
 def measured(row: Row | None, column: str) -> Cell:
     """A dash where a method has not run, and the word that says why where it has no number."""
-    score = None if row is None else row.average if column == AVERAGE else row.domains.get(column)
+    score = None if row is None else cell(row, column)
     if row is None or score is None:
         return Cell(DASH if row is None or column != AVERAGE else STATUS.get(row.status, DASH))
     spread = SPREAD + number(score.std, row.metric) if column == AVERAGE and score.std is not None else ""
@@ -79,7 +79,7 @@ def warning(comparison: Comparison) -> str:
 
 def remarks(comparison: Comparison) -> list[str]:
     """Where the printed numbers are from, and in which order either side puts the methods."""
-    found = []
+    found = [] if comparison.apart or not comparison.weights else [f"measured with the weights {comparison.weights}"]
     for title, paper in zip(titles(comparison), comparison.papers, strict=True):
         found.append("; ".join([f"{title}: {paper.dataset} with {paper.backbone}", *paper.sources]))
     for title, paper in zip(titles(comparison), comparison.papers, strict=True):
