@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -45,13 +45,15 @@ def layer_rows(
 def _by_layer(before: Mapping[str, Any], after: Mapping[str, Any], up: Uploads) -> list[tuple[dict, dict]]:
     """(old r_j, new r_j) of every layer; none where a method's state has no such thing."""
     old, new = before.get("r"), after.get("r")
-    if isinstance(old, list) and all(isinstance(r_j, dict) for r_j in old) and _names(old) == _names(up.r):
-        return list(zip(old, new, strict=True))
-    return []
+    wanted = [{name: rows.shape[1:] for name, rows in r_j.items()} for r_j in up.r]
+    return list(zip(old, new, strict=True)) if _shapes(old) == _shapes(new) == wanted else []
 
 
-def _names(r: Sequence[Mapping[str, Tensor]]) -> list[set[str]]:
-    return [set(r_j) for r_j in r]
+def _shapes(r: Any) -> list[dict[str, torch.Size]] | None:
+    """The shapes of what could be the r of a state; None where it is something else."""
+    if not isinstance(r, list) or not all(isinstance(r_j, dict) for r_j in r):
+        return None
+    return [{name: getattr(value, "shape", None) for name, value in r_j.items()} for r_j in r]
 
 
 def _measures(

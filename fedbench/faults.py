@@ -42,5 +42,5 @@ class Faults:
             slowdown = draw.uniform(*slowdown)
         if slowdown <= how["deadline"]:
             return steps, True
-        done = math.floor(steps * how["deadline"] / slowdown)
+        done = math.floor(steps * how["deadline"] / slowdown + 1e-9)  # 3 x 1.2 / 3.6 is one step, also in binary
         return done, how["late"] == "partial" and done > 0

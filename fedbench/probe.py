@@ -70,7 +70,8 @@ def _smaller(config: Config, totals: Mapping[str, int], device: str) -> dict[str
 
     train = {**config["train"], "batch_size": at_most(config["train"]["batch_size"], per_image * together)}
     evaluation = {**config["evaluation"], "batch_size": at_most(config["evaluation"]["batch_size"], per_image)}
-    return {**config, "train": train, "evaluation": evaluation}
+    lossless = {key: value for key, value in config.items() if key != "faults"}  # lost clients would be few steps
+    return {**lossless, "train": train, "evaluation": evaluation}
 
 
 def _random_weights(config: Config, plugins: Plugins) -> Source:

@@ -17,7 +17,7 @@ def make(clients: int = 10) -> Callable[..., list[Client]]:
     """All training images, of all domains together, dealt at random to `clients` clients whose sizes differ by at
     most one.
 
-    A client whose images come from several domains counts to none of them (`fedbench.types.MIXED`).
+    Where the data have several domains, a client counts to none of them (`fedbench.types.MIXED`).
 
     Raises: UserError where there are fewer training images than clients.
     """
@@ -30,14 +30,9 @@ def make(clients: int = 10) -> Callable[..., list[Client]]:
         if len(y) < clients:
             raise UserError(f"iid: {len(y)} training images for {clients} clients")
         parts = [np.sort(part) for part in np.array_split(generator.permutation(len(y)), clients)]
-        return [Client(id, only(domain[part]), part) for id, part in enumerate(parts)]
+        return [Client(id, MIXED if num_domains > 1 else 0, part) for id, part in enumerate(parts)]
 
     return partition
-
-
-def only(domains: np.ndarray) -> int:
-    """The one domain that all images (n,) have, or MIXED."""
-    return int(domains[0]) if (domains == domains[0]).all() else MIXED
 
 
 @hookimpl

@@ -160,6 +160,15 @@ def test_a_state_without_adapters_by_layer_has_no_rows(registry, r):
     assert layer_rows(0, model, state, state, report, "examples") == []
 
 
+def test_a_state_with_a_row_for_each_client_has_no_rows(registry):
+    """It has the uploads' names, and other shapes: what is one global value there is not known."""
+    model = attached(registry)
+    before, after, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
+    assert layer_rows(0, model, before, after, report, "examples")
+    each = [{name: torch.stack([value] * N) for name, value in r_j.items()} for r_j in before["r"]]
+    assert layer_rows(0, model, {"r": each}, {"r": each}, report, "examples") == []
+
+
 class Derived(Scaled):
     """A low-rank adapter whose factors are no parameters of its own: nobody can say which rows are whose."""
 

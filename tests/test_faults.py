@@ -54,6 +54,8 @@ def test_a_straggler_has_done_the_whole_steps_that_fit_before_the_deadline(chang
 def test_whole_steps_survive_rounding():
     """49 steps at 1/49 of the speed are one step, although 49 * (1 / 49) is below 1 in floating point."""
     assert Faults({"stragglers": {**SLOW, "slowdown": 49, "deadline": 1}}, 0).of(0, 0, 49) == (1, True)
+    assert Faults({"stragglers": {**SLOW, "slowdown": 3.6, "deadline": 1.2}}, 0).of(0, 0, 3) == (1, True)
+    assert Faults({"stragglers": {**SLOW, "slowdown": 1.8, "deadline": 1.2}}, 0).of(0, 0, 3) == (2, True)
 
 
 def test_a_range_of_slowdowns_is_drawn_from():

@@ -57,6 +57,17 @@ def test_a_probe_needs_no_weights(registry, cells, totals):
     assert probe(config, registry, "cpu", totals(cells["fedra"]))["per_flop"] > 0
 
 
+def test_a_probe_meets_no_faults(registry, cells, totals, monkeypatch):
+    """Rates are kept for cells with and without faults, and a round that everybody is lost from has no steps."""
+    steps = []
+    monkeypatch.setattr(
+        probing, "_round", lambda trial, state, cohort, most: (1.0, steps.extend(cohort.steps.tolist()) or len(steps))
+    )
+    config = cells["fedra"] | {"faults": {"dropout": 0.99}}
+    probe(config, registry, "cpu", totals(cells["fedra"]))
+    assert set(steps) == {4}
+
+
 def test_what_a_probe_cannot_afford_is_tried_smaller(registry, cells, totals, monkeypatch):
     seen = []
     monkeypatch.setattr(probing, "STEP_FLOPS", {"cpu": 2e7})

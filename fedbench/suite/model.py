@@ -204,7 +204,7 @@ class Faults(TypedDict, total=False):
     dropout: Annotated[
         float, Field(ge=0, lt=1, allow_inf_nan=False, description="probability that a client is lost in a round")
     ]
-    stragglers: Stragglers
+    stragglers: Annotated[Stragglers | None, Field(description="slow clients; null: none, whatever lies beneath")]
 
 
 class Evaluation(TypedDict, total=False):

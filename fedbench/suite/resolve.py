@@ -244,9 +244,23 @@ def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]
     plain = structure.adapter(model.Settings).validate_python(settings.plain())
     rotate = plain.pop("rotate_capacities")
     plain["engine"] = profiles.ENGINES[plain["engine"]]
-    if plain["train"].get("regularizer") is None:  # null is plain FedAvg, as without the key: the same cell
-        plain["train"].pop("regularizer", None)
+    _leave_out_nothing(plain)
     return Group(scenario, variant, plain, {label: method.plain() for label, method in methods.items()}, rotate)
+
+
+def _leave_out_nothing(plain: dict[str, Any]) -> None:
+    """Take out what says that nothing is to happen: the cell is the same as one without the key."""
+    if plain["train"].get("regularizer") is None:
+        plain["train"].pop("regularizer", None)
+    if plain["evaluation"].get("by") == "domain":
+        del plain["evaluation"]["by"]
+    faults = plain.get("faults", {})
+    if not faults.get("dropout"):
+        faults.pop("dropout", None)
+    if not (faults.get("stragglers") or {}).get("probability"):
+        faults.pop("stragglers", None)
+    if not faults:
+        plain.pop("faults", None)
 
 
 def _text(value: Any) -> str:

@@ -235,6 +235,26 @@ def test_a_regulariser_is_there_only_if_there_is_one(suite_of):
     assert config(suite_of(below, sets=["train.regularizer={fedprox: 0.1}"])) == fedprox.config
 
 
+STRAGGLERS = "{probability: 0, slowdown: 2, deadline: 1, late: lost}"
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    ["faults: {}", "faults: {dropout: 0}", f"faults: {{stragglers: {STRAGGLERS}}}", "faults: {stragglers: null}",
+     "evaluation: {by: domain}"],
+)  # fmt: skip
+def test_what_says_that_nothing_happens_leaves_the_cell_as_it_is(suite_of, nothing):
+    assert config(suite_of(SMALL.replace("skew: {}", f"skew: {{{nothing}}}"))) == config(suite_of(SMALL))
+
+
+def test_a_scenario_can_go_without_the_stragglers_of_the_defaults(suite_of):
+    slow = f"defaults:\n  faults: {{dropout: 0.1, stragglers: {STRAGGLERS.replace('0,', '0.5,')}}}\n"
+    text = SMALL.replace("defaults:\n", slow).replace("skew: {}", "skew: {}\n  calm: {faults: {stragglers: null}}")
+    skew, calm = suite_of(text).cells()
+    assert skew.config["faults"]["stragglers"]["probability"] == 0.5
+    assert calm.config["faults"] == {"dropout": 0.1}
+
+
 def test_seeds_multiply_and_can_be_replaced(suite_of):
     suite = suite_of(SMALL + "seeds: [0, 4]\n")
     assert [cell.config["seed"] for cell in suite.cells()] == [0, 4]
