@@ -15,7 +15,7 @@ from fedbench import worker
 from fedbench.backbone import Architecture, Blocks, Source
 from fedbench.errors import UserError
 from fedbench.export import FORMATS, export, merged
-from fedbench.export.card import base, made
+from fedbench.export.card import base, card, made
 from fedbench.export.parts import parts_of
 from fedbench.facts import Facts
 from fedbench.globalmodel import GlobalModel
@@ -166,6 +166,33 @@ def test_an_earlier_export_is_replaced_with_force_and_nothing_else_ever(cells, r
     (out / "config.json").write_text("[]")
     with pytest.raises(UserError, match="no export of fedbench"):
         export(cell, "peft", out, registry, force=True)
+
+
+def test_what_is_no_part_of_an_export_is_never_removed(cells, registry, tmp_path):
+    cell, out = cells["vit", "fedra"], tmp_path / "out"
+    export(cell, "peft", out, registry)
+    (out / "my_checkpoint.pt").write_text("mine")
+    with pytest.raises(UserError, match=r"beside an export there is my_checkpoint\.pt, which --force would remove"):
+        export(cell, "merged", out, registry, force=True)
+    assert (out / "my_checkpoint.pt").read_text() == "mine" and (out / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_of_two_exports_into_one_folder_the_later_is_refused(cells, registry, tmp_path, monkeypatch, checked):
+    """Both find the folder free. checked: the other is in place before this one looks for the last time, or after."""
+    cell, out = cells["vit", "fedra"], tmp_path / "out"
+
+    def other_first(*given):
+        monkeypatch.undo()
+        export(cell, "merged", out, registry)
+        if not checked:
+            monkeypatch.setattr("fedbench.export._must_be_free", lambda *given: None)
+        return card(*given)
+
+    monkeypatch.setattr("fedbench.export.card", other_first)
+    with pytest.raises(UserError, match="there is an export already" if checked else "cannot be written"):
+        export(cell, "peft", out, registry)
+    assert (out / "model.safetensors").is_file() and [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_method_of_another_kind_is_refused(cells, registry, tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ __all__ = ["FORMATS", "Export", "export"]
 
 FORMATS = {"peft": peft, "loralib": loralib, "merged": merged}
 CONFIG, EXITS = "config.json", "exits.safetensors"
+WRITTEN = {CONFIG, EXITS, *peft.FILES, loralib.FILE, merged.FILE}
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def export(cell: str | Path, form: str, out: str | Path, plugins: Plugins, force
     """Write the model of a finished cell into the folder `out`, for `form`, one of FORMATS.
 
     The cell's images are not needed. force: replace an earlier export. Raises UserError where the cell has no
-    model, where the format cannot hold it, or where `out` is taken.
+    model, where the format cannot hold it, or where `out` is taken, be it by another export at the same time.
     """
     out = Path(out)
     _must_be_free(out, force)
@@ -53,7 +54,7 @@ def export(cell: str | Path, form: str, out: str | Path, plugins: Plugins, force
         method = trial.config["method"]["name"]
         raise UserError(f"{cell}: the method {method!r} does not answer with a GlobalModel, and cannot be exported")
     parts = parts_of(model, trial.evaluation.test.images.x.shape[-1])
-    with _put_in_place(out) as folder:
+    with _put_in_place(out, force) as folder:
         architecture, making = _written(folder, form, trial, parts, [str(file) for file in plugins.files.values()])
         if len(model.exits) > 1:
             save_file(parts.exits(), folder / EXITS)
@@ -76,13 +77,18 @@ def _written(
 
 
 def _must_be_free(out: Path, force: bool) -> None:
-    """Nothing may stand at `out`; with force an earlier export may."""
+    """Nothing may stand at `out`; with force an earlier export may, and nothing else beside it."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not _is_export(out):
         raise UserError(f"{out}: holds something that is no export of fedbench. Choose another folder with --out DIR.")
     if not force:
         raise UserError(f"{out}: there is an export already. Replace it with --force, or choose another --out DIR.")
+    if foreign := sorted({path.name for path in out.iterdir()} - WRITTEN):
+        raise UserError(
+            f"{out}: beside an export there is {', '.join(foreign)}, which --force would remove. Move it elsewhere, or "
+            "choose another --out DIR."
+        )
 
 
 def _is_export(out: Path) -> bool:
@@ -93,15 +99,21 @@ def _is_export(out: Path) -> bool:
 
 
 @contextmanager
-def _put_in_place(out: Path) -> Iterator[Path]:
-    """A hidden folder beside `out` that takes its place when all is written, and goes when something fails."""
-    out = out.absolute()
+def _put_in_place(out: Path, force: bool) -> Iterator[Path]:
+    """A hidden folder beside `out` that takes its place when all is written, and goes when something fails.
+
+    What came to `out` in the meantime is not replaced: the last rename fails where anything stands there.
+    """
+    out = out.resolve()
     draft, old = (out.parent / f".{out.name}.{secrets.token_hex(8)}.tmp" for _ in range(2))
     try:
         draft.mkdir(parents=True)
         yield draft
-        if out.exists():
+        _must_be_free(out, force)
+        if force and out.exists():
             os.replace(out, old)
+        elif out.exists():
+            out.rmdir()  # which only an empty folder allows
         os.replace(draft, out)
     except OSError as error:
         if old.exists() and not out.exists():

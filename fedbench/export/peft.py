@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from fedbench.export.parts import HEAD, Parts, adapters_of, plain
 
 PREFIX = "base_model.model."
+TENSORS, CONFIG = FILES = "adapter_model.safetensors", "adapter_config.json"
 LOAD = """\
 from peft import PeftModel
 model = PeftModel.from_pretrained(model, {folder!r})"""
@@ -23,7 +24,7 @@ def write(folder: Path, parts: Parts) -> None:
     for name, adapter in parts.adapters.items():
         tensors[f"{PREFIX}{name}.lora_A.weight"] = plain(adapter.A)
         tensors[f"{PREFIX}{name}.lora_B.weight"] = plain(adapter.B)
-    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
     config = {
         "peft_type": "LORA",
         "base_model_name_or_path": None,  # which backbone it is stands in config.json
@@ -39,4 +40,4 @@ def write(folder: Path, parts: Parts) -> None:
         "use_dora": False,
         "use_rslora": False,
     }
-    (folder / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    (folder / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
