@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -42,13 +43,15 @@ def make(
     columns, which can be left out where just one holds images, and one class labels · domain: a column that tells
     domains apart · unreadable: `fail` or `skip` · interpolation: how to resize.
 
-    Raises: UserError where the library is missing, the data cannot be had, or columns do not fit.
+    Raises: UserError where the library is missing, the data cannot be had, the splits share rows, or columns do not
+    fit.
     """
     if train == test:
         raise UserError(f"hf: train and test are both {train!r}; a model is not tested on its training images")
     if path == "pandas":
         raise UserError("hf: 'pandas' would make the library open Python pickles of the current folder")
     halves = {split: _load(path, config, split) for split in (train, test)}
+    _keep_apart(halves)
     image = _column(halves, "image", image, "Image")
     label = _column(halves, "label", label, "ClassLabel")
     y, classes = _codes(halves, label)
@@ -79,6 +82,25 @@ def _load(path: str, config: str | None, split: str) -> datasets.Dataset:
             f"hf: cannot load {wanted}: {type(error).__name__}: {first}\n  A name is looked up on the Hub, which needs "
             "the network the first time; a local data set is named by its folder."
         ) from error
+
+
+def _keep_apart(halves: dict[str, datasets.Dataset]) -> None:
+    """Raises: UserError where a row is in both splits. Equal images in different rows are the data set's own matter."""
+    from datasets import ReadInstruction
+
+    slices = []
+    for split, half in halves.items():
+        lengths = {name: info.num_examples for name, info in half.info.splits.items()}
+        spec = "+".join(lengths) if split == "all" else split
+        slices.append(ReadInstruction.from_spec(spec).to_absolute(lengths))
+    for one, other in itertools.product(*slices):
+        first, end = max(one.from_, other.from_), min(one.to, other.to)
+        if one.splitname == other.splitname and first < end:
+            train, test = halves
+            raise UserError(
+                f"hf: train {train!r} and test {test!r} share the rows {one.splitname}[{first}:{end}]; a model is not "
+                "tested on its training images"
+            )
 
 
 @contextmanager
