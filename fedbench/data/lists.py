@@ -13,7 +13,7 @@ from fedbench.data.files import in_threads
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 
-LINE = re.compile(r"(\S.*?)[ \t]+([0-9]+)[ \t]*")
+LINE = re.compile(r"(\S.*?)[ \t]+([0-9]{1,9})[ \t]*")
 
 
 class Listed(NamedTuple):
@@ -47,6 +47,42 @@ def read_list(file: Path) -> list[Listed]:
     return found
 
 
+class Place(NamedTuple):
+    """A line of a list."""
+
+    file: Path
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+class Said:
+    """What the lines have said, and where first: an image is listed once, a class has one folder and one label."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, Place] = {}
+        self._names: dict[int, tuple[str, Place]] = {}
+        self._labels: dict[str, tuple[int, Place]] = {}
+
+    def name_of(self, label: int) -> str:
+        """The folder of a class, or `class 3` where no line has that label."""
+        return self._names[label][0] if label in self._names else f"class {label}"
+
+    def add(self, here: Place, path: str, label: int) -> None:
+        """Take in that the image <domain>/<class>/<file> has this label. Raises: UserError naming both places."""
+        there = self._images.setdefault(path, here)
+        if there is not here:
+            raise UserError(f"{here}: {path} is listed already, at {there}; an image is in one split, once")
+        name = path.split("/")[1]
+        known, there = self._names.setdefault(label, (name, here))
+        if known != name:
+            raise UserError(f"{here}: label {label} is {name!r} here and {known!r} at {there}")
+        known, there = self._labels.setdefault(name, (label, here))
+        if known != label:
+            raise UserError(f"{here}: {name!r} has the label {label} here and {known} at {there}")
+
+
 @dataclass(frozen=True)
 class Lists:
     """The lists of a data set.
@@ -63,17 +99,18 @@ class Lists:
     def dataset(self, image_size: int, interpolation: str, unreadable: str) -> Dataset:
         """The listed images, a class called as the folder its images lie in.
 
-        Raises: UserError with file and line for a path of another form, a label that does not exist or stands for two
-        folders, and an image that is not there; for a domain without images of the classes.
+        Raises: UserError with file and line for a path of another form, an image that is listed twice, a label that
+        does not exist or stands for two folders, a folder of two labels, and an image that is not there; for a domain
+        without images of the classes.
         """
         if self.classes < 2:
             raise UserError(f"classes must be at least 2, not {self.classes}")
-        names: dict[int, str] = {}
-        splits = [self._split(split, names) for split in (0, 1)]
-        classes = [names.get(label, f"class {label}") for label in range(self.classes)]
+        said = Said()
+        splits = [self._split(split, said) for split in (0, 1)]
+        classes = [said.name_of(label) for label in range(self.classes)]
         return image_dataset(self.images, list(self.files), classes, *splits, image_size, interpolation, unreadable)
 
-    def _split(self, split: int, names: dict[int, str]) -> list[Sample]:
+    def _split(self, split: int, said: Said) -> list[Sample]:
         samples = []
         for index, (domain, files) in enumerate(self.files.items()):
             file = files[split]
@@ -82,7 +119,7 @@ class Lists:
                 raise UserError(f"{file} names no image of the first {self.classes} classes")
             paths = [_below(file, line, domain) for line in lines]
             for line, path in zip(lines, paths, strict=True):
-                _name_class(file, line, path.split("/")[1], names)
+                said.add(Place(file, line.number), path, line.label)
             self._all_there(file, lines, paths)
             samples += [Sample(path, line.label, index) for line, path in zip(lines, paths, strict=True)]
         return samples
@@ -110,9 +147,3 @@ def _below(file: Path, line: Listed, domain: str) -> str:
     if len(parts) < 3 or parts[-3] != domain or {"", ".", ".."} & set(parts[-2:]):
         raise UserError(f"{file}:{line.number}: expected {domain}/<class>/<file>, not {line.path!r}")
     return "/".join(parts[-3:])
-
-
-def _name_class(file: Path, line: Listed, name: str, names: dict[int, str]) -> None:
-    first = names.setdefault(line.label, name)
-    if first != name:
-        raise UserError(f"{file}:{line.number}: label {line.label} is {name!r} here and {first!r} elsewhere")

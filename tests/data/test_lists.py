@@ -39,7 +39,9 @@ def test_bytes_that_are_not_utf8_stay_what_they_are(tmp_path):
     assert lines(tmp_path, b"\n \na/caf\xe9.jpg 1") == [(3, "a/caf\udce9.jpg", 1)]
 
 
-@pytest.mark.parametrize("line", ["a/b/c.jpg", "a/b/c.jpg dog", "5", "a/b/c.jpg -1", "a/b/c.jpg 1.0", "a/b.jpg ²"])
+@pytest.mark.parametrize(
+    "line", ["a/b/c.jpg", "a/b/c.jpg dog", "5", "a/b/c.jpg -1", "a/b/c.jpg 1.0", "a/b.jpg ²", f"a {'9' * 5000}"]
+)
 def test_line_of_another_form_is_named(tmp_path, line):
     with pytest.raises(UserError, match=r"list\.txt:2: expected a path and, last, a label such as 0, not"):
         lines(tmp_path, f"a/b/c.jpg 0\n{line}\n")
@@ -91,12 +93,35 @@ def test_larger_labels_are_left_out_or_refused(tmp_path):
         ("photo/0.jpg 0", "expected photo/<class>/<file>, not 'photo/0.jpg'"),
         ("photo/cat/.. 0", "expected photo/<class>/<file>"),
         ("photo/../1.jpg 0", "expected photo/<class>/<file>"),
-        ("photo/dog/2.jpg 0", "label 0 is 'dog' here and 'cat' elsewhere"),
+        ("photo/dog/2.jpg 0", "label 0 is 'dog' here and 'cat' at {train}:1"),
         ("photo/cat/5.jpg 0", "photo/cat/5.jpg is not there (1 of 2 images of this list are missing)"),
         ("photo/cat/ 0", "expected photo/<class>/<file>"),
+        ("photo/cat/0.jpg 0", "photo/cat/0.jpg is listed already, at {train}:1"),
+        ("x/photo/cat/0.jpg 1", "photo/cat/0.jpg is listed already, at {train}:1"),
+        ("photo/cat/1.jpg 1", "'cat' has the label 1 here and 0 at {train}:1"),
     ],
 )
 def test_line_that_does_not_fit_is_named(tmp_path, line, said):
     with pytest.raises(UserError) as caught:
         lists(tmp_path, f"photo/cat/0.jpg 0\n{line}\n").dataset(8, "bicubic", "fail")
-    assert f"{tmp_path / 'train.txt'}:2: " in str(caught.value) and said in str(caught.value)
+    train = tmp_path / "train.txt"
+    assert f"{train}:2: " in str(caught.value) and said.replace("{train}", str(train)) in str(caught.value)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_image_of_both_splits_is_named_with_both_places(tmp_path, label):
+    test = f"photo/cat/9.jpg 0\n/elsewhere/photo/cat/0.jpg {label}\n"
+    with pytest.raises(UserError) as caught:
+        lists(tmp_path, "photo/cat/1.jpg 0\nphoto/cat/0.jpg 0\n", test).dataset(8, "bicubic", "fail")
+    assert f"{tmp_path / 'test.txt'}:2: photo/cat/0.jpg is listed already, at {tmp_path / 'train.txt'}:2" in str(
+        caught.value
+    )
+
+
+def test_label_of_a_folder_holds_in_every_domain(tmp_path):
+    given = lists(tmp_path, "photo/cat/1.jpg 0\n")
+    write(tmp_path / "art/cat/1.jpg", jpeg(3))
+    write(tmp_path / "art.txt", "art/cat/1.jpg 1\n")
+    both = Lists(tmp_path, {**given.files, "art": (tmp_path / "art.txt", tmp_path / "art.txt")}, 2)
+    with pytest.raises(UserError, match=r"art\.txt:1: 'cat' has the label 1 here and 0 at .*train\.txt:1"):
+        both.dataset(8, "bicubic", "fail")

@@ -98,7 +98,7 @@ def test_changed_image_or_list_makes_another_fingerprint(root):
     first = domainnet.make(8).fingerprint
     write(root / "real/airplane/real_002_000000.jpg", jpeg(3))
     second = domainnet.make(8).fingerprint
-    (root / "splits/real_test.txt").write_text("real/airplane/real_002_000000.jpg 1\n")
+    write(root / "splits/real_test.txt", "real/airplane/real_002_000002.jpg 1\n")
     assert len({first, second, domainnet.make(8).fingerprint}) == 3
 
 
