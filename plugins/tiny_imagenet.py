@@ -66,7 +66,7 @@ def _validation(base: Path, label: dict[str, int]) -> list[Sample]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return [line.rstrip("\r") for line in file.read_text("utf-8", "surrogateescape").split("\n")]
+        return [line.rstrip("\r") for line in file.read_text("utf-8-sig", "surrogateescape").split("\n")]
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
 

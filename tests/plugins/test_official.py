@@ -252,6 +252,14 @@ def test_tiny_imagenet_takes_any_file_name(root):
 
 
 @of("tiny_imagenet")
+@pytest.mark.parametrize("file", ["wnids.txt", "val/val_annotations.txt"])
+def test_tiny_imagenet_reads_over_a_byte_order_mark(root, file):
+    plain, file = tiny_imagenet.make(8), root / "tiny-imagenet-200" / file
+    write(file, b"\xef\xbb\xbf" + file.read_bytes())
+    assert tiny_imagenet.make(8).fingerprint == plain.fingerprint
+
+
+@of("tiny_imagenet")
 def test_tiny_imagenet_laid_out_wrongly_is_told_by_place(root):
     base = root / "tiny-imagenet-200"
     whole = (base / "val/val_annotations.txt").read_text()
