@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from lzma import LZMAError
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -24,7 +25,7 @@ MOST_GROWTH = 4
 ALWAYS_ALLOWED = 256 * 2**20  # bytes, so that small archives of texts and flat pictures pass
 MOST_MEMBERS = 5_000_000
 BLOCK = 2**20
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError)
+DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
 
 
 class Member(NamedTuple):
@@ -77,6 +78,8 @@ def _faults(archive: Path) -> Iterator[None]:
     except DAMAGE as error:
         raise UserError(f"{archive} is damaged or cut short ({error}); fetch it again") from error
     except OSError as error:
+        if error.errno is None:  # of the bz2 decompressor, not of the system
+            raise UserError(f"{archive} is damaged or cut short ({error}); fetch it again") from error
         if error.errno in NO_ROOM:
             raise UserError(f"no room to unpack {archive}: {error.strerror}") from error
         raise UserError(f"cannot unpack {archive}: {error}") from error
@@ -108,14 +111,18 @@ def _write(archive: Path, draft: Path) -> None:
 
 
 def _parts(archive: Path, member: Member) -> list[str]:
-    """The member's path in pieces. Raises: UserError for anything but a file or folder below the archive's top."""
+    """The member's path in pieces, cut at backslashes as well, which some tools of Windows write.
+
+    Raises: UserError for anything but a file or folder below the archive's top.
+    """
     if member.refused:
         raise UserError(f"{archive} holds {member.refused}, {member.name!r}, which is not unpacked")
     name = member.name
-    outside = name.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", name) or ".." in re.split(r"[/\\]", name)
+    parts = re.split(r"[/\\]", name)
+    outside = name.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", name) or ".." in parts
     if outside or "\0" in name:
         raise UserError(f"{archive} holds {name!r}, a path that leads out of the folder it is unpacked to")
-    return [part for part in name.split("/") if part not in ("", ".")]
+    return [part for part in parts if part not in ("", ".")]
 
 
 def _members(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
@@ -133,7 +140,8 @@ def _of_zip(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
             kind = stat.S_IFMT(entry.external_attr >> 16)
             refused = "a link" if kind == stat.S_IFLNK else "a device file" if kind and not _plain(kind) else ""
             refused = "an encrypted file" if entry.flag_bits & 1 else refused
-            yield Member(entry.filename, None if entry.is_dir() else lambda e=entry: opened.open(e), refused)
+            folder = entry.filename.endswith(("/", "\\"))
+            yield Member(entry.filename, None if folder else lambda e=entry: opened.open(e), refused)
             advance(entry.compress_size)
 
 

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,8 +40,8 @@ def tar(file: Path, members: dict[str, bytes], **special: dict) -> Path:
     return file
 
 
-def pack(file: Path, members: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as opened:
+def pack(file: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(file, "w", method) as opened:
         for name, content in members.items():
             opened.writestr(name, content)
     return file
@@ -167,6 +168,31 @@ def test_damaged_archive_is_refused_by_name(folder, name, harm):
     assert "is damaged or cut short" in refused(file)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_damaged_zip_of_another_compression_is_refused_or_unpacks_all_the_same(folder, method):
+    """A byte is flipped, each of the packed image in turn; a few mean nothing."""
+    file, out = pack(folder / "a.zip", {"set/1.jpg": b"an image" * 100}, method), folder / "set"
+    raw, told = file.read_bytes(), 0
+    packed = range(39, raw.index(b"PK\x01\x02"))
+    for at in packed:
+        file.write_bytes(raw[:at] + bytes([raw[at] ^ 255]) + raw[at + 1 :])
+        try:
+            unpack(file, out)
+        except UserError as error:
+            assert "is damaged or cut short" in str(error)
+            told += 1
+        else:
+            assert contents(out) == {"1.jpg": b"an image" * 100}
+            shutil.rmtree(out)
+    assert told > len(packed) / 2
+
+
+def test_backslashes_of_a_zip_lead_into_folders(tmp_path):
+    pack(tmp_path / "a.zip", {"set\\clip\\": b"", "set\\clip\\a\\b.jpg": b"1", "set/clip\\c.jpg": b"2"})
+    unpack(tmp_path / "a.zip", tmp_path / "set")
+    assert contents(tmp_path / "set") == {"clip/a/b.jpg": b"1", "clip/c.jpg": b"2"}
+
+
 def test_header_that_is_no_header_does_not_end_a_tar_early(folder):
     blocks = bytearray(
         gzip.decompress(tar(folder / "a.tar.gz", {f"set/{i}": b"x" * 512 for i in range(99)}).read_bytes())
@@ -191,6 +217,7 @@ def test_archive_of_too_many_members_is_stopped(folder, monkeypatch):
 def test_archive_without_files_and_member_named_twice_are_refused(folder):
     assert "holds no files" in refused(tar(folder / "a.tar.gz", {}))
     assert "holds 'set/./1' twice" in refused(tar(folder / "a.tar.gz", {"set/1": b"1", "set/./1": b"2"}))
+    assert "holds 'set\\\\1' twice" in refused(pack(folder / "a.zip", {"set/1": b"1", "set\\1": b"2"}))
     assert "cannot unpack" in refused(tar(folder / "a.tar.gz", {"set/1": b"1", "set/1/2": b"2"}))
 
 
