@@ -39,6 +39,10 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+def test_help_names_the_one_exception_that_downloads(tmp_path):
+    assert "downloads nothing. The one exception is the data set hf" in flat(data("--help", cwd=tmp_path))
+
+
 # --- list ---------------------------------------------------------------------------------------------------------
 
 

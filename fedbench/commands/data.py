@@ -15,7 +15,11 @@ SET = click.option(
 
 @click.group()
 def data() -> None:
-    """List, check and prepare the data sets that suites can name. Nothing is ever downloaded."""
+    """List, check and prepare the data sets that suites can name.
+
+    fedbench downloads nothing. The one exception is the data set hf: the library `datasets` fetches what its option
+    `path` names, if that is no local folder.
+    """
 
 
 @data.command("list")
@@ -71,7 +75,8 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     fedbench data check hf --set path=ylecun/mnist
 
     Without a NAME, all that are here, if only in part. Every image is decoded once, into the cache; at the image size
-    of your suites, `prepare` and the suites find them there. Exit code: 0 all asked are fine, 2 some are not.
+    of your suites, `prepare` and the suites find them there. Only hf may download. Exit code: 0 all asked are fine,
+    2 some are not.
     """
     import sys
 
