@@ -12,7 +12,10 @@ from layouts import cifar10, cifar100, domainnet, nicopp, tar_gz, tiny_imagenet,
 
 import fedbench as package
 from fedbench.data.archive import md5
+from fedbench.facts import Facts
+from fedbench.plan import works
 from fedbench.results import read_rows
+from fedbench.runner import load
 
 
 @pytest.fixture(autouse=True)
@@ -249,3 +252,20 @@ def test_suite_runs_on_a_real_data_set(tmp_path):
     package.run(tmp_path / "real.yaml", results=str(tmp_path / "r"))
     [cell] = (tmp_path / "r" / "real").glob("skew-fedra-*")
     assert {row["domain"] for row in read_rows(cell, "eval")} >= {"autumn", "dim", "grass", "outdoor", "rock", "water"}
+
+
+def test_a_copy_elsewhere_gives_the_same_cells_unless_the_suite_says_root(tmp_path, monkeypatch, registry):
+    def cell() -> str:
+        (work,) = works(load(tmp_path / "real.yaml", registry).cells(), registry, Facts(registry))
+        return work.id
+
+    found = {}
+    for place in ("here", "there"):
+        root = nicopp(tmp_path / place / "nicopp")
+        (tmp_path / "real.yaml").write_text(SUITE.replace("ROOT", str(root)))
+        found[place, "root"] = cell()
+        monkeypatch.setenv("FEDBENCH_DATA", str(tmp_path / place))
+        (tmp_path / "real.yaml").write_text(SUITE.replace("root: ROOT, ", ""))
+        found[place, "folder of data sets"] = cell()
+    assert found["here", "root"] != found["there", "root"]
+    assert found["here", "folder of data sets"] == found["there", "folder of data sets"]
