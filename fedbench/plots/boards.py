@@ -17,7 +17,8 @@ NAMES = ("suite", "scenario", "variant", "backbone", "dataset", "profile")
 class Board:
     """A leaderboard's results: every method's finished seeds, by the method's label.
 
-    title: what sets it apart from the boards beside it, or its scenario where it is alone.
+    title: what sets it apart from the boards beside it, or its scenario where there is nothing of that: it is alone, or
+    is the one without a variant.
     """
 
     suite: str
@@ -52,8 +53,8 @@ def boards(results: Sequence[Result]) -> list[Board]:
             found.append((names, methods))
     if not found:
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
-    telling = [name for name in NAMES if len({names[name] for names, _ in found}) > 1] or ["scenario"]
+    telling = [name for name in NAMES if len({names[name] for names, _ in found}) > 1]
     return [
-        Board(names["suite"], " · ".join(filter(None, (names[name] for name in telling))), methods)
+        Board(names["suite"], " · ".join(names[name] for name in telling if names[name]) or names["scenario"], methods)
         for names, methods in found
     ]

@@ -83,6 +83,12 @@ def test_settings_that_differ_are_named_and_never_averaged(tmp_path):
     assert [lines(ax)["fedra"][1] for ax in figure.axes] == [pytest.approx([12]), pytest.approx([13])]
 
 
+def test_the_setting_without_a_variant_is_called_as_its_scenario(tmp_path):
+    for variant in ("", "alpha=1"):
+        write_cell(tmp_path / "s", "fedra", variant=variant, evaluation=eval_rows({1: {"a": 0.5}}))
+    assert sorted(board.title for board in boards(load([tmp_path]))) == ["alpha=1", "mixed"]
+
+
 def test_nothing_finished_is_nothing_to_draw(tmp_path):
     write_cell(tmp_path / "s", "fedra", status="timeout")
     with pytest.raises(UserError, match="no cell of these results has finished"):
