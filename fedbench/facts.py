@@ -9,8 +9,7 @@ import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +62,7 @@ class Facts:
 
         key = json.dumps(ref, sort_keys=True)
         if key not in self._sources:
-            with torch.device("meta"), self._blaming("backbone", ref):
+            with torch.device("meta"), self.plugins.blaming("backbone", ref["name"]):
                 self._sources[key] = self.plugins.make("backbone", ref, load=False)
         return copy.deepcopy(self._sources[key])
 
@@ -73,7 +72,7 @@ class Facts:
 
         key = json.dumps([data, image_size], sort_keys=True)
         if key not in self._datasets:
-            with self._blaming("dataset", data):
+            with self.plugins.blaming("dataset", data["name"]):
                 found = dataset_of(data, self.plugins, image_size)
             self._datasets[key] = dataclasses.replace(found, load=functools.cache(found.load))
         return self._datasets[key]
@@ -121,17 +120,6 @@ class Facts:
             raise
         except Exception as error:  # of a plugin; the other cells' costs are wanted all the same
             return {"unknown": told(error)}
-
-    @contextmanager
-    def _blaming(self, kind: str, ref: Ref) -> Iterator[None]:
-        """What breaks inside a component is told as its package's fault, in one line."""
-        try:
-            yield
-        except (UserError, NotApplicable):
-            raise
-        except Exception as error:
-            component = self.plugins.catalogue.find(kind, ref["name"])
-            raise UserError(f"the {kind} {ref['name']!r} of {component.package} broke: {told(error)}") from error
 
     def _stamp(self, kind: str, ref: Ref) -> list[Any]:
         """What changes when the code behind a component, fedbench, torch or timm does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,12 +84,14 @@ class Shelf:
                 return
             yield Finding("ok", f"nothing is missing in {self.root}")
         try:
-            dataset = self.make(image_size, unreadable="skip")
-            splits = dataset.load()
+            with self._blaming():
+                dataset = self.make(image_size, unreadable="skip")
+                splits = dataset.load()
+                numbers = list(self._numbers(dataset, splits))
         except UserError as error:
             yield Finding("WRONG", str(error))
             return
-        yield from self._numbers(dataset, splits)
+        yield from numbers
         yield from self._unreadable(image_size, splits.skipped)
 
     def _unreadable(self, image_size: int, skipped: tuple[str, ...]) -> Iterator[Finding]:
@@ -96,7 +99,8 @@ class Shelf:
             yield Finding("ok", "every image can be read")
             return
         try:  # the images are decoded: this tells the reasons
-            self.make(image_size, unreadable="fail").load()
+            with self._blaming():
+                self.make(image_size, unreadable="fail").load()
         except UserError as error:
             yield Finding("WRONG", str(error))
         else:
@@ -171,13 +175,18 @@ class Shelf:
     def prepare(self, image_size: int) -> Prepared:
         """Decode everything into the cache, or find it there. Raises: UserError."""
         started = time.perf_counter()
-        dataset = self.make(image_size)
-        entry = entry_of(dataset.fingerprint)
-        known = (entry / INDEX).is_file()
-        splits = dataset.load()
+        with self._blaming():
+            dataset = self.make(image_size)
+            entry = entry_of(dataset.fingerprint)
+            known = (entry / INDEX).is_file()
+            splits = dataset.load()
+            counts = images(dataset, splits)
         size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None
         place = entry if entry.is_dir() else None
-        return Prepared(images(dataset, splits), splits.skipped, place, size, known, time.perf_counter() - started)
+        return Prepared(counts, splits.skipped, place, size, known, time.perf_counter() - started)
+
+    def _blaming(self) -> AbstractContextManager[None]:
+        return self.plugins.blaming("dataset", self.name)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
@@ -22,7 +23,7 @@ import pluggy
 from fedbench import __version__, hookspecs
 from fedbench.catalogue import KINDS, Catalogue, Component
 from fedbench.data.cache import cache_dir
-from fedbench.errors import UserError
+from fedbench.errors import NotApplicable, UserError
 
 GROUP = "fedbench"
 _LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") and name not in KINDS.values()]
@@ -140,6 +141,17 @@ class Plugins:
             allocate.exact, allocate.name = component.exact, f"the allocation {component.name!r} of {component.package}"
             return allocate
         return maker(**options, **_accepted(maker, given))
+
+    @contextmanager
+    def blaming(self, kind: str, name: str) -> Iterator[None]:
+        """What breaks inside a component is told as its package's fault, in one line: a UserError."""
+        try:
+            yield
+        except (UserError, NotApplicable):
+            raise
+        except Exception as error:
+            component = self.catalogue.find(kind, name)
+            raise UserError(f"the {kind} {name!r} of {component.package} broke: {told(error)}") from error
 
     def tell(self, hook: str, **facts: Any) -> None:
         """Call a life-cycle hook of every plugin; one that raises is named on stderr, and spoils no result."""

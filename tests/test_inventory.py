@@ -175,6 +175,39 @@ def test_several_data_sets_are_checked_in_one_go(tmp_path):
     assert "go with one NAME" in data("check", "nicopp", "cifar10", "--root", "x", cwd=tmp_path, code=2)
 
 
+BROKEN = """
+from fedbench import hookimpl
+from fedbench.types import Dataset
+
+
+def lost(image_size):
+    raise KeyError("gone")
+
+
+def torn(image_size):
+    return Dataset(("all",), ("a", "b"), "torn", lambda: 1 / 0)
+
+
+def nothing(image_size):
+    return None
+
+
+@hookimpl
+def fedbench_register_datasets(register):
+    for make in (lost, torn, nothing):
+        register(make.__name__, make)
+"""
+
+
+@pytest.mark.parametrize(("name", "why"), [("lost", "KeyError"), ("torn", "ZeroDivision"), ("nothing", "Attribute")])
+def test_broken_data_set_of_a_stranger_is_one_line_that_names_it(tmp_path, name, why):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    said = f"the dataset '{name}' of {tmp_path / 'broken.py'} broke: {why}"
+    [(level, told)] = findings(name, "--plugin", "broken.py", cwd=tmp_path, code=2)
+    assert level == "WRONG" and told.startswith(said)
+    assert said in data("prepare", name, "--plugin", "broken.py", cwd=tmp_path, code=2)
+
+
 # --- prepare ------------------------------------------------------------------------------------------------------
 
 
