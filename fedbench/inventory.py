@@ -12,7 +12,7 @@ from typing import Any
 
 from fedbench.catalogue import REQUIRED
 from fedbench.data.archive import md5, unpack
-from fedbench.data.cache import INDEX, entry_of
+from fedbench.data.cache import entry_of, holds
 from fedbench.data.lists import read_list
 from fedbench.data.sources import Part, root_of
 from fedbench.errors import UserError
@@ -177,8 +177,7 @@ class Shelf:
         started = time.perf_counter()
         with self._blaming():
             dataset = self.make(image_size)
-            entry = entry_of(dataset.fingerprint)
-            known = (entry / INDEX).is_file()
+            entry, known = entry_of(dataset.fingerprint), holds(dataset.fingerprint)
             splits = dataset.load()
             counts = images(dataset, splits)
         size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None

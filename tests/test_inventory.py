@@ -227,6 +227,17 @@ def test_prepare_unpacks_decodes_and_is_immediate_the_second_time(tmp_path):
     assert facts["size"] == sum(file.stat().st_size for file in cache.iterdir()) and facts["unpacked"] == []
 
 
+@pytest.mark.parametrize("file", ["train_y.npy", "test_x.npy"])
+def test_torn_cache_entry_is_not_said_to_be_there_already(tmp_path, file):
+    nicopp(tmp_path / "data/nicopp")
+    words = ("prepare", "nicopp", "--image-size", 8)
+    cache = Path(as_json(*words, cwd=tmp_path)["cache"])
+    whole = (cache / file).read_bytes()
+    (cache / file).write_bytes(whole[:-1])
+    assert "there already" not in data(*words, cwd=tmp_path) and (cache / file).read_bytes() == whole
+    assert "there already" in data(*words, cwd=tmp_path)
+
+
 def test_archive_with_a_wrong_checksum_is_unpacked_on_request_only(tmp_path):
     root = cifar10(tmp_path / "data/cifar10")
     tar_gz(root / "cifar-10-binary.tar.gz", root / "cifar-10-batches-bin")

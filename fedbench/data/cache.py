@@ -72,6 +72,11 @@ def cached(fingerprint: str, build: Callable[[NewArray], Splits]) -> Splits:
     return found
 
 
+def holds(fingerprint: str) -> bool:
+    """Whether the splits known by `fingerprint` are in the cache, whole, so that `cached` would build nothing."""
+    return _read(entry_of(fingerprint), fingerprint) is not None
+
+
 _ELSEWHERE = "set FEDBENCH_CACHE to a folder that can be written to and has room"
 
 
