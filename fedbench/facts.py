@@ -30,7 +30,7 @@ class Facts:
 
     def __init__(self, plugins: Plugins) -> None:
         self.plugins = plugins
-        self._datasets: dict[str, Dataset] = {}
+        self._datasets: dict[str, dict[int, Dataset]] = {}  # by what makes them, and by image size
         self._sources: dict[str, Source] = {}
         self._stamps: dict[str, Any] = {}
 
@@ -40,7 +40,8 @@ class Facts:
 
     def domains(self, data: Ref) -> tuple[str, ...]:
         """The domains of a data set. Raises UserError where it is not there."""
-        return self.dataset(data, data.get("image_size") or 32).domains
+        at_any_size = next(iter(self._sizes(data).values()), None)
+        return (at_any_size or self.dataset(data, 32)).domains
 
     def backbone(self, ref: Ref) -> dict[str, Any]:
         """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
@@ -67,15 +68,22 @@ class Facts:
         return copy.deepcopy(self._sources[key])
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:
-        """The data set of a `data` section, loaded once; its own image size wins over the backbone's."""
+        """The data set of a `data` section, loaded once, however it is dealt to clients; its own image size wins over
+        the backbone's."""
         from fedbench.data import dataset_of
 
-        key = json.dumps([data, image_size], sort_keys=True)
-        if key not in self._datasets:
+        sizes, size = self._sizes(data), data.get("image_size") or image_size
+        if size not in sizes:
             with self.plugins.blaming("dataset", data["name"]):
                 found = dataset_of(data, self.plugins, image_size)
-            self._datasets[key] = dataclasses.replace(found, load=functools.cache(found.load))
-        return self._datasets[key]
+                sizes[size] = dataclasses.replace(found, load=functools.cache(found.load))
+        return sizes[size]
+
+    def _sizes(self, data: Ref) -> dict[int, Dataset]:
+        """What is known already of a data set, by image size."""
+        from fedbench.data import dataset_ref
+
+        return self._datasets.setdefault(json.dumps(dataset_ref(data), sort_keys=True), {})
 
     def prepare(self, config: Mapping[str, Any]) -> None:
         """Decode a cell's images into the cache and deal them to its clients. Raises UserError where that fails."""

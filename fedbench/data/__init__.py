@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from fedbench.plugins import Plugins
     from fedbench.types import Dataset
 
-__all__ = ["NewArray", "Part", "Source", "cache_dir", "cached", "data_dir", "dataset_of", "root_of"]
+__all__ = ["NewArray", "Part", "Source", "cache_dir", "cached", "data_dir", "dataset_of", "dataset_ref", "root_of"]
 
 # What stands in a configuration's `data` section beside the options of the data set itself.
 BESIDE = ("partition", "normalize", "image_size")
 
 
+def dataset_ref(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a configuration's `data` section that makes the data set: its name and its own options."""
+    return {key: value for key, value in data.items() if key not in BESIDE}
+
+
 def dataset_of(data: Mapping[str, Any], plugins: Plugins, image_size: int) -> Dataset:
     """The data set of a configuration's `data` section, at its own image size or else the given one."""
-    ref = {key: value for key, value in data.items() if key not in BESIDE}
-    return plugins.make("dataset", ref, image_size=data.get("image_size") or image_size)
+    return plugins.make("dataset", dataset_ref(data), image_size=data.get("image_size") or image_size)
