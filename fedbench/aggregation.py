@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,6 +51,41 @@ def weighted_mean(
         for j in range(plan.M.shape[1])
     ]
     return {**state, "r": r, "shared": shared_mean(state["shared"], uploads, plan, w)}
+
+
+def by_tensor(
+    state: dict[str, Any], uploads: Uploads, plan: Plan, change: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> dict[str, Any]:
+    """change(old (...), rows (n, ...), held (N,) bool) of every tensor, under `r` and `shared` as in the state; the n
+    rows are those of the clients that hold it, whether they arrived or not."""
+    r = [
+        {name: change(old, uploads.r[j][name], plan.M[:, j]) for name, old in r_j.items()}
+        for j, r_j in enumerate(state["r"])
+    ]
+    shared = {
+        name: change(old, uploads.shared[name], shared_holders(plan, name)) for name, old in state["shared"].items()
+    }
+    return {"r": r, "shared": shared}
+
+
+def each_returned(
+    state: dict[str, Any], uploads: Uploads, plan: Plan, combine: Callable[[Tensor], Tensor]
+) -> dict[str, Any]:
+    """The state with combine(rows (n, ...)) -> (...) of the n rows that came back in place of every tensor; one that
+    nobody returned keeps its value."""
+
+    def new(old: Tensor, rows: Tensor, held: Tensor) -> Tensor:
+        came = uploads.arrived[held]
+        return combine(rows[came]) if came.any() else old.clone()
+
+    return {**state, **by_tensor(state, uploads, plan, new)}
+
+
+def trimmed(rows: Tensor, cut: int) -> Tensor:
+    """The mean of every coordinate without its `cut` smallest and its `cut` largest values. rows (n, ...) -> (...)."""
+    if not cut:
+        return rows.mean(0)
+    return rows.sort(0).values[cut : len(rows) - cut].mean(0)
 
 
 def shared_mean(old: dict[str, Tensor], uploads: Uploads, plan: Plan, weights: Tensor) -> dict[str, Tensor]:

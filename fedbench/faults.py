@@ -1,4 +1,4 @@
-"""What goes wrong in a round: clients that are lost, and clients that are slow."""
+"""What goes wrong in a round: clients that are lost, clients that are slow, and uploads that are spoilt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedbench.seeding import numpy_generator
+import torch
+from torch import Tensor
+
+from fedbench.seeding import generator, numpy_generator
+
+Message = dict[str, Tensor]  # what one client sends: every tensor it trained, by its place, `r/3/attn.proj.lora_A`
+SCALES = {"scaled": 1e6, "noise": 1.0}  # unless the suite says otherwise
 
 
 class Faults:
@@ -17,6 +23,7 @@ class Faults:
 
     def __init__(self, settings: Mapping[str, Any], seed: int) -> None:
         self.dropout, self.stragglers, self.seed = settings.get("dropout", 0.0), settings.get("stragglers"), seed
+        self.spoiling = settings.get("corrupted")
 
     def of(self, t: int, client: int, steps: int) -> tuple[int, bool]:
         """(steps done, whether the work arrives) of a client of round t that would usually take `steps` of them.
@@ -44,3 +51,35 @@ class Faults:
             return steps, True
         done = math.floor(steps * how["deadline"] / slowdown + 1e-9)  # 3 x 1.2 / 3.6 is one step, also in binary
         return done, how["late"] == "partial" and done > 0
+
+    def kind_of(self, t: int, client: int) -> str:
+        """How what this client sends in round t is spoilt on its way; empty where it arrives as it was sent."""
+        if self.spoiling is None:
+            return ""
+        draw = numpy_generator(self.seed, t, client, "faults/corrupted")
+        return self.spoiling["kind"] if draw.random() < self.spoiling["probability"] else ""
+
+    def corrupted(self, t: int, client: int, sent: Message, given: Message) -> Message:
+        """What arrives in place of `sent`; given: what the client started from, in the same places.
+
+        nan, inf: no other number · wrong_shape: every tensor twice, stacked · scaled: `scale` times the update (Sun et
+        al., 2019, arXiv 1911.07963, call it boosted) · noise: in place of each tensor's update Gaussian numbers,
+        their deviation `scale` times its root mean square.
+        """
+        kind = self.spoiling["kind"]
+        if kind in ("nan", "inf"):
+            return {place: torch.full_like(value, float(kind)) for place, value in sent.items()}
+        if kind == "wrong_shape":
+            return {place: torch.stack([value, value]) for place, value in sent.items()}
+        scale = self.spoiling.get("scale", SCALES[kind])
+        update = {place: sent[place] - given[place] for place in sorted(sent)}
+        if kind == "noise":
+            draw = generator(self.seed, t, client, "faults/corrupted/noise")
+            update = {place: _noise_like(value, draw) for place, value in update.items()}
+        return {place: given[place] + scale * value for place, value in update.items()}
+
+
+def _noise_like(value: Tensor, draw: torch.Generator) -> Tensor:
+    """Gaussian numbers of the same shape and, in expectation, the same mean square."""
+    noise = torch.randn(value.shape, generator=draw, dtype=torch.float64, device="cpu")  # the same on any device
+    return (value.double().square().mean().sqrt() * noise.to(value.device)).to(value.dtype)

@@ -7,17 +7,16 @@ id, and the server's `h`. Both map a place, `r/<layer>/<name>` or `shared/<name>
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
-from fedbench.engine.groups import holders
+from fedbench.engine.groups import Values, holders, mapped, places
 from fedbench.method import State
 from fedbench.types import Plan, Pull, Uploads
 
-Values = Mapping[str, Any]  # {"r": [{name: tensor}] * L, "shared": {name: tensor}}
 Setting = Mapping[str, float] | None  # {"feddyn": a}, {"fedprox": mu} or None
 
 
@@ -44,7 +43,7 @@ def pull_of(regularizer: Setting, state: State, plan: Plan, ids: Sequence[int]) 
                 stacked[row] = own[place]
         return stacked
 
-    return Pull(regularizer["feddyn"], _mapped(rows, state))
+    return Pull(regularizer["feddyn"], mapped(rows, state))
 
 
 def server_step(
@@ -59,9 +58,9 @@ def server_step(
     if not regularizer or "feddyn" not in regularizer:
         return uploads, {}
     a, came = regularizer["feddyn"], {"r": uploads.r, "shared": uploads.shared}
-    books = _booked(state["feddyn"], a, registered, dict(_places(start)), came, uploads.arrived, plan, ids)
+    books = _booked(state["feddyn"], a, registered, dict(places(start)), came, uploads.arrived, plan, ids)
     h = books["h"]
-    given = _mapped(lambda place, rows: rows - h[place] / a if place in h else rows, came)
+    given = mapped(lambda place, rows: rows - h[place] / a if place in h else rows, came)
     return replace(uploads, **given), {"feddyn": books}
 
 
@@ -77,7 +76,7 @@ def _booked(
 ) -> dict[str, Any]:
     """g_n <- g_n - a (w_n - w_start) for whatever client n returned, h <- h - a / m * sum_n (w_n - w_start)."""
     g, h = {client: dict(own) for client, own in before["g"].items()}, dict(before["h"])
-    for place, rows in _places(came):
+    for place, rows in places(came):
         changes = a * (rows - start[place])  # (n, ...)
         for n, change in zip(holders(plan, place), changes, strict=True):
             if arrived[n]:
@@ -85,15 +84,3 @@ def _booked(
                 own[place] = own.get(place, 0.0) - change
                 h[place] = h.get(place, 0.0) - change / registered
     return {"g": g, "h": h}
-
-
-def _places(values: Values) -> Iterator[tuple[str, Tensor]]:
-    for j, r_j in enumerate(values["r"]):
-        yield from ((f"r/{j}/{name}", value) for name, value in r_j.items())
-    yield from ((f"shared/{name}", value) for name, value in values["shared"].items())
-
-
-def _mapped(change: Callable[[str, Tensor], Tensor], values: Values) -> dict[str, Any]:
-    """change(place, tensor) of every tensor, in the layout of `values`."""
-    r = [{name: change(f"r/{j}/{name}", value) for name, value in r_j.items()} for j, r_j in enumerate(values["r"])]
-    return {"r": r, "shared": {name: change(f"shared/{name}", value) for name, value in values["shared"].items()}}

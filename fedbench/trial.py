@@ -22,19 +22,20 @@ from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
 from fedbench.evaluation import Evaluation, Rows, evaluated_rounds
 from fedbench.federation import Federation
+from fedbench.guard import NOT_FINITE, Guard, received, upload_rows
 from fedbench.method import Method, State
 from fedbench.pixels import NORMALIZE, Pixels
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator, numpy_generator, seed_of
 from fedbench.shares import Share, of_clients, of_domains
 from fedbench.state import taken_apart
-from fedbench.types import Client, Dataset, Report, Setup, Splits, Uploads
+from fedbench.types import Client, Cohort, Dataset, Job, Plan, Report, Setup, Splits, Uploads
 
 Config = Mapping[str, Any]
 
 
 class Diverged(Exception):
-    """A training loss that is no number any more."""
+    """A training loss or an update that is no number any more, by no fault of the scenario."""
 
 
 class Trial:
@@ -69,6 +70,7 @@ class Trial:
             clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
         self.model = Blocks(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, self.model.num_layers, train)
+        self.guard = Guard(config["train"].get("guard"))
         self.method = self._method(plugins, image_size=splits.test.x.shape[-1])
         metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
         images = config["evaluation"]["batch_size"]
@@ -134,10 +136,12 @@ class Trial:
         """How many processes can run it together: at most one for each client of a round."""
         return max(1, len(self.federation.cohort(0))) if self.fast and self.device == "cpu" else 1
 
-    def _train(self, *of_a_round: Any) -> Uploads:
-        """The engine: see `fedbench.engine`."""
+    def _train(self, model: Blocks, start: Mapping[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
+        """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
+        of_a_round = (model, start, plan, cohort, job)
         with self.precision():
-            return train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+            up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+        return received(up, start, plan, cohort, job.t, self.federation.faults, self.guard)
 
     def _test(self, t: int, state: State) -> Rows:
         """The rows of eval.parquet after round t."""
@@ -149,12 +153,13 @@ class Trial:
         on_round: Callable[[int, Rows], None] = lambda t, rows: None,
         team: Team = ALONE,
         on_layers: Callable[[Rows], None] | None = None,
+        on_uploads: Callable[[Rows], None] = lambda rows: None,
     ) -> tuple[Rows, Rows]:
         """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
         Diverged; UserError for a state that cannot be kept.
 
         team: the processes that run this trial, each of them by this function · on_layers: is handed every round's
-        rows of layers.parquet; without it they are not computed.
+        rows of layers.parquet; without it they are not computed · on_uploads: the same for uploads.parquet.
         """
         evaluation: Rows = []
         rounds: Rows = []
@@ -168,6 +173,7 @@ class Trial:
                 taken_apart(state)  # what cannot be kept is refused now, not after the last round
             rows = self.round_rows(t, report)
             rounds += rows
+            on_uploads(upload_rows(t, report, self.federation.faults))
             if on_layers:
                 on_layers(layer_rows(t, self.model, before, state, report, self._weights()))
             if t + 1 in due:
@@ -211,8 +217,11 @@ class Trial:
         up, cohort = report.uploads, report.cohort
         for n, client in enumerate(cohort.ids):
             cost, loss = report.cost[n], float(up.loss[n])
-            if up.arrived[n] and not math.isfinite(loss):
+            sent = bool(up.arrived[n]) or n in up.rejected
+            if sent and not math.isfinite(loss):
                 raise Diverged(f"the training loss of client {client} in round {t + 1} is {loss}")
+            if up.rejected.get(n) == NOT_FINITE and not self.federation.faults.kind_of(t, client):
+                raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
             images = self.federation.images(client, int(up.steps[n]))
             rows.append(
                 {
@@ -226,7 +235,7 @@ class Trial:
                     "arrived": bool(up.arrived[n]),
                     "loss": loss,
                     "bytes_down": cost.bytes_down,
-                    "bytes_up": cost.bytes_up * bool(up.arrived[n]),
+                    "bytes_up": cost.bytes_up * sent,
                     "flops": cost.flops_per_image * images,
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),

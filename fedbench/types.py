@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ class Uploads:
     r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n ·
     shared[name]: (n, ...) from the clients that hold it, in order · arrived (N,) bool, whose rows came back: the
     others' must be left alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken ·
-    seconds (N,).
+    seconds (N,) · rejected: why the server refused the upload of the client at a position; such a client has not
+    arrived.
     """
 
     r: list[dict[str, Tensor]]
@@ -187,6 +188,7 @@ class Uploads:
     loss: Tensor
     steps: Tensor
     seconds: Tensor
+    rejected: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(

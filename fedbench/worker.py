@@ -62,6 +62,7 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
     manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
     evaluation: list[dict[str, Any]] = []
     layers: list[dict[str, Any]] = []
+    uploads: list[dict[str, Any]] = []
 
     def on_round(t: int, rows: list[dict[str, Any]]) -> None:
         plugins.tell("fedbench_round_finished", manifest=manifest, round=t, rows=rows)
@@ -73,12 +74,15 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
         write_manifest(folder, manifest)
         plugins.tell("fedbench_cell_started", manifest=manifest)
         trial = Trial(manifest["config"], plugins, device)
+        records = (layers.extend, uploads.extend)
         evaluation, rounds = together(
             min(processes, trial.shares),
-            lambda team: trial.run(on_round, team, layers.extend) if team.rank == 0 else trial.run(team=team),
+            lambda team: trial.run(on_round, team, *records) if team.rank == 0 else trial.run(team=team),
         )
         write_rows(folder, "rounds", rounds)
         write_rows(folder, "layers", layers)
+        if uploads:
+            write_rows(folder, "uploads", uploads)
         write_rows(folder, "eval", evaluation)
         keep(folder, trial)
         outcome = {"status": "finished"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,3 +88,59 @@ def test_draws_depend_on_seed_round_and_client_alone():
     assert of(settings) == of(settings)
     assert of(settings) != of(settings, seed=1) and of(settings) != of(settings, t=1)
     assert of(settings, clients=10) == of(settings)[:10]
+
+
+# --- uploads that are spoilt --------------------------------------------------------------------------------------
+
+SENT = {"r/0/A": torch.tensor([[3.0, 1.0]]), "shared/s": torch.tensor(2.0)}
+GIVEN = {"r/0/A": torch.tensor([[1.0, 1.0]]), "shared/s": torch.tensor(4.0)}
+
+
+def spoilt(kind, sent=SENT, given=GIVEN, seed=0, t=0, client=0, **more):
+    faults = Faults({"corrupted": {"probability": 1.0, "kind": kind, **more}}, seed)
+    return faults.corrupted(t, client, sent, given)
+
+
+def test_so_many_uploads_are_spoilt_and_by_seed_round_and_client_alone():
+    def of(seed=0, t=0, clients=400, **more):
+        faults = Faults({"corrupted": {"probability": 0.2, "kind": "inf"}, **more}, seed)
+        return [faults.kind_of(t, client) for client in range(clients)]
+
+    assert set(of()) == {"inf", ""} and abs(of().count("inf") - 80) < 4 * (400 * 0.2 * 0.8) ** 0.5
+    assert of() == of() and of(clients=10) == of()[:10]
+    assert of() != of(seed=1) and of() != of(t=1)
+    assert of(dropout=0.5) == of()  # one fault does not move another
+    assert not any(Faults({}, 0).kind_of(0, client) for client in range(10))
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "expected"),
+    [
+        ("scaled", {"scale": 10.0}, ([[21.0, 1.0]], -16.0)),
+        ("scaled", {}, ([[2_000_001.0, 1.0]], -1_999_996.0)),
+        ("scaled", {"scale": -1.0}, ([[-1.0, 1.0]], 6.0)),
+        ("scaled", {"scale": 0.0}, ([[1.0, 1.0]], 4.0)),
+        ("inf", {}, ([[math.inf, math.inf]], math.inf)),
+        ("wrong_shape", {}, ([[[3.0, 1.0]], [[3.0, 1.0]]], [2.0, 2.0])),
+    ],
+)
+def test_what_arrives_instead(kind, more, expected):
+    assert tuple(value.tolist() for value in spoilt(kind, **more).values()) == expected
+
+
+def test_no_number_arrives():
+    assert all(value.isnan().all() and value.shape == SENT[place].shape for place, value in spoilt("nan").items())
+
+
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_noise_is_as_large_as_the_update_it_replaces(scale):
+    given = {"r/0/A": torch.ones(100, 100), "r/0/B": torch.ones(100, 100)}
+    sent = {"r/0/A": torch.full((100, 100), 1.5), "r/0/B": torch.ones(100, 100)}  # B did not move
+    found = spoilt("noise", sent, given, scale=scale)
+    noise = found["r/0/A"] - 1
+    assert abs(noise.std() - 0.5 * scale) < 0.02 * scale and abs(noise.mean()) < 0.02 * scale
+    assert torch.equal(found["r/0/B"], given["r/0/B"])
+    again = spoilt("noise", dict(reversed(sent.items())), given, scale=scale)
+    assert torch.equal(found["r/0/A"], again["r/0/A"])  # whatever the order of the tensors
+    for other in ({"seed": 1}, {"t": 1}, {"client": 1}):
+        assert not torch.equal(found["r/0/A"], spoilt("noise", sent, given, scale=scale, **other)["r/0/A"])

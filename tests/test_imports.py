@@ -28,7 +28,7 @@ LAYERS = [
     ["profiles", "results"],
     ["suite", "compare", "state"],
     ["pixels", "faults", "shares"],
-    ["federation", "evaluation"],
+    ["federation", "evaluation", "guard"],
     ["trial"],
     ["facts", "probe"],
     ["inventory"],

@@ -86,14 +86,18 @@ layers_row = st.fixed_dictionaries(
 )
 
 
+uploads_row = st.fixed_dictionaries({"round": int32, "client": int32, "corrupted": text, "rejected": text})
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(eval_row, max_size=5),
     clients=st.lists(rounds_row, max_size=5),
     layers=st.lists(layers_row, max_size=5),
+    uploads=st.lists(uploads_row, max_size=5),
 )
-def test_rows_come_back_as_they_were_written(tmp_path, rows, clients, layers):
-    for kind, written in (("eval", rows), ("rounds", clients), ("layers", layers)):
+def test_rows_come_back_as_they_were_written(tmp_path, rows, clients, layers, uploads):
+    for kind, written in (("eval", rows), ("rounds", clients), ("layers", layers), ("uploads", uploads)):
         write_rows(tmp_path, kind, written)
         assert read_rows(tmp_path, kind) == written
 
@@ -114,6 +118,16 @@ def test_content_covers_the_layers_where_they_are(tmp_path):
         write_rows(folder, "layers", [layer_row(1, 0, aggregation_error=error)])
         hashes.append(content_hash(tmp_path))
     assert hashes[0] == hashes[2] and len({without, *hashes}) == 3
+
+
+def test_a_cell_without_refused_uploads_has_no_such_file_and_an_empty_table(tmp_path):
+    folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
+    without = content_hash(tmp_path)
+    (cell,) = load([tmp_path])
+    assert cell.uploads.num_rows == 0 and cell.uploads.column_names == ["round", "client", "corrupted", "rejected"]
+    write_rows(folder, "uploads", [{"round": 1, "client": 0, "corrupted": "nan", "rejected": "not finite"}])
+    (cell,) = load([tmp_path])
+    assert cell.uploads.num_rows == 1 and content_hash(tmp_path) != without
 
 
 def test_loss_of_a_client_that_did_nothing_may_be_nan(tmp_path):

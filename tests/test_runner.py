@@ -14,7 +14,7 @@ import psutil
 import pytest
 from command import MAIN, TINY, environment, fedbench, run, write_suite
 
-from fedbench.results import content_hash
+from fedbench.results import content_hash, load
 
 METHODS = """
   fedra, {name: same, extends: fedra, missing_layers: keep}, allsmall,
@@ -138,6 +138,24 @@ def test_results_do_not_depend_on_jobs_or_on_the_order_of_cells(good, tmp_path):
 
 def _tables(folder: Path) -> list[str]:
     return [f"{cell.name} {content_hash(cell)}" for cell in (folder / "r" / "tiny").iterdir() if cell.is_dir()]
+
+
+def test_refused_uploads_are_recorded_whatever_the_jobs(good, tmp_path):
+    write_suite(tmp_path, "fedra, {name: middle, extends: fedra, aggregator: coordinate_median}")
+    words = ("run", "tiny.yaml", "--plugin", TINY, "--quiet", "--set", "faults.corrupted={probability: 0.5, kind: nan}")
+    for jobs in (1, 2):
+        done = fedbench(*words, "--jobs", jobs, "--results", f"r{jobs}", cwd=tmp_path)
+        assert done.exit_code == 0, done.stdout + done.stderr
+    assert content_hash(tmp_path / "r1") == content_hash(tmp_path / "r2")
+    cells = load([tmp_path / "r1"])
+    for cell in cells:
+        uploads, rounds = cell.uploads.to_pylist(), cell.rounds.to_pylist()
+        assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("nan", "not finite")}
+        lost = [(row["round"], row["client"]) for row in rounds if not row["arrived"]]
+        assert lost == [(row["round"], row["client"]) for row in uploads]
+        assert all(0 <= row["value"] <= 1 for row in cell.eval.to_pylist())
+    assert len(cells) == 2 and cells[0].uploads == cells[1].uploads
+    assert not list((good / "r").rglob("uploads.parquet"))
 
 
 def test_force_runs_finished_cells_again_with_the_same_result(good):

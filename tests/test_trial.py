@@ -30,6 +30,10 @@ scenarios:
     capacities: {uniform: [6, 12]}
     train: {max_steps: 3, batch_size: 2}
     faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
+  spoilt:
+    capacities: {uniform: [1, 12]}
+    participation: {count: 4}
+    faults: {dropout: 0.4, corrupted: {probability: 0.4, kind: nan}}
   own:
     capacities: {uniform: [1, 12]}
     data: {partition: {name: iid, clients: 5}}
@@ -121,7 +125,7 @@ def test_bf16_runs_and_stays_finite(registry, cells):
     assert rounds[0]["loss"] != Trial(cells["skew", "fedra"], registry).run()[1][0]["loss"]
 
 
-@pytest.mark.parametrize("key", [("skew", "fedra"), ("skew", "depthfl"), ("faulty", "fedra")])
+@pytest.mark.parametrize("key", [("skew", "depthfl"), ("faulty", "fedra"), ("spoilt", "fedra")])
 def test_both_engines_tell_the_same_story(registry, cells, key):
     """In float32, where sums in another order differ in the last bits: the same plan and costs, losses within 1e-4,
     and at most one test image in eighteen judged otherwise."""
@@ -183,7 +187,7 @@ def test_clients_are_scored_on_test_images_of_their_own(registry, cells):
     assert correct[0] == pytest.approx(correct[1])
 
 
-@pytest.mark.parametrize("key", [("skew", "depthfl"), ("dynamic", "fedra"), ("faulty", "fedra"), ("own", "fedra")])
+@pytest.mark.parametrize("key", [("skew", "depthfl"), ("faulty", "fedra"), ("spoilt", "fedra"), ("own", "fedra")])
 def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monkeypatch):
     monkeypatch.setattr("fedbench.engine.cohort.ROWS", 100)  # so that there is something to share
 
@@ -202,6 +206,57 @@ def test_a_loss_that_is_no_number_is_a_divergence(registry, cells):
     config["train"]["optimizer"]["lr"], config["train"]["clip"] = 1e30, None
     with pytest.raises(Diverged, match="the training loss of client 0 in round 1 is (nan|inf)"):
         Trial(config, registry).run()
+
+
+def test_an_update_that_is_no_number_is_a_divergence_where_no_fault_made_it_so(registry, cells):
+    """The loss before the only step is finite, and the step leads nowhere."""
+    config = copy.deepcopy(cells["skew", "fedra"])
+    config["train"]["optimizer"]["lr"], config["train"]["clip"], config["train"]["max_steps"] = 1e38, None, 1
+    config["train"]["optimizer"]["weight_decay"] = 1e38
+    with pytest.raises(Diverged, match="the update of client 0 in round 1 is not finite"):
+        Trial(config, registry).run()
+
+
+def test_spoilt_uploads_are_recorded_the_same_for_every_method(registry, cells):
+    """A refused client has sent its bytes, a lost one has not; neither has arrived."""
+    stories = []
+    for method in ("fedra", "depthfl"):
+        uploads = []
+        evaluation, rounds = Trial(cells["spoilt", method], registry).run(on_uploads=uploads.extend)
+        to_table("uploads", uploads)
+        stories.append(uploads)
+        refused = [(row["round"], row["client"]) for row in rounds if row["bytes_up"] and not row["arrived"]]
+        assert refused == [(row["round"], row["client"]) for row in uploads]
+        assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("nan", "not finite")}
+        assert any(row["arrived"] for row in rounds) and not all(row["bytes_up"] for row in rounds)
+    assert stories[0] == stories[1] != []
+
+
+def test_with_scaled_uploads_a_median_learns_and_a_mean_does_not(registry, cells):
+    """What is not refused is averaged. The seed has two of the six uploads a million times too large in round 2."""
+    config = copy.deepcopy(cells["skew", "alllarge"])
+    config["faults"] = {"corrupted": {"probability": 0.05, "kind": "scaled"}}
+
+    def end(**aggregator):
+        uploads = []
+        config["method"]["aggregator"] = aggregator
+        trial = Trial(config, registry)
+        trial.run(on_uploads=uploads.extend)
+        told = [(row["round"], row["client"], row["rejected"]) for row in uploads]
+        assert told == [(2, 0, ""), (2, 3, "")]
+        return max(float(value.abs().max()) for r_j in trial.state["r"] for value in r_j.values())
+
+    assert end(name="coordinate_median") < 1
+    assert end(name="weighted_mean", weights="examples", outside_layers="always") > 100
+
+
+def test_a_limit_of_the_norm_refuses_what_lies_above(registry, cells):
+    config = copy.deepcopy(cells["skew", "fedra"])
+    config["train"]["guard"] = {"max_norm": 1e-9}
+    uploads = []
+    evaluation, rounds = Trial(config, registry).run(on_uploads=uploads.extend)
+    assert not any(row["arrived"] for row in rounds) and all(row["bytes_up"] for row in rounds)
+    assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("", "too large")} and len(uploads) == 12
 
 
 def test_a_state_that_cannot_be_kept_is_refused_after_the_first_round(registry, cells):

@@ -3,7 +3,8 @@ memory too), never of the machine's load or number of cores, so that equal CPUs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ ROWS = 2080
 # What a group sends back: `r/3/attn.proj.lora_A` and `shared/head.weight`, one row for each holder in the group,
 # in order, and `loss` and `seconds`, one value for each of its clients.
 Part = dict[str, Tensor]
+
+Values = Mapping[str, Any]  # {"r": [{name: tensor}] * L, "shared": {name: tensor}}
 
 
 def grouped(work: Sequence[float], rows: Sequence[int], most: int) -> list[list[int]]:
@@ -40,6 +43,19 @@ def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[
     kind, _, rest = place.partition("/")
     held = plan.M[:, int(rest.split("/")[0])] if kind == "r" else shared_holders(plan, rest)
     return [n for n in (range(len(plan.M)) if group is None else group) if held[n]]
+
+
+def places(values: Values) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor with its place, `r/<layer>/<name>` or `shared/<name>`."""
+    for j, r_j in enumerate(values["r"]):
+        yield from ((f"r/{j}/{name}", value) for name, value in r_j.items())
+    yield from ((f"shared/{name}", value) for name, value in values["shared"].items())
+
+
+def mapped(change: Callable[[str, Tensor], Tensor], values: Values) -> dict[str, Any]:
+    """change(place, tensor) of every tensor, in the layout of `values`."""
+    r = [{name: change(f"r/{j}/{name}", value) for name, value in r_j.items()} for j, r_j in enumerate(values["r"])]
+    return {"r": r, "shared": {name: change(f"shared/{name}", value) for name, value in values["shared"].items()}}
 
 
 def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, cohort: Cohort) -> Uploads:

@@ -82,6 +82,12 @@ class Result:
             )
         return read_table("layers", path)
 
+    @cached_property
+    def uploads(self) -> pyarrow.Table:
+        """Without rows where no upload was corrupted or refused, and the cell has no such file."""
+        path = self.folder / "uploads.parquet"
+        return read_table("uploads", path) if path.is_file() else to_table("uploads", [])
+
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
@@ -100,7 +106,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """All rows of "eval", "rounds" or "layers" of one cell, replacing the file. Raises: ValueError for a wrong row."""
+    """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
     from pyarrow.parquet import write_table
 
     table = to_table(kind, rows)

@@ -1,4 +1,4 @@
-"""The three Parquet tables of a cell: their columns, their version, and the check of what enters and leaves."""
+"""The Parquet tables of a cell: their columns, their version, and the check of what enters and leaves."""
 
 from __future__ import annotations
 
@@ -58,6 +58,13 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "aggregation_error": "float64",
         "product_norm": "float64",
     },
+    # A row for each upload that a fault corrupted or the server refused; "" for neither. No file without any.
+    "uploads": {
+        "round": "int32",
+        "client": "int32",
+        "corrupted": "string",
+        "rejected": "string",
+    },
 }
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality.
@@ -65,12 +72,13 @@ TIMINGS = {
     "eval": (),
     "rounds": ("seconds",),
     "layers": (),
+    "uploads": (),
     "manifest": ("started", "seconds", "machine", "git", "traceback"),
 }
 
 
 def arrow_schema(kind: str) -> pyarrow.Schema:
-    """The Arrow schema of "eval", "rounds" or "layers". No column may hold a null: a missing loss is NaN."""
+    """The Arrow schema of one of COLUMNS. No column may hold a null: a missing loss is NaN."""
     import pyarrow as pa
 
     types = {"list<int16>": pa.list_(pa.int16()), "bool": pa.bool_()}

@@ -159,6 +159,13 @@ class Regularizer(TypedDict, total=False):
     fedprox: Annotated[Positive, Field(description="FedProx with this mu")]
 
 
+class Guard(TypedDict, total=False):
+    """Which uploads the server refuses, beside malformed ones."""
+
+    __pydantic_config__ = _CLOSED
+    max_norm: Annotated[Positive, Field(description="largest norm of a client's update over all its tensors")]
+
+
 class Train(TypedDict, total=False):
     """The work of a round."""
 
@@ -175,6 +182,10 @@ class Train(TypedDict, total=False):
     batch_size: Count
     optimizer: Optimizer
     clip: Annotated[Positive | None, Field(description="largest norm of a client's gradient; null: no limit")]
+    guard: Annotated[
+        Annotated[Guard, _one_of("max_norm")] | None,
+        Field(description="which uploads the server refuses beside malformed ones; null: none"),
+    ]
     regularizer: Annotated[
         Annotated[Regularizer, _one_of("feddyn", "fedprox")] | None,
         Field(description="what pulls clients towards the global model; null: nothing, plain FedAvg"),
@@ -197,6 +208,20 @@ class Stragglers(TypedDict, total=False):
     ]
 
 
+class Corrupted(TypedDict, total=False):
+    """Uploads that are spoilt on their way; a suite that has any says how many and how."""
+
+    __pydantic_config__ = _CLOSED
+    probability: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="of each client in each round")]
+    kind: Annotated[
+        Literal["nan", "inf", "wrong_shape", "scaled", "noise"],
+        Field(description="what arrives in place of what a client has learnt"),
+    ]
+    scale: Annotated[
+        float, Field(allow_inf_nan=False, description="of the update; left out: 1e6 for scaled, 1 for noise")
+    ]
+
+
 class Faults(TypedDict, total=False):
     """What goes wrong in a round; the draws are the same for every method."""
 
@@ -205,6 +230,7 @@ class Faults(TypedDict, total=False):
         float, Field(ge=0, lt=1, allow_inf_nan=False, description="probability that a client is lost in a round")
     ]
     stragglers: Annotated[Stragglers | None, Field(description="slow clients; null: none, whatever lies beneath")]
+    corrupted: Annotated[Corrupted | None, Field(description="uploads that are spoilt on their way; null: none")]
 
 
 class Evaluation(TypedDict, total=False):

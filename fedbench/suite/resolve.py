@@ -250,15 +250,17 @@ def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]
 
 def _leave_out_nothing(plain: dict[str, Any]) -> None:
     """Take out what says that nothing is to happen: the cell is the same as one without the key."""
-    if plain["train"].get("regularizer") is None:
-        plain["train"].pop("regularizer", None)
+    for key in ("regularizer", "guard"):
+        if plain["train"].get(key) is None:
+            plain["train"].pop(key, None)
     if plain["evaluation"].get("by") == "domain":
         del plain["evaluation"]["by"]
     faults = plain.get("faults", {})
     if not faults.get("dropout"):
         faults.pop("dropout", None)
-    if not (faults.get("stragglers") or {}).get("probability"):
-        faults.pop("stragglers", None)
+    for key in ("stragglers", "corrupted"):
+        if not (faults.get(key) or {}).get("probability"):
+            faults.pop(key, None)
     if not faults:
         plain.pop("faults", None)
 

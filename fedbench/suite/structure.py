@@ -23,7 +23,10 @@ Path = tuple[str | int, ...]
 NEEDED = ("backbone", "data", "capacities")
 
 # What these mappings must say where a suite has them; no default does.
-WHOLE = {("faults", "stragglers"): tuple(model.Stragglers.__annotations__)}
+WHOLE = {
+    ("faults", "stragglers"): tuple(model.Stragglers.__annotations__),
+    ("faults", "corrupted"): ("probability", "kind"),
+}
 
 # Where settings name components: dotted path -> kind. A list stands for each of its items.
 COMPONENTS = {"backbone": "backbone", "adapter": "adapter", "data": "dataset", "data.partition": "partition"}
@@ -38,6 +41,7 @@ _EXPECTED = {
     "metrics": "a list of names",
     "capacities": "a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
     "participation": "all, {fraction: ...}, {count: ...} or {per_domain: ...}",
+    "guard": "{max_norm: ...} or null",
     "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
     "methods": "a list of names, or of {name: ..., extends: ..., option: value}",
     "sweep": "a mapping from dotted keys to lists of points",

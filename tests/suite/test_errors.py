@@ -85,6 +85,14 @@ WRONG = {
         "expected a number of at least 1, or [lowest, highest] of them, got 0.5",
         f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: [4, 2]}}}}\n": "s.yaml:4:78: defaults.faults.stragglers.slowdown: "
         "expected a number of at least 1, or [lowest, highest] of them, got [4, 2]",
+        "  backbone: micro_vit\n  faults: {corrupted: {kind: nan}}\n": "s.yaml:4:12: faults.corrupted needs probability",
+        "  backbone: micro_vit\n  faults: {corrupted: {probability: 0.1, kind: nann}}\n": "s.yaml:4:48: defaults.faults.corrupted.kind: "
+        'expected "nan", "inf", "wrong_shape", "scaled" or "noise", got "nann"; did you mean "nan"?',
+        "  backbone: micro_vit\n  faults: {corrupted: {probability: 2, kind: nan}}\n": "s.yaml:4:37: defaults.faults.corrupted.probability: "
+        "expected a number of at most 1, got 2",
+        "  backbone: micro_vit\n  train: {guard: 5}\n": "s.yaml:4:18: defaults.train.guard: expected {max_norm: ...} or null, got 5",
+        "  backbone: micro_vit\n  train: {guard: {max_norm: 0}}\n": "s.yaml:4:29: defaults.train.guard.max_norm: expected a number above 0, got 0",
+        "  backbone: micro_vit\n  train: {guard: {}}\n": "s.yaml:4:18: defaults.train.guard: expected one of max_norm, got 0 of them",
         "  backbone: micro_vit\n  evaluation: {by: clients}\n": 's.yaml:4:20: defaults.evaluation.by: expected "domain" or "client", got "clients"; did you mean "client"?',
         "  backbone: micro_vit\n  precision: fp16\n": 's.yaml:4:14: defaults.precision: expected "fp32" or "bf16", got "fp16"; did you mean "bf16"?',
         "  backbone: micro_vit\n  rotate_capacities: yes\n": 's.yaml:4:22: defaults.rotate_capacities: expected true or false, got "yes"; '

@@ -23,6 +23,7 @@ defaults:
   faults:
     dropout: 0.1
     stragglers: {probability: 0.2, slowdown: [2, 5], deadline: 1.5, late: partial}
+    corrupted: {probability: 0.1, kind: scaled, scale: 1e6}
   rotate_capacities: true
   evaluation: {every: 2, by: client, metrics: [accuracy]}
 scenarios:
@@ -109,7 +110,8 @@ def test_a_damaged_request_for_numbers_of_a_file_is_answered(answered):
 @pytest.mark.parametrize(
     "key",
     ["train", "capacities", "data.partition", "participation", "methods.z.aggregator", "a.b"]
-    + ["faults", "faults.dropout", "faults.stragglers", "faults.stragglers.slowdown", "evaluation.by"],
+    + ["faults", "faults.dropout", "faults.stragglers", "faults.stragglers.slowdown", "evaluation.by"]
+    + ["faults.corrupted", "faults.corrupted.scale", "train.guard", "train.guard.max_norm"],
 )
 def test_any_value_of_a_set_is_answered(answered, key):
     for value in VALUES:

@@ -343,6 +343,7 @@ STRAGGLERS = "{probability: 0.5, slowdown: 3, deadline: 1, late: lost}"
 def test_what_no_suite_asks_for_is_not_in_a_configuration(suite_of):
     """So that the cells of older suites stay what they are."""
     assert "faults" not in config(suite_of(SMALL)) and "by" not in config(suite_of(SMALL))["evaluation"]
+    assert "guard" not in config(suite_of(SMALL))["train"]
 
 
 def test_faults_mix_by_key_and_can_be_swept(suite_of):
@@ -360,3 +361,16 @@ def test_stragglers_may_be_completed_by_another_layer(suite_of, faults_of):
     whole = parts.replace("skew: {}", "skew: {faults: {stragglers: {probability: 0.5}}}")
     assert config(suite_of(whole))["faults"]["stragglers"]["probability"] == 0.5
     assert faults_of(parts) == ["s.yaml:6:12: faults.stragglers needs probability"]
+
+
+def test_no_guard_is_the_cell_without_the_key(suite_of):
+    suite = suite_of(SMALL + "sweep: {train.guard: [null, {max_norm: 5}]}\n")
+    none, five = suite.cells()
+    assert none.config == config(suite_of(SMALL)) and five.config["train"]["guard"] == {"max_norm": 5.0}
+
+
+def test_corrupted_uploads_need_no_scale(suite_of):
+    text = SMALL.replace("skew: {}", "skew: {faults: {corrupted: {probability: 0.1, kind: nan}}}")
+    assert config(suite_of(text))["faults"] == {"corrupted": {"probability": 0.1, "kind": "nan"}}
+    scaled = suite_of(text, sets=["faults.corrupted.kind=scaled", "faults.corrupted.scale=-1"])
+    assert config(scaled)["faults"]["corrupted"] == {"probability": 0.1, "kind": "scaled", "scale": -1.0}
