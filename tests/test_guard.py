@@ -166,7 +166,7 @@ def test_a_refused_upload_is_a_lost_one(registry, ref, kind):
         assert found == {n: REFUSED[kind] for n in (1, 3) if n in report.cohort.ids}
 
 
-@pytest.mark.parametrize("aggregator", ["weighted_mean", "coordinate_median", "norm_clipping"])
+@pytest.mark.parametrize("aggregator", ["weighted_mean", "norm_clipping"])
 def test_feddyns_books_do_not_know_of_a_refused_upload(registry, aggregator):
     ref, feddyn = {"name": "fedra", "aggregator": aggregator}, {"regularizer": {"feddyn": 0.5}}
     state, _ = rounds(made(registry, ref, Only({0}, kind="nan"), **feddyn))

@@ -33,6 +33,7 @@ scenarios:
   spoilt:
     capacities: {uniform: [1, 12]}
     participation: {count: 4}
+    train: {max_steps: 1, batch_size: 2}
     faults: {dropout: 0.4, corrupted: {probability: 0.4, kind: nan}}
   own:
     capacities: {uniform: [1, 12]}
