@@ -312,10 +312,10 @@ SIXTY = SMALL.replace("skew: {}", "a: {}\n  b: {}\n  c: {}\n  d: {}").replace(
 
 
 def test_sixty_cells_load_fast_and_without_torch(tmp_path):
-    """Measured inside the process, best of three, twice the intended 0.4 s because machines are shared."""
+    """Measured inside the process, best of three, in processor seconds because machines are shared."""
     (tmp_path / "s.yaml").write_text(SIXTY + "seeds: [0, 1, 2]\n")
     code = (
-        "import sys, time; start = time.perf_counter()\n"
+        "import sys, time; start = time.process_time()\n"
         "from fedbench.suite import load\nfrom fedbench.catalogue import Catalogue, Component\n"
         "c = Catalogue()\n"
         "for kind, names in {'backbone': 'micro_vit', 'adapter': 'lora', 'dataset': 'strokes6', 'partition': 'by_domain',"
@@ -323,7 +323,7 @@ def test_sixty_cells_load_fast_and_without_torch(tmp_path):
         "    c.add([Component(name, kind, 'p', 'q', '', {}, open=True) for name in names.split()])\n"
         f"assert len(load({str(tmp_path / 's.yaml')!r}, c).cells()) == 60\n"
         "assert not {'torch', 'numpy', 'pandas', 'timm'} & set(sys.modules)\n"
-        "print(time.perf_counter() - start)"
+        "print(time.process_time() - start)"
     )
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
     assert min(float(run.stdout) for run in runs) < 0.8
@@ -332,9 +332,9 @@ def test_sixty_cells_load_fast_and_without_torch(tmp_path):
 def test_a_thousand_cells_take_no_second(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(SIXTY + f"seeds: {list(range(50))}\n")
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(load(path, built_catalogue()).cells()) == 1000
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 STRAGGLERS = "{probability: 0.5, slowdown: 3, deadline: 1, late: lost}"
