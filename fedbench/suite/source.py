@@ -151,8 +151,8 @@ class _Composer:
         parts: dict[str, Node] = {}
         while not isinstance(event := next(events), ev.MappingEndEvent):
             mark = self._mark(event)
-            key = event.value if isinstance(event, ev.ScalarEvent) else None
-            if key is None:
+            key = event.value if isinstance(event, ev.ScalarEvent) and _is_text(event.value) else None
+            if not isinstance(event, ev.ScalarEvent):
                 self._node(event, events, depth + 1)
             value = self._node(next(events), events, depth + 1)
             if key is None:
@@ -171,6 +171,11 @@ class _Composer:
     def _scalar(self, event: ev.ScalarEvent) -> Any:
         if event.tag not in (None, "!"):
             return self._no_tag(event)
+        if not _is_text(event.value):
+            self.problems.add(
+                self._mark(event), f"half a surrogate pair (\\ud800 to \\udfff) is no letter: {shown(event.value)}"
+            )
+            return INVALID
         if event.style is not None or event.tag == "!":
             return event.value
         tag = str(self.yaml.resolver.resolve(ScalarNode, event.value, event.implicit)).removeprefix(_TAG)
@@ -180,6 +185,8 @@ class _Composer:
             value = self.yaml.constructor.construct_object(
                 ScalarNode(_TAG + tag, _decimal(event.value, tag), event.start_mark, event.end_mark)
             )
+            if isinstance(value, int) and abs(value) >= 2**63:
+                raise OverflowError
         except (ValueError, OverflowError):
             self.problems.add(self._mark(event), f"not a number that can be read: {shown(event.value)}")
             return INVALID
@@ -191,6 +198,14 @@ class _Composer:
     def _no_tag(self, event: ev.Event) -> Any:
         self.problems.add(self._mark(event), f"tags are not used in suites; remove {shown(str(event.tag))}")
         return INVALID
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _decimal(text: str, tag: str) -> str:

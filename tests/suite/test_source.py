@@ -130,3 +130,17 @@ def test_a_value_of_the_command_line_may_be_any_yaml():
 def test_any_text_is_a_document_or_an_error_for_people(text):
     with contextlib.suppress(UserError):
         plain(text)
+
+
+@pytest.mark.parametrize(
+    "number", ["0x" + "f" * 6000, "0o" + "7" * 6000, "9" * 4000, "9223372036854775808", "-0x8000000000000000"]
+)
+def test_a_number_that_no_machine_counts_to_is_told(number):
+    with pytest.raises(UserError, match="t:1:4: not a number that can be read"):
+        plain(f"a: {number}")
+
+
+@pytest.mark.parametrize("text", ['a: "\\ud800"', '"\\udfff": 1', 'a: [&x "\\ud800", *x]'])
+def test_half_a_surrogate_pair_is_told(text):
+    with pytest.raises(UserError, match="t:1:.*surrogate|t:1:1: a key must be a plain text"):
+        plain(text)
