@@ -9,10 +9,8 @@ import shutil
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from lzma import LZMAError
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -25,7 +23,6 @@ MOST_GROWTH = 4
 ALWAYS_ALLOWED = 256 * 2**20  # bytes, so that small archives of texts and flat pictures pass
 MOST_MEMBERS = 5_000_000
 BLOCK = 2**20
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
 
 
 class Member(NamedTuple):
@@ -75,18 +72,18 @@ def unpack(archive: Path, folder: Path) -> None:
 def _faults(archive: Path) -> Iterator[None]:
     try:
         yield
-    except DAMAGE as error:
-        raise UserError(f"{archive} is damaged or cut short ({error}); fetch it again") from error
-    except OSError as error:
-        if error.errno is None:  # of the bz2 decompressor, not of the system
-            raise UserError(f"{archive} is damaged or cut short ({error}); fetch it again") from error
-        if error.errno in NO_ROOM:
+    except UserError:
+        raise
+    except Exception as error:  # for damage the libraries raise many kinds, zlib.error and struct.error among them
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise UserError(f"no room to unpack {archive}: {error.strerror}") from error
-        raise UserError(f"cannot unpack {archive}: {error}") from error
+        if isinstance(error, OSError) and error.errno:
+            raise UserError(f"cannot unpack {archive}: {error}") from error
+        raise UserError(f"{archive} is damaged or cut short ({error}); fetch it again") from error
 
 
 def _write(archive: Path, draft: Path) -> None:
-    limit = max(MOST_GROWTH * archive.stat().st_size, ALWAYS_ALLOWED)
+    limit = _limit(archive)
     written = files = 0
     with progress(f"unpacking {archive.name}", archive.stat().st_size) as advance:
         for count, member in enumerate(_members(archive, advance)):
@@ -108,6 +105,11 @@ def _write(archive: Path, draft: Path) -> None:
             files += 1
     if not files:
         raise UserError(f"{archive} holds no files")
+
+
+def _limit(archive: Path) -> int:
+    """The bytes that an archive may grow to."""
+    return max(MOST_GROWTH * archive.stat().st_size, ALWAYS_ALLOWED)
 
 
 def _parts(archive: Path, member: Member) -> list[str]:
@@ -149,12 +151,28 @@ def _plain(kind: int) -> bool:
     return kind in (stat.S_IFREG, stat.S_IFDIR)
 
 
+class _Bounded:
+    """A tar as it is unpacked: headers too, which nobody writes but tarfile reads into memory, have an end."""
+
+    def __init__(self, archive: Path, stream: IO[bytes]) -> None:
+        self.archive, self.stream, self.left = archive, stream, 2 * _limit(archive) + BLOCK
+
+    def read(self, size: int) -> bytes:
+        block = self.stream.read(size)
+        self.left -= len(block)
+        if self.left < 0:
+            raise UserError(
+                f"{self.archive} unpacks to more than {2 * _limit(self.archive) + BLOCK:,} bytes, which images do not"
+            )
+        return block
+
+
 def _of_tar(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
     """The members in order, and then the rest of the stream, so that its checksum is read too."""
     with archive.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        stream = gzip.GzipFile(fileobj=raw) if packed else raw
+        stream = _Bounded(archive, gzip.GzipFile(fileobj=raw) if packed else raw)
         seen = 0
         with tarfile.open(fileobj=stream, mode="r|") as opened:
             for entry in opened:

@@ -255,3 +255,23 @@ def test_md5_is_that_of_the_file(tmp_path):
     assert md5(tmp_path / "a") == hashlib.md5(b"abc").hexdigest()
     with pytest.raises(UserError, match="cannot read .*gone"):
         md5(tmp_path / "gone")
+
+
+def test_headers_that_grow_out_of_all_proportion_are_stopped(folder, monkeypatch):
+    monkeypatch.setattr(archive, "ALWAYS_ALLOWED", 10_000)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as opened:
+        entry = tarfile.TarInfo("set/1")
+        entry.pax_headers = {"comment": "x" * 5_000_000}
+        opened.addfile(entry)
+    (folder / "a.tar.gz").write_bytes(gzip.compress(buffer.getvalue()))
+    assert "unpacks to more than" in refused(folder / "a.tar.gz")
+
+
+def test_damage_within_a_packed_member_is_told(folder):
+    with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_LZMA) as opened:
+        opened.writestr("set/1", os.urandom(3000))
+    raw = bytearray((folder / "a.zip").read_bytes())
+    raw[60:80] = b"\xff" * 20
+    (folder / "a.zip").write_bytes(raw)
+    assert "is damaged or cut short" in refused(folder / "a.zip")
