@@ -16,7 +16,7 @@ from fedbench.errors import UserError
 from fedbench.facts import Facts
 from fedbench.plan import Work, entries, status, works
 from fedbench.plugins import Plugins
-from fedbench.results import read_manifest
+from fedbench.results import read_manifest, refuse_links
 from fedbench.results.expected import write_expected
 from fedbench.results.index import merge_index, prepare_folder
 
@@ -118,6 +118,7 @@ def execute(
         )
     folder = Path(options.results) / suite.name
     if folder.exists():
+        refuse_links(folder)
         prepare_folder(folder)  # refused now, not after minutes of decoding
     missing = [work for work in todo if _is_missing(work, folder, options)]
     run_all = plugins.make(

@@ -26,6 +26,7 @@ from fedbench.results import (
     read_index,
     read_manifest,
     read_rows,
+    refuse_links,
     write_manifest,
     write_rows,
 )
@@ -445,3 +446,129 @@ def test_numbers_that_cannot_be_used_name_the_file_and_the_mend(tmp_path, rows, 
     (tmp_path / "expected.json").write_text(json.dumps(text))
     with pytest.raises(UserError, match=rf"(?s)expected\.json: .*{told}.*Delete it and run the suite again"):
         read_expected(tmp_path)
+
+
+def rewrite(file, **changes):
+    """A JSON file with other values at these dotted keys (`__` for the dot, `_0` for the first of a list)."""
+    value = json.loads(file.read_text())
+    for dotted, new in changes.items():
+        *path, last = [0 if step == "0" else step for step in dotted.split("__")]
+        part = value
+        for step in path:
+            part = part[step]
+        part[last] = new
+    file.write_text(json.dumps(value))
+
+
+@pytest.fixture
+def one_cell(tmp_path):
+    suite = tmp_path / "results" / "s"
+    return write_cell(suite, "fedra", evaluation=eval_rows(VALUES), layers=[layer_row(1, 0)])
+
+
+@pytest.mark.parametrize("cell", ["..", ".", "", "../other/x", "a/b", "/etc", "\0", "x" * 256, "é" * 200, "a\\b"])
+def test_an_entry_cannot_lead_out_of_its_suites_folder(one_cell, cell):
+    rewrite(one_cell.parent / "index.json", entries__0__cell=cell)
+    with pytest.raises(UserError, match="is not the name of a cell's folder"):
+        load([one_cell.parent])
+
+
+@pytest.mark.parametrize(
+    "change", [{"cell": 3}, {"seed": "0"}, {"seed": True}, {"seed": 10**400}, {"method": None}, {"more": 1}]
+)
+def test_an_entry_of_other_types_is_refused(one_cell, change):
+    rewrite(one_cell.parent / "index.json", **{f"entries__0__{key}": value for key, value in change.items()})
+    with pytest.raises(UserError, match="an entry is not one of fedbench"):
+        load([one_cell.parent])
+
+
+@pytest.mark.parametrize("change", [{"suite": 3}, {"entries": 3}, {"entries": [3]}, {"entries": {"a": 1}}])
+def test_an_index_of_other_types_is_refused(one_cell, change):
+    rewrite(one_cell.parent / "index.json", **change)
+    with pytest.raises(UserError, match="index.json"):
+        load([one_cell.parent])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "done"}, {"status": []}, {"config": 3}, {"reason": 3}, {"seconds": "long"}, {"seconds": 1e999},
+        {"config__backbone": "vit"}, {"config__backbone__name": 3}, {"config__train__rounds": "many"},
+        {"config__capacities": {"by_client": [1, "2"]}}, {"config__capacities": {"uniform": 3}}, {"config__seed": None},
+        {"versions": []}, {"fingerprints": {"data": 3}},
+    ],
+)  # fmt: skip
+def test_a_manifest_of_other_types_is_refused(one_cell, change):
+    rewrite(one_cell / "manifest.json", **change)
+    with pytest.raises(UserError, match="manifest.json: not (a manifest of fedbench|readable)"):
+        read_manifest(one_cell)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[" * 100_000, "recursion"),
+        ('{"a":' * 150 + "1" + "}" * 150, "deeper than 100"),
+        ('{"a": ' + "9" * 5000 + "}", "digits"),
+        ('{"a": NaN}', "NaN is no JSON"),
+        ('{"a": "\\ud800"}', "surrogates"),
+        ("3", "not a file of fedbench"),
+    ],
+)
+def test_json_that_python_stumbles_over_is_refused(one_cell, text, told):
+    (one_cell / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match=told):
+        read_manifest(one_cell)
+
+
+@pytest.mark.parametrize(
+    "change", [{"variant": None}, {"rounds": "3"}, {"std": []}, {"value_percent": 10**400}, {"source": 3}]
+)
+def test_a_papers_number_of_other_types_is_refused(tmp_path, change):
+    row = {"scenario": "s", "variant": "", "dataset": "d", "backbone": "b", "method": "m", "metric": "average"}
+    write_expected(tmp_path, "s", [{**row, "value_percent": 71.5, **change}])
+    with pytest.raises(UserError, match="a number is not one of fedbench"):
+        read_expected(tmp_path)
+
+
+def foreign(file, change):
+    """A table of ours with something in it that `write_rows` would not have written."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(file)
+    if change == "text":
+        odd = pa.Array.from_buffers(
+            pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
+        )
+        columns = [odd if name == "domain" else table[name].slice(0, 1) for name in table.column_names]
+        table = pa.table(columns, schema=table.schema)
+    else:
+        rows = table.to_pylist()
+        rows[0]["layers"] = [1, None]
+        table = pa.Table.from_pylist(rows, schema=table.schema)
+    pq.write_table(table, file)
+
+
+@pytest.mark.parametrize(("kind", "change"), [("eval", "text"), ("rounds", "null")])
+def test_values_that_would_be_met_later_are_found_at_once(one_cell, kind, change):
+    foreign(one_cell / f"{kind}.parquet", change)
+    with pytest.raises(UserError, match=f"{kind}.parquet"):
+        read_rows(one_cell, kind)
+
+
+def test_a_table_of_too_many_rows_is_not_read(one_cell, monkeypatch):
+    monkeypatch.setattr("fedbench.results.schema.MOST_ROWS", 1)
+    with pytest.raises(UserError, match="not a readable Parquet file .2 rows|not a readable Parquet file .4 rows"):
+        read_rows(one_cell, "eval")
+
+
+@pytest.mark.parametrize("name", ["index.json", ".index.json.lock", "cell", "cell/state.json"])
+def test_a_link_in_a_suites_folder_is_not_written_through(tmp_path, name):
+    (tmp_path / "precious").write_text("x")
+    link = tmp_path / "s" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(UserError, match=f"{name}: a link"):
+        refuse_links(tmp_path / "s")
+    assert (tmp_path / "precious").read_text() == "x"

@@ -28,7 +28,7 @@ def past_rates(results: Path, kinds: Collection[str], machine: Mapping[str, Any]
                 continue
             which = kind(manifest["config"], manifest["versions"])
             rates = _rates(file.parent, manifest) if which in kinds else None
-        except (UserError, KeyError):
+        except (UserError, KeyError, TypeError, AttributeError):
             continue
         if rates and (which not in found or astuple(rates) < astuple(found[which])):
             found[which] = rates

@@ -24,6 +24,7 @@ from fedbench.results.index import (
     visible,
 )
 from fedbench.results.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, read_table, to_table
+from fedbench.results.strangers import check_manifest, refuse_links
 
 if TYPE_CHECKING:
     import pandas
@@ -42,6 +43,7 @@ __all__ = [
     "read_index",
     "read_manifest",
     "read_rows",
+    "refuse_links",
     "write_manifest",
     "write_rows",
 ]
@@ -102,7 +104,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     mend = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
-    return read_json(path, ("status", "config"), mend)
+    manifest = read_json(path, ("status", "config"), mend)
+    try:
+        check_manifest(manifest)
+    except TypeError as error:
+        raise UserError(f"{path}: not a manifest of fedbench ({error}).\n{mend}") from error
+    return manifest
 
 
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:

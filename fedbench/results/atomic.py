@@ -12,6 +12,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results.schema import RESULT_VERSION, wrong_version
 
+MAX_DEPTH = 100  # what walks through a value may call itself as often
 ELSEWHERE = "Choose another folder with --results DIR."
 
 
@@ -47,14 +48,32 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
 
 
+def _parsed(text: str) -> Any:
+    """The value of a JSON text. Raises: ValueError, RecursionError for what nothing can be done with."""
+    value = json.loads(text, parse_constant=_no_constant)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair can be neither printed nor written
+    layer: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH):
+        parts = (part for whole in layer for part in (whole.values() if isinstance(whole, dict) else whole))
+        layer = [part for part in parts if isinstance(part, dict | list)]
+        if not layer:
+            return value
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
 def read_json(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
     """What `write_json` wrote.
 
     Raises: UserError, ending with `mend`, where it is torn, foreign, incomplete or of another version.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        value = _parsed(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error}).\n{mend}") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results.atomic import read_json, write_json
+from fedbench.results.strangers import typed
 
 EXPECTED = "expected.json"
 
@@ -50,9 +51,6 @@ def read_expected(suite_folder: Path) -> list[Expected]:
     mend = "Delete it and run the suite again: finished cells are kept."
     rows = read_json(path, ("suite", "expected"), mend)["expected"]
     try:
-        found = [Expected(**row) for row in rows]
+        return [typed(Expected, row) for row in rows]
     except TypeError as error:
         raise UserError(f"{path}: a number is not one of fedbench ({error}).\n{mend}") from error
-    if any(not isinstance(row.value_percent, int | float) for row in found):
-        raise UserError(f"{path}: a value_percent is not a number.\n{mend}")
-    return found

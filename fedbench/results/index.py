@@ -10,6 +10,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results.atomic import cannot_write, read_json, write_json
+from fedbench.results.strangers import is_folder_name, typed
 
 INDEX, MANIFEST = "index.json", "manifest.json"
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
@@ -49,9 +50,14 @@ def read_index(suite_folder: Path) -> Index | None:
     mend = f"Delete it and run the suite again: finished cells are kept.\n{MAKE_SOME}"
     value = read_json(path, ("suite", "entries"), mend)
     try:
-        return Index(value["suite"], [Entry(**entry) for entry in value["entries"]])
+        entries = [typed(Entry, entry) for entry in value["entries"]]
     except TypeError as error:
         raise UserError(f"{path}: an entry is not one of fedbench ({error}).\n{mend}") from error
+    if odd := [entry.cell for entry in entries if not is_folder_name(entry.cell)]:
+        raise UserError(f"{path}: {odd[0]!r:.80} is not the name of a cell's folder beside it.\n{mend}")
+    if not isinstance(value["suite"], str):
+        raise UserError(f"{path}: its suite is no text.\n{mend}")
+    return Index(value["suite"], entries)
 
 
 def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mapping[str, Any]]) -> Index:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Raised whenever the meaning of a file changes; part of every cell's id, so old results are never reused.
 RESULT_VERSION = 1
+MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file of some bytes can claim any number
 VERSION_KEY = b"fedbench.result_version"
 
 STATUSES = ("running", "finished", "failed", "timeout", "not_applicable")
@@ -129,24 +130,33 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
 
     Raises: UserError naming the file where it is missing, torn, foreign or of another version.
     """
-    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     mend = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
     try:
         with ParquetFile(path) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise ValueError(f"{file.metadata.num_rows:,} rows")
             table = file.read()
+        table.validate(full=True)  # texts that are none, and list ends that lead out, would be met far from here
     except FileNotFoundError:
         raise UserError(f"{path}: the file is missing though its cell is recorded as finished.\n{mend}") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # of many kinds: what a damaged file makes pyarrow stumble over is left to chance
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: not a readable Parquet file ({reason}).\n{mend}") from error
     found = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
     if found != str(RESULT_VERSION):
         raise UserError(wrong_version(path, found))
-    if not table.schema.equals(arrow_schema(kind)):
+    if not table.schema.equals(arrow_schema(kind)) or _has_nulls(table):
         raise UserError(f"{path}: its columns are not those of a fedbench {kind} table.\n{mend}")
     return table
+
+
+def _has_nulls(table: pyarrow.Table) -> bool:
+    from pyarrow import compute, types
+
+    lists = [compute.list_flatten(column) for column in table.columns if types.is_list(column.type)]
+    return any(column.null_count for column in (*table.columns, *lists))
 
 
 def wrong_version(path: Path, found: object) -> str:

@@ -1,0 +1,88 @@
+"""What the JSON files of a results folder, which may be a stranger's, must look like to be read at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from fedbench.errors import UserError
+from fedbench.results.schema import STATUSES
+
+T = TypeVar("T")
+Number = int | float
+Text = str | None
+
+# The parts of a manifest and of its configuration that are read; what else stands there is passed on as it is.
+MANIFEST_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("status", "started", "id"), str),
+    **dict.fromkeys(("reason", "traceback", "git"), Text),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints"), dict),
+    "seconds": Number,
+}
+CONFIG_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("backbone", "adapter", "data", "capacities", "participation"), dict),
+    **dict.fromkeys(("train", "method", "evaluation"), dict),
+    **dict.fromkeys(("profile", "precision"), str),
+    "seed": int,
+}
+NAMED = ("backbone", "adapter", "data", "method")
+MOST = 2**63  # of what fedbench counts, nothing comes near
+
+
+def typed(shape: type[T], values: Any) -> T:
+    """A JSON object as a dataclass. Raises: TypeError for a field that is missing, unknown or of another type."""
+    made = shape(**values)
+    for name, hint in get_type_hints(shape).items():
+        wanted = hint | int if float in (hint, *get_args(hint)) else hint
+        _check(name, getattr(made, name), wanted)
+    return made
+
+
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Raises: TypeError, saying what is wrong, for a manifest that fedbench did not write."""
+    _check_all(manifest, MANIFEST_TYPES, "")
+    if manifest["status"] not in STATUSES:
+        raise TypeError(f"status is {manifest['status']!r:.80}")
+    config = manifest["config"]
+    _check_all(config, CONFIG_TYPES, "config.")
+    for part in NAMED:
+        _check_all(config.get(part, {}), {"name": str}, f"config.{part}.")
+    _check_all(config.get("train", {}), {"rounds": int}, "config.train.")
+    for way, depths in config.get("capacities", {}).items():
+        _check(f"config.capacities.{way}", depths, list)
+        for depth in depths:
+            _check(f"a depth of config.capacities.{way}", depth, int)
+    for what in ("versions", "fingerprints"):
+        for name, value in manifest.get(what, {}).items():
+            _check(f"{what}.{name}", value, str)
+
+
+def _check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str) -> None:
+    for name in types.keys() & values.keys():
+        _check(where + name, values[name], types[name])
+
+
+def _check(name: str, value: Any, wanted: Any) -> None:
+    """An integer is no truth value, and a number neither infinite nor NaN."""
+    odd = isinstance(value, bool) or (isinstance(value, int | float) and not -MOST < value < MOST)
+    if odd or not isinstance(value, wanted):
+        raise TypeError(f"{name:.80} is {value!r:.80}")
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a name stands for something in the folder it is looked up in, and nowhere else."""
+    return name not in ("", ".", "..") and not set(name) & set("/\\\0") and len(os.fsencode(name)) < 256
+
+
+def refuse_links(suite_folder: Path) -> None:
+    """Raises: UserError where a link lies in a suite's folder: what is written there could land anywhere."""
+    for folder, folders, files in os.walk(suite_folder):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            if path.is_symlink():
+                raise UserError(
+                    f"{path}: a link. fedbench writes into folders of its own only.\n"
+                    "Remove it, or choose another folder with --results DIR."
+                )
