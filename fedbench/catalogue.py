@@ -53,6 +53,12 @@ class Component:
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
         """Describe `make` by its signature and docstring. Raises ValueError for what suites cannot express."""
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ValueError(f"the name of a {kind} is a text, not {name!r:.80}")
+        if not isinstance(facts.get("source"), Source | None):
+            raise ValueError(f"the source of the {kind} {name!r} is no Source")
+        if "profiles" in facts:
+            facts["profiles"] = _plain("profiles", facts["profiles"])
         options, open_ = {}, False
         for parameter in inspect.signature(make).parameters.values():
             if parameter.name == "setup" or parameter.name in _GIVEN.get(kind, ()):
@@ -62,16 +68,18 @@ class Component:
             if parameter.kind is parameter.VAR_KEYWORD:
                 open_ = True
                 continue
-            options[parameter.name] = REQUIRED if parameter.default is parameter.empty else _plain(parameter)
+            options[parameter.name] = (
+                REQUIRED if parameter.default is parameter.empty else _plain(parameter.name, parameter.default)
+            )
         summary = " ".join((inspect.getdoc(make) or "").split("\n\n")[0].split())
         return cls(name, kind, plugin, package, summary, options, open=open_, **facts)
 
 
-def _plain(parameter: inspect.Parameter) -> Any:
+def _plain(name: str, value: Any) -> Any:
     try:
-        return json.loads(json.dumps(parameter.default))
+        return json.loads(json.dumps(value))
     except TypeError:
-        raise ValueError(f"option {parameter.name!r} has a default that JSON cannot write") from None
+        raise ValueError(f"option {name!r} has a default that JSON cannot write") from None
 
 
 @dataclass

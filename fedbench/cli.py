@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 import click
 
-from fedbench import __version__
+from fedbench import __version__, installed
 from fedbench.errors import UserError
 
 COMMANDS = ("run", "plan", "compare", "plot", "export", "plugins", "data", "schema", "doctor")
@@ -54,7 +54,7 @@ class Commands(click.Group):
 
 
 def _foreign() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in installed.points(GROUP)[0]}
 
 
 def _fail(message: str) -> None:

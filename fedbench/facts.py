@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.data.cache import cache_dir
+from fedbench.data.kept import keep, kept
 from fedbench.errors import NotApplicable, UserError
-from fedbench.plugins import Plugins, keep, package_version, told
+from fedbench.plugins import Plugins, package_version, told
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset
 
@@ -145,12 +146,11 @@ class Facts:
     def _kept(self, kind: str, key: Any, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
         file = cache_dir() / kind / f"{digest}.json"
-        try:
-            return json.loads(file.read_text())
-        except (OSError, ValueError):
+        value = kept(file)
+        if value is None:
             value = compute()
-            keep(file, json.dumps(value))
-            return value
+            keep(file, value)
+        return value
 
 
 def _stat(file: Path) -> list[int] | None:

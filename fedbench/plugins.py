@@ -13,16 +13,17 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pluggy
 
-from fedbench import __version__, hookspecs
+from fedbench import __version__, hookspecs, installed
 from fedbench.catalogue import KINDS, Catalogue, Component
 from fedbench.data.cache import cache_dir
+from fedbench.data.kept import keep, kept
 from fedbench.errors import NotApplicable, UserError
 
 GROUP = "fedbench"
@@ -37,11 +38,11 @@ class Plugins:
 
     def __init__(self, files: Sequence[str] = ()) -> None:
         self.entry_points: dict[str, EntryPoint] = {}
-        self.doubles: dict[str, str] = {}
-        for point in entry_points(group=GROUP):
+        points, self.troubles = installed.points(GROUP)
+        for point in points:
             first = self.entry_points.setdefault(point.name, point)
             if first.value != point.value:
-                self.doubles[point.name] = (
+                self.troubles[point.name] = (
                     f"two packages install a plugin called {point.name!r}: {_package(first)} and {_package(point)}; "
                     f"the one of {_package(first)} is used"
                 )
@@ -53,15 +54,16 @@ class Plugins:
     @cached_property
     def catalogue(self) -> Catalogue:
         """What can be named in a suite, read from disk unless a package or a plugin's file has changed."""
-        kept = cache_dir() / "catalogue" / f"{self._stamp()}.json"
-        try:
-            catalogue = Catalogue.from_json(json.loads(kept.read_text()))
-        except (OSError, ValueError, KeyError, TypeError):
+        file = cache_dir() / "catalogue" / f"{self._stamp()}.json"
+        known = kept(file)
+        if known is not None:
+            catalogue = Catalogue.from_json(known)
+        else:
             catalogue = Catalogue()
             for name in self.entry_points:
                 self._enter(name, catalogue)
-            catalogue.broken.update(self.doubles)
-            keep(kept, json.dumps(catalogue.to_json()))
+            catalogue.broken.update(self.troubles)
+            keep(file, catalogue.to_json())
         for name in self.files:
             self._enter(name, catalogue)
             if name in catalogue.broken:
@@ -89,10 +91,9 @@ class Plugins:
             self.manager.register(module, plugin)
             self.manager.check_pending()
             made = self._collect(plugin, package, module)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # whatever a stranger's module raises is its own fault, and nobody else's
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's module raises is its own fault, and nobody else's
             if self.manager.has_plugin(plugin):
                 self.manager.unregister(name=plugin)
             raise UserError(f"plugin {plugin!r} of {package} does not load: {told(error)}") from error
@@ -107,6 +108,8 @@ class Plugins:
             raise FileNotFoundError("there is no such file")
         name = f"fedbench_plugin_{file.stem}"
         spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None:
+            raise ImportError("a plugin's file is called *.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
@@ -115,14 +118,14 @@ class Plugins:
     def _collect(self, plugin: str, package: str, module: ModuleType) -> dict:
         others = [other for other in self.manager.get_plugins() if other is not module]
         made: dict[tuple[str, str], tuple[Callable, Component]] = {}
+
+        def register(kind: str, name: str, make: Callable, **facts: Any) -> None:
+            if (kind, name) in made:
+                raise ValueError(f"it registers the {kind} {name!r} twice")
+            made[kind, name] = make, Component.of(kind, name, make, plugin, package, **facts)
+
         for kind, hook in KINDS.items():
-
-            def register(name: str, make: Callable, *, kind: str = kind, **facts: Any) -> None:
-                if (kind, name) in made:
-                    raise ValueError(f"it registers the {kind} {name!r} twice")
-                made[kind, name] = make, Component.of(kind, name, make, plugin, package, **facts)
-
-            self.manager.subset_hook_caller(hook, others)(register=register)
+            self.manager.subset_hook_caller(hook, others)(register=functools.partial(register, kind))
         return made
 
     def component(self, kind: str, ref: dict[str, Any]) -> tuple[Callable, Component]:
@@ -161,7 +164,9 @@ class Plugins:
                 module = self.manager.get_plugin(plugin)
                 others = [other for other in self.manager.get_plugins() if other is not module]
                 self.manager.subset_hook_caller(hook, others)(**facts)
-            except Exception as error:  # whatever a stranger's module raises
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a stranger's module raises
                 print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {told(error)}", file=sys.stderr)
 
     def package(self, plugin: str) -> str:
@@ -184,7 +189,7 @@ class Plugins:
         return str(self.files[plugin]) if plugin in self.files else _origin(self.entry_points[plugin].module)
 
     def _stamp(self) -> str:
-        facts: list[Any] = [__version__, sys.version]
+        facts: list[Any] = [__version__, sys.version, self.troubles]
         for point in self.entry_points.values():
             facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
             facts.append(_file_stamp(point.module))
@@ -195,7 +200,10 @@ def _by_name(files: Sequence[str]) -> dict[str, Path]:
     """Plugin files by file name, whose suffix keeps them apart from installed plugins. UserError for equal ones."""
     named: dict[str, Path] = {}
     for file in files:
-        path = Path(file).resolve()
+        try:
+            path = Path(file).resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, or a link to itself
+            raise UserError(f"--plugin {file!r:.80}: no file can have that path ({error})") from error
         if named.setdefault(path.name, path) != path:
             raise UserError(f"--plugin: {named[path.name]} and {path} have the same name; rename one of them")
     return named
@@ -206,13 +214,15 @@ def _accepted(maker: Callable, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else "an unknown package"
+    return (point.dist and point.dist.name) or "an unknown package"
 
 
 def _origin(module: str) -> str | None:
     try:
         spec = importlib.util.find_spec(module)
-    except (ImportError, AttributeError, ValueError):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # the package around it is imported, and may raise anything; `load` will tell
         return None
     return spec.origin if spec else None
 
@@ -230,17 +240,6 @@ def told(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
-
-
-def keep(path: Path, text: str) -> None:
-    """Cache a text; a folder that cannot be written only costs time."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        draft.write_text(text)
-        os.replace(draft, path)
-    except OSError:
-        pass
 
 
 def package_version(name: str) -> str | None:

@@ -89,3 +89,17 @@ def test_every_kind_has_built_in_components(registry):
 
 def test_every_built_in_component_says_what_it_is(registry):
     assert not [component.name for component in registry.catalogue if not component.summary.endswith(".")]
+
+
+@pytest.mark.parametrize("name", [3, None, "", "a\nb", "\ud800"])
+def test_a_name_that_cannot_be_written_is_refused(name):
+    with pytest.raises(ValueError, match="the name of a metric is a text"):
+        Component.of("metric", name, lambda: None, "p", "p")
+
+
+def test_facts_that_cannot_be_kept_are_refused():
+    for profiles in ({"paper": {"x": object()}}, {1: {(2, 3): 4}}):
+        with pytest.raises(ValueError, match="'profiles'"):
+            Component.of("metric", "x", lambda: None, "p", "p", profiles=profiles)
+    with pytest.raises(ValueError, match="no Source"):
+        Component.of("metric", "x", lambda: None, "p", "p", source="https://example.org")

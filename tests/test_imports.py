@@ -16,7 +16,7 @@ ROOT = HOUSE.parent
 
 # From the ground up: a module imports what stands on lower lines, or beside it in its own package.
 LAYERS = [
-    ["errors", "types", "seeding", "machine"],
+    ["errors", "types", "seeding", "machine", "installed"],
     ["kernels"],
     ["backbone"],
     ["adapter", "allocation", "aggregation", "objective", "data", "cost"],

@@ -76,7 +76,7 @@ def test_two_packages_with_one_plugin_name(install):
     install("first-package", registering("allocations", "one", LAST), plugin="alike")
     install("second-package", registering("allocations", "two", LAST), plugin="alike")
     plugins = Plugins()
-    assert "first-package" in plugins.doubles["alike"] and "second-package" in plugins.doubles["alike"]
+    assert "first-package" in plugins.troubles["alike"] and "second-package" in plugins.troubles["alike"]
     assert "alike" in plugins.catalogue.broken
 
 
@@ -306,3 +306,39 @@ def test_two_files_of_one_name_are_refused(tmp_path):
         (tmp_path / folder / "same.py").write_text("")
     with pytest.raises(UserError, match="have the same name; rename one of them"):
         Plugins([str(tmp_path / "a" / "same.py"), str(tmp_path / "b" / "same.py")])
+
+
+@pytest.mark.parametrize("fault", ["raise BaseException('no')", "raise GeneratorExit", "import sys\nsys.exit()"])
+def test_a_file_that_raises_what_is_no_exception_is_told(tmp_path, fault):
+    (tmp_path / "p.py").write_text(fault)
+    with pytest.raises(UserError, match="p.py: plugin 'p.py' of .* does not load"):
+        Plugins([str(tmp_path / "p.py")]).catalogue  # noqa: B018
+
+
+@pytest.mark.parametrize("path", ["\0", "x" * 5000, "loop"])
+def test_a_path_that_no_file_can_have_is_told(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="--plugin|no such file|too long"):
+        Plugins([path]).catalogue  # noqa: B018
+
+
+def test_a_file_that_is_not_called_py_is_told(tmp_path):
+    (tmp_path / "p.txt").touch()
+    with pytest.raises(UserError, match=r"a plugin's file is called \*\.py"):
+        Plugins([str(tmp_path / "p.txt")]).catalogue  # noqa: B018
+
+
+def test_a_hook_that_ends_the_process_is_told_and_ends_nothing(tmp_path, capsys):
+    (tmp_path / "p.py").write_text(
+        "import sys\nfrom fedbench import hookimpl\n\n@hookimpl\ndef fedbench_cell_started():\n    sys.exit(3)\n"
+    )
+    Plugins([str(tmp_path / "p.py")]).tell("fedbench_cell_started", manifest={})
+    assert "fedbench_cell_started broke: SystemExit" in capsys.readouterr().err
+
+
+def test_a_plugin_cannot_say_of_what_kind_it_is(tmp_path):
+    code = "from fedbench import hookimpl\n@hookimpl\ndef fedbench_register_metrics(register):\n    register('x', print, kind='method')\n"
+    (tmp_path / "p.py").write_text(code)
+    with pytest.raises(UserError, match="does not load: TypeError"):
+        Plugins([str(tmp_path / "p.py")]).catalogue  # noqa: B018

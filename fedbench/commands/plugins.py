@@ -35,7 +35,7 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
         (name, registry.package(name), registry.version(name)) for name in (*registry.entry_points, *registry.files)
     ]
     console.print(_table(("plugin", "package", "version"), sorted(rows)))
-    for message in registry.doubles.values():
+    for message in registry.troubles.values():
         console.print(f"! {message}", style="yellow")
     console.print("`fedbench plugins list --components` lists what they register.", style="dim")
 

@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fedbench.data.cache import cache_dir
+from fedbench.data.kept import keep, kept
 from fedbench.errors import UserError
 
 CHUNK = 32
@@ -55,7 +56,7 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
     Raises: UserError where a file cannot be opened.
     """
     sidecar = cache_dir() / "hashes" / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:24]}.json"
-    known = _read_sidecar(sidecar)
+    known = kept(sidecar) or {}  # path -> [[size, mtime, ctime], sha256]
     started = time.time_ns()
 
     def work(i: int) -> tuple[list[int], str]:
@@ -73,39 +74,18 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
     # a file touched within the clock's resolution of the scan could change again and keep its times
     settled = {path: fact for path, fact in found.items() if max(fact[0][1:]) < started - 2_000_000_000}
     if any(known.get(path) != list(fact) for path, fact in settled.items()):
-        _write_sidecar(sidecar, known | settled)
+        keep(sidecar, known | settled)
     return {path: digest for path, (_, digest) in found.items()}
 
 
 def remembered(facts: Any, compute: Callable[[], Any]) -> Any:
     """What `compute` gave when it was last called for these facts; both are JSON values."""
     sidecar = cache_dir() / "hashes" / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json"
-    try:
-        return json.loads(sidecar.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    value = kept(sidecar)
+    if value is None:
         value = compute()
-        _write_sidecar(sidecar, value)
-        return value
-
-
-def _read_sidecar(sidecar: Path) -> dict:
-    """path -> [[size, mtime, ctime], sha256]; nothing where the record is missing or damaged."""
-    try:
-        found = json.loads(sidecar.read_text(encoding="utf-8"))
-        return {path: [facts, digest] for path, (facts, digest) in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def _write_sidecar(sidecar: Path, known: Any) -> None:
-    part = sidecar.with_name(f"{sidecar.name}.{os.getpid()}.tmp")
-    try:
-        sidecar.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(known), encoding="utf-8")
-        part.replace(sidecar)
-    except OSError:  # without the record the next scan is slower, nothing else
-        with suppress(OSError):
-            part.unlink()
+        keep(sidecar, value)
+    return value
 
 
 def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.data.cache import cache_dir
+from fedbench.data.kept import keep, kept
 from fedbench.estimate.rates import Rates, digest, kind_of
 from fedbench.plan import Work
-from fedbench.plugins import Plugins, keep, package_version
+from fedbench.plugins import Plugins, package_version
 
 LONGEST = 120.0  # seconds after which a probe is ended
 
@@ -46,14 +47,14 @@ class Probes:
         self.place, self.plugins = place, plugins
         self.seconds = 0.0  # spent on probes by this object
         self.reasons: dict[str, str] = {}  # why kinds have no rates
-        self._loading = _kept(self._loading_file)
+        self._loading = kept(self._loading_file)
 
     def rates(self, works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> dict[str, Rates]:
         """The rates of every kind among `works`, by one cell of each: the one with the median of FLOPs a round."""
         of_kind: dict[str, list[Work]] = {}
         for work in works:
             of_kind.setdefault(kind_of(work), []).append(work)
-        found = {which: value for which in of_kind if (value := _kept(self._file(which)))}
+        found = {which: value for which in of_kind if (value := kept(self._file(which)))}
         unknown = [which for which in of_kind if which not in found]
         if unknown:
             tried = self._try([_median(of_kind[which], totals) for which in unknown], totals)
@@ -75,7 +76,7 @@ class Probes:
             i = int(Path(event["folder"]).name.partition("-")[0])
             if event["event"] == "ready" and self._loading is None:
                 self._loading = {"seconds": time.monotonic() - began}
-                keep(self._loading_file, json.dumps(self._loading))
+                keep(self._loading_file, self._loading)
             if "rates" in event:
                 measured[i].append(event["rates"])
             elif event.get("reason") and not measured[i]:
@@ -95,7 +96,7 @@ class Probes:
         medians = [_medians(measured[i]) for i in range(len(works))]
         for work, rates in zip(works, medians, strict=True):
             if rates:
-                keep(self._file(kind_of(work)), json.dumps(rates))
+                keep(self._file(kind_of(work)), rates)
         return medians
 
     def _job(self, work: Work, folder: str, totals: Mapping[str, Any]) -> str:
@@ -117,13 +118,6 @@ class Probes:
     def _loading_file(self) -> Path:
         libraries = [package_version("torch"), package_version("timm")]
         return cache_dir() / "rates" / f"{digest('loading', dict(self.place.machine), libraries)}.json"
-
-
-def _kept(file: Path) -> dict[str, float] | None:
-    try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def _median(works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> Work:
