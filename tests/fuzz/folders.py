@@ -1,0 +1,167 @@
+"""Results folders of strangers: damaged manifests, indexes and tables, and what does not belong there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from click.testing import CliRunner
+from factories import DOMAINS, config, eval_rows, layer_row, write_cell
+
+from fedbench.cli import main
+from fedbench.compare import leaderboards
+from fedbench.errors import UserError
+from fedbench.estimate.past import past_rates
+from fedbench.estimate.rates import kind
+from fedbench.results import content_hash, load, load_results, merge_index
+from fedbench.results.expected import write_expected
+from fuzz.mutants import TEXTS, changed, damaged, rewritten
+from fuzz.watch import SECRET, Leak
+
+FORMATS = ("rich", "csv", "json", "markdown", "latex")
+
+
+class Folders:
+    def __init__(self, shared: Path) -> None:
+        self.good = shared / "good"
+        values = {t: dict.fromkeys(DOMAINS, 0.5 + 0.01 * t) for t in (6, 12)}
+        for method in ("fedra", "alllarge"):
+            for seed in (0, 1):
+                layers = [layer_row(t, n) for t in (1, 2) for n in range(3)]
+                write_cell(self.good / "s", method, seed, evaluation=eval_rows(values), layers=layers)
+        write_cell(self.good / "s", "exclusive", status="not_applicable", reason="no client holds all")
+        row = {"scenario": "mixed", "variant": "", "dataset": "strokes6", "backbone": "micro_vit", "method": "fedra"}
+        rows = [{**row, "metric": metric, "value_percent": 71.5, "source": "Table 1"} for metric in ("average", "dim")]
+        write_expected(self.good / "s", "s", rows)
+        optimizer = {"name": "sgd", "lr": 0.1}
+        self.kinds = {kind(config("fedra") | {"train": {"optimizer": optimizer}}, {"fedbench": "0.1.0"})}
+        secret = shared / "elsewhere"
+        write_cell(secret, SECRET, label=SECRET, evaluation=eval_rows(values))
+        (self.secret,) = (path for path in secret.iterdir() if path.is_dir())
+
+    def attack(self, inside: Path, chance: Random) -> None:
+        shutil.copytree(self.good, inside, dirs_exist_ok=True, symlinks=True)
+        for _ in range(chance.choice([1, 1, 2])):
+            self._harm(inside, chance)
+        self._read(inside, chance)
+
+    def _harm(self, inside: Path, chance: Random) -> None:
+        files = sorted(path for path in inside.rglob("*") if path.is_file() and not path.is_symlink())
+        if not files:
+            return
+        file = chance.choice(files)
+        if chance.random() < 0.5:  # the small JSON files are as many as the tables
+            file = chance.choice([f for f in files if f.suffix == ".json"] or files)
+        harms: list[Callable[[Path, Random], None]] = [_bytes, _bytes, _bytes, self._odd]
+        harms += [self._outward] * 2 if file.name == "index.json" else []
+        harms += [_json] * 12 if file.suffix == ".json" else [_foreign] * 3 if file.suffix == ".parquet" else []
+        chance.choice(harms)(file, chance)
+
+    def _odd(self, file: Path, chance: Random) -> None:
+        """Another kind of thing in place of a file or of a cell's folder."""
+        place = file if chance.random() < 0.7 else file.parent
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        how = chance.randrange(5)
+        if how == 0:
+            place.mkdir()
+        elif how == 1:
+            place.symlink_to(place)
+        elif how == 2:
+            place.symlink_to(place.parent.parent)
+        elif how == 3:
+            place.symlink_to(self.good / place.relative_to(place.parents[1]))
+        else:
+            place.write_bytes(b"")
+
+    def _outward(self, index: Path, chance: Random) -> None:
+        """An entry that points to a cell of another folder."""
+        with suppress(ValueError, TypeError, KeyError):  # damaged before
+            value = json.loads(index.read_text())
+            relative = os.path.relpath(self.secret, index.parent)
+            value["entries"][0]["cell"] = chance.choice(
+                [str(self.secret), relative, "../s/../" + relative, f"./{relative}"]
+            )
+            index.write_text(json.dumps(value))
+
+    def _read(self, inside: Path, chance: Random) -> None:
+        how = chance.randrange(12)
+        if how < 7:
+            self._compare(inside, chance)
+        elif how == 7:
+            content_hash(inside)
+        elif how == 8:
+            load_results(inside)
+        elif how == 9:
+            for result in load([inside / "s"]):
+                if result.status == "finished":
+                    assert result.layers.num_rows >= 0 and result.rounds.num_rows >= 0
+        elif how == 10:
+            merge_index(inside / "s", "s", [])
+            past_rates(inside, self.kinds, {"cpu": "any"})
+        else:
+            for place in sorted((inside / "s").glob("*/")):
+                leaderboards(load([place]))
+
+    def _compare(self, inside: Path, chance: Random) -> None:
+        words = [
+            "compare",
+            str(inside),
+            "--format",
+            chance.choice(FORMATS),
+            "--at",
+            chance.choice(["final", "best", "last4"]),
+        ]
+        words += ["--paper"] if chance.random() < 0.4 else []
+        done = CliRunner().invoke(main, words, catch_exceptions=False)
+        if done.exit_code == 2:
+            raise UserError(done.output)
+        assert done.exit_code == 0, done.exit_code
+        if SECRET in done.output:
+            raise Leak("a cell of another folder was shown")
+
+
+def _bytes(file: Path, chance: Random) -> None:
+    file.write_bytes(damaged(file.read_bytes(), chance))
+
+
+def _json(file: Path, chance: Random) -> None:
+    file.write_bytes(rewritten(file.read_bytes(), chance))
+
+
+def _foreign(file: Path, chance: Random) -> None:
+    """A sound Parquet file that is not ours, or ours with values that nobody wrote."""
+    try:
+        table = pq.read_table(file)
+    except Exception:  # damaged before
+        return
+    how = chance.randrange(6)
+    if how == 0:
+        table = table.replace_schema_metadata(
+            {b"fedbench.result_version": chance.choice(TEXTS).encode("utf-8", "replace")}
+        )
+    elif how == 1:
+        table = table.drop_columns([chance.choice(table.column_names)])
+    elif how == 2:
+        table = table.append_column("more", pa.array(range(len(table)), pa.int8()))
+    elif how == 3:
+        table = table.slice(0, chance.choice([0, 1]))
+    elif how == 4:
+        table = pa.table({"x": [{"a": [1]}]}, metadata=table.schema.metadata)
+    else:
+        rows = changed(table.to_pylist(), chance)
+        optional = pa.schema(
+            [field.with_nullable(chance.random() < 0.2) for field in table.schema], table.schema.metadata
+        )
+        try:
+            table = pa.Table.from_pylist(rows, schema=optional)
+        except Exception:  # not every value has a place in a table
+            return
+    with suppress(pa.ArrowInvalid):  # a null where there may be none
+        pq.write_table(table, file, compression=chance.choice(["snappy", "none", "gzip"]))
