@@ -38,7 +38,7 @@ def main(job: str, events: Connection) -> None:
 
     def send(event: dict[str, Any]) -> None:
         try:
-            events.send(event)
+            events.send_bytes(json.dumps(event).encode())  # plain JSON: no pickle comes back
         except OSError:  # the run was killed: the cell stays `running` on disk, and the next run takes it up
             os._exit(1)
 

@@ -10,6 +10,9 @@ from fedbench import hookimpl
 from fedbench.backbone import Architecture, Source
 from fedbench.errors import UserError
 
+# Options of timm.create_model by which a suite could name files of other formats, pickles among them.
+REFUSED = ("cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay")
+
 
 def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **options) -> Source:
     """timm's model of that name: `vit_base_patch16_224`, `mixer_b16_224`, with a tag (`.augreg_in21k`) if wanted.
@@ -19,6 +22,10 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     """
     import timm
 
+    if odd := sorted(options.keys() & set(REFUSED)):
+        raise UserError(
+            f"{name}: the option {odd[0]} is not for suites; weights of your own: `pretrained: file.safetensors`"
+        )
     base = name.split(".")[0]
     if not timm.is_model(base):
         near = difflib.get_close_matches(base, timm.list_models(["vit_*", "deit*", "mixer_*"]), n=3)

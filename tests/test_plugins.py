@@ -338,7 +338,7 @@ def test_a_hook_that_ends_the_process_is_told_and_ends_nothing(tmp_path, capsys)
 
 
 def test_a_plugin_cannot_say_of_what_kind_it_is(tmp_path):
-    code = "from fedbench import hookimpl\n@hookimpl\ndef fedbench_register_metrics(register):\n    register('x', print, kind='method')\n"
-    (tmp_path / "p.py").write_text(code)
+    hook = "@hookimpl\ndef fedbench_register_metrics(register):\n    register('x', print, kind='method')\n"
+    (tmp_path / "p.py").write_text(f"from fedbench import hookimpl\n{hook}")
     with pytest.raises(UserError, match="does not load: TypeError"):
         Plugins([str(tmp_path / "p.py")]).catalogue  # noqa: B018

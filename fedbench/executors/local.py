@@ -124,10 +124,11 @@ def _wait(running: Sequence[_Running]) -> Sequence[_Running]:
 
 
 def _received(one: _Running) -> Sequence[dict[str, Any]]:
+    """What a worker has said. Its pipe carries JSON: reading what a plugin's code may have written runs nothing."""
     events = []
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError, ValueError):
         while one.events.poll():
-            events.append(one.events.recv())
+            events.append(json.loads(one.events.recv_bytes()))
     if one.process.exitcode is None and not events:
         one.process.join(0.05)  # the pipe is closed just before the process ends
     return events

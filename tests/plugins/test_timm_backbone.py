@@ -66,3 +66,9 @@ def test_the_fingerprint_names_the_tag_without_fetching(registry):
     assert registry.make("backbone", {"name": "mixer_b16_224"}, load=False).fingerprint == (
         "timm:mixer_b16_224.goog_in21k_ft_in1k"
     )
+
+
+@pytest.mark.parametrize("option", ["cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay"])
+def test_an_option_that_names_files_of_other_formats_is_refused(registry, option):
+    with pytest.raises(UserError, match=f"the option {option} is not for suites"):
+        registry.make("backbone", {**SMALL, option: "weights.pt"})
