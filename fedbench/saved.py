@@ -51,6 +51,18 @@ def reopen(folder: str | Path, plugins: Plugins, device: str = "cpu", *, images:
     """
     folder = Path(folder)
     manifest = _finished(folder)
+    try:
+        trial = _trial(folder, manifest, plugins, device, images)
+        return trial, trial.method.predictor(trial.state)
+    except UserError:
+        raise
+    except Exception as error:  # of a plugin whose code has changed since, or where somebody has edited a file
+        method = manifest["config"].get("method", {}).get("name")
+        raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error
+
+
+def _trial(folder: Path, manifest: Mapping[str, Any], plugins: Plugins, device: str, images: bool) -> Trial:
+    """The trial of a finished cell with its last state."""
     kept = load(folder)
     config = manifest["config"]
     _same_files(folder, manifest["versions"], plugins)
@@ -63,11 +75,7 @@ def reopen(folder: str | Path, plugins: Plugins, device: str = "cpu", *, images:
         config = {**config, "evaluation": {**config["evaluation"], "by": "domain"}}
     trial = Trial(config, plugins, device, dataset=dataset, clients=None if images else _clients(kept["world"]))
     trial.state = kept["method"]
-    try:
-        return trial, trial.method.predictor(trial.state)
-    except Exception as error:  # of a plugin whose code has changed since
-        method = config["method"]["name"]
-        raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error
+    return trial
 
 
 def _finished(folder: Path) -> dict[str, Any]:

@@ -154,3 +154,18 @@ def test_a_state_of_another_shape_is_refused(cell, plugins):
     config = read_manifest(cell)["config"]
     change(cell, config=config | {"adapter": config["adapter"] | {"rank": 3}})
     assert "its state does not fit the method 'fedra'" in refused(cell, plugins)
+
+
+@pytest.mark.parametrize(
+    "change", ["versions", "fingerprints", "config__train", "config__backbone__name", "config__seed"]
+)
+def test_a_manifest_that_somebody_has_cut_down_is_refused(cell, plugins, change):
+    manifest = json.loads((cell / "manifest.json").read_text())
+    *path, last = change.split("__")
+    part = manifest
+    for step in path:
+        part = part[step]
+    del part[last]
+    (cell / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="does not fit"):
+        reopen(cell, plugins)

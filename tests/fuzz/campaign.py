@@ -20,7 +20,7 @@ from fuzz.folders import Folders
 from fuzz.registry import Registry
 from fuzz.states import States
 from fuzz.suites import Suites
-from fuzz.watch import SECONDS, Arena, Target
+from fuzz.watch import PATIENCE, SECONDS, Arena, Target
 
 KINDS: dict[str, type[Target]] = {
     "suites": Suites,
@@ -29,7 +29,7 @@ KINDS: dict[str, type[Target]] = {
     "states": States,
     "plugins": Registry,
 }
-STUCK = 4 * SECONDS  # code that no signal reaches is ended with its process
+STUCK = 2 * PATIENCE * SECONDS  # code that no signal reaches is ended with its process
 
 
 def campaign(kind: str, numbers: range, root: Path) -> dict[str, Any]:
@@ -48,6 +48,7 @@ def campaign(kind: str, numbers: range, root: Path) -> dict[str, Any]:
             counts[told] += 1
         else:
             faults.setdefault(told, []).append(number)
+            print(kind, number, told, file=sys.stderr)
     faulthandler.cancel_dump_traceback_later()
     seconds = time.perf_counter() - began
     return {"kind": kind, "inputs": len(numbers), **counts, "seconds": seconds, "slowest": slowest, "faults": faults}

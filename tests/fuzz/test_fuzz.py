@@ -46,7 +46,7 @@ def test_twenty_thousand_hostile_inputs_are_answered_or_refused(capfd):
         }
         lines.append(f"{kind}: {sums}, slowest {max(report['slowest'] for report in mine)}")
     with capfd.disabled():
-        print("", *lines, f"in all {time.perf_counter() - began:.0f} seconds", sep="\n")
+        print("", *lines, *faults, f"in all {time.perf_counter() - began:.0f} seconds", sep="\n")
     assert not faults
     assert sum(MANY.values()) >= 20_000
 
@@ -71,6 +71,7 @@ def _in_a_process(kind: str, piece: int, count: int) -> dict:
         (lambda inside, chance: (inside.parent / "new").mkdir(), "something outside"),
         (lambda inside, chance: (inside.parents[1] / "x" / "new").touch(), "something outside"),
         (lambda inside, chance: time.sleep(60), "too slow"),
+        (lambda inside, chance: [None for i in iter(int, 1) if i], "too slow"),
     ],
 )
 def test_the_watch_sees_every_kind_of_fault(attack, told, tmp_path, monkeypatch):
