@@ -572,3 +572,9 @@ def test_a_link_in_a_suites_folder_is_not_written_through(tmp_path, name):
     with pytest.raises(UserError, match=f"{name}: a link"):
         refuse_links(tmp_path / "s")
     assert (tmp_path / "precious").read_text() == "x"
+
+
+def test_a_lock_that_cannot_be_taken_is_told(tmp_path):
+    (tmp_path / ".index.json.lock").symlink_to(tmp_path / ".index.json.lock")
+    with pytest.raises(UserError, match=r"\.index\.json\.lock: cannot be written"):
+        merge_index(tmp_path, "s", [entry()])

@@ -71,10 +71,14 @@ def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mappin
     folder = Path(suite_folder)
     new = [entry if isinstance(entry, Entry) else Entry(**entry) for entry in entries]
     prepare_folder(folder)
-    with FileLock(folder / f".{INDEX}.lock"):
-        old = read_index(folder)
-        merged = Index(suite, _merge(old.entries if old else (), new))
-        write_json(folder / INDEX, asdict(merged))
+    lock = folder / f".{INDEX}.lock"
+    try:
+        with FileLock(lock):
+            old = read_index(folder)
+            merged = Index(suite, _merge(old.entries if old else (), new))
+            write_json(folder / INDEX, asdict(merged))
+    except OSError as error:  # of the lock: a link, a folder, somebody else's
+        raise cannot_write(lock, error) from error
     return merged
 
 

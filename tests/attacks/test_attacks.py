@@ -137,7 +137,7 @@ def test_whatever_lies_in_the_cache_of_facts(content, tmp_path, canary, monkeypa
     write_suite(tmp_path)
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--json")
     first = fedbench(*words, cwd=tmp_path)
-    kept = [file for file in (tmp_path / "cache").rglob("*.json")]
+    kept = list((tmp_path / "cache").rglob("*.json"))
     assert {file.parent.name for file in kept} == {"catalogue", "backbone", "totals"}
     for file in kept:
         file.write_bytes(pickled(canary) if content == "pickle" else content.encode())

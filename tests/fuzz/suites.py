@@ -35,4 +35,4 @@ class Suites:
         profile = chance.choice([None] * 9 + ["reference", "x"])
         loaded = suite.load(inside / name, self.catalogue, sets=sets, profile=profile, data=data, facts=KnownFacts())
         for cell in loaded.cells(scenarios=chance.choice([(), ("*",), ("[",)])):
-            assert cell.backbone and cell.dataset
+            assert isinstance(cell.backbone, str) and isinstance(cell.dataset, str)
