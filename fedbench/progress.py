@@ -26,6 +26,7 @@ MARKS = {
     "not_applicable": ("n/a", "dim"),
     "failed": ("FAILED", "red"),
     "timeout": ("TIMEOUT", "red"),
+    "taken": ("taken", "dim"),
 }
 
 BAR, BESIDE_TITLE = 16, 50  # columns of a bar, and of all that stands in a bar's line beside its title
@@ -77,6 +78,10 @@ class Watch:
     def event(self, event: dict[str, Any]) -> None:
         if self.quiet:
             return
+        if event["event"] == "waiting":
+            cells, holders = counted(event["cells"], "cell"), ", ".join(event["holders"])
+            self.console.print(f"Waiting for {cells} that another run computes: {holders}", soft_wrap=True)
+            return
         folder = event["folder"]
         work = self.works[Path(folder).name.rpartition("-")[2]]
         if event["event"] == "started":
@@ -87,28 +92,34 @@ class Watch:
             self.bars.update(self.tasks[folder], completed=event["round"])
             self.bars.advance(self.rounds)
         elif event["event"] == "ended":
-            self._ended(event, work)
+            self._ended(event, work, duration(time.monotonic() - self.began[folder]))
+        elif event["event"] == "elsewhere":
+            self._ended(event, work, "by another run")
 
     def _short(self, title: str) -> str:
         room = max(20, self.console.width - BESIDE_TITLE)
         return title if len(title) <= room else f"{title[: room - 1]}…"
 
-    def _ended(self, event: dict[str, Any], work: Work) -> None:
-        self.done += 1
+    def _ended(self, event: dict[str, Any], work: Work, took: str) -> None:
+        self.done += event["status"] != "taken"
         if self.bars:
-            task = self.tasks.pop(event["folder"])
-            left = _rounds(work) - self.bars.tasks[self.bars.task_ids.index(task)].completed
-            self.bars.advance(self.rounds, left)
-            self.bars.remove_task(task)
+            self._clear(event, work)
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
-        took = duration(time.monotonic() - self.began[event["folder"]])
         line = Text.assemble(
             f"[{self.done:{width}}/{self.total}] ", (f"{mark:7}", style), f" {work.title}", (f"  {took}", "dim")
         )
         self.console.print(line, soft_wrap=True)
         if event["status"] != "finished" and event.get("reason"):
             self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"), soft_wrap=True)
+
+    def _clear(self, event: dict[str, Any], work: Work) -> None:
+        """Take a cell's bar away; what it had done counts again when the cell is taken, and all of it when it ended."""
+        task = self.tasks.pop(event["folder"], None)
+        done = self.bars.tasks[self.bars.task_ids.index(task)].completed if task is not None else 0
+        self.bars.advance(self.rounds, -done if event["status"] == "taken" else _rounds(work) - done)
+        if task is not None:
+            self.bars.remove_task(task)
 
 
 def duration(seconds: float) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 
 from fedbench import machine
 from fedbench import suite as suites
+from fedbench.backlog import Backlog
 from fedbench.errors import UserError
 from fedbench.facts import Facts
-from fedbench.plan import Work, entries, status, works
+from fedbench.plan import Work, entries, works
 from fedbench.plugins import Plugins
 from fedbench.results import read_manifest, refuse_links
+from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.index import merge_index, prepare_folder
 
@@ -40,6 +42,7 @@ class Options:
     retry_failed: bool = False
     max_failures: int | None = None
     force: bool = False
+    shard: tuple[int, int] | None = None
 
     def workers(self) -> int:
         """`auto` is one for each core; one in all where there is a GPU to be shared."""
@@ -48,16 +51,27 @@ class Options:
         on_gpu = self.device == "cuda" or (self.device == "auto" and machine.has_gpu())
         return 1 if on_gpu else machine.cores()
 
+    def of_shard(self, works: Sequence[Work]) -> list[Work]:
+        """The works of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their ids, so
+        that shards are of one size and mix methods."""
+        part, parts = self.shard or (1, 1)
+        mine = sorted(work.id for work in works)[part - 1 :: parts]
+        return [work for work in works if work.id in mine]
+
 
 @dataclass
 class Outcome:
-    """What a run left behind: the suite's folder, and every cell's last manifest by folder name."""
+    """What a run left behind: the suite's folder, and every cell's last manifest by folder name.
+
+    ran: how many cells were to be computed and fell to this run · elsewhere: how many other runs computed meanwhile.
+    """
 
     suite: str
     folder: Path
     manifests: dict[str, dict[str, Any]]
     ran: int
     seconds: float
+    elsewhere: int = 0
     stopped: bool = False
     titles: dict[str, str] = field(default_factory=dict)
 
@@ -120,29 +134,38 @@ def execute(
     if folder.exists():
         refuse_links(folder)
         prepare_folder(folder)  # refused now, not after minutes of decoding
-    missing = [work for work in todo if _is_missing(work, folder, options)]
+    named, todo = todo, options.of_shard(todo)
+    before = {work.id: read_manifest(work.folder_in(folder)) for work in todo}
+    missing = [work for work in todo if _is_missing(before[work.id], options)]
     run_all = plugins.make(
         "executor", {"name": options.executor}, workers=min(options.workers(), len(missing)), timeout=options.timeout
     )
     _prepare_data(missing, facts)
     prepare_folder(folder)
-    merge_index(folder, suite.name, entries(todo, folder))
+    merge_index(folder, suite.name, names := entries(named, folder))
     write_expected(folder, suite.name, suite.expected)
     plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in todo])
     listen = observe(suite.name, todo, missing) if observe else lambda event: None
-    failures = 0
+    failures, going = 0, True
 
     def on_event(event: dict[str, Any]) -> bool:
         """Pass an event on; whether new cells may still start."""
-        nonlocal failures
+        nonlocal failures, going
+        if event["event"] == "ended" and not backlog.ended(event["folder"]):
+            event = {**event, "status": "taken", "reason": "another run has taken it over"}
         failures += event["event"] == "ended" and event["status"] in GIVEN_UP
         listen(event)
-        return options.max_failures is None or failures < options.max_failures
+        going = options.max_failures is None or failures < options.max_failures
+        return going
 
-    if missing:
-        git = machine.git_revision(Path(suite.path).resolve().parent)
-        shared = {"device": options.device, "processes": max(1, options.workers() // len(missing))}
-        run_all([_job(work, folder, plugins, git, shared) for work in missing], on_event)
+    with Claims(folder) as claims:
+        backlog = Backlog(missing, before, folder, claims, listen)
+        git = machine.git_revision(Path(suite.path).resolve().parent) if missing else None
+        shared = {"device": options.device, "processes": max(1, options.workers() // max(1, len(missing)))}
+        while going and backlog.wait():
+            run_all((_job(work, folder, plugins, git, claim, shared) for work, claim in backlog.claimed()), on_event)
+    if (now := entries(named, folder)) != names:  # another run has made the folder of an equal cell of its own
+        merge_index(folder, suite.name, now)
     manifests = {}
     for work in todo:
         place = work.folder_in(folder)
@@ -152,8 +175,9 @@ def execute(
         suite=suite.name,
         folder=folder,
         manifests=manifests,
-        ran=len(missing),
+        ran=len(missing) - backlog.elsewhere,
         seconds=time.monotonic() - began,
+        elsewhere=backlog.elsewhere,
         stopped=any(manifest["status"] == "pending" for manifest in manifests.values()),
         titles={work.folder_in(folder).name: work.title for work in todo},
     )
@@ -171,19 +195,20 @@ def _prepare_data(missing: list[Work], facts: Facts) -> None:
             continue
 
 
-def _is_missing(work: Work, folder: Path, options: Options) -> bool:
-    found = status(work, folder)
+def _is_missing(manifest: dict[str, Any] | None, options: Options) -> bool:
+    found = manifest["status"] if manifest else "pending"
     if found in KEPT:
         return options.force
     return found not in GIVEN_UP or options.retry_failed or options.force
 
 
-def _job(work: Work, folder: Path, plugins: Plugins, git: str | None, shared: dict[str, Any]) -> str:
+def _job(work: Work, folder: Path, plugins: Plugins, git: str | None, claim: Claim, shared: dict[str, Any]) -> str:
     return json.dumps(
         {
             "folder": str(work.folder_in(folder).resolve()),
             "manifest": {**work.manifest(), "git": git},
             "plugins": [str(file) for file in plugins.files.values()],
+            "claim": claim,
             **shared,
         }
     )

@@ -24,6 +24,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.plugins import Plugins, told
 from fedbench.probe import probe
 from fedbench.results import write_manifest, write_rows
+from fedbench.results.claims import Taken, joined
 from fedbench.saved import keep
 from fedbench.trial import Diverged, Trial
 
@@ -54,9 +55,18 @@ def main(job: str, events: Connection) -> None:
 def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1) -> dict[str, Any]:
     """Compute a cell into its folder and return its last manifest.
 
-    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin) · processes:
-    how many may compute the cell together; more than one only where torch has not used threads yet.
+    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin) and, where other
+    runs may be at the folder too, `claim` (see `results.claims`) · processes: how many may compute the cell together;
+    more than one only where torch has not used threads yet. A cell that another run has taken over is left to it.
     """
+    try:
+        with joined(job.get("claim")) as check:
+            return _compute(job, send, processes, check)
+    except Taken as taken:
+        return {**job["manifest"], "status": "running", "reason": str(taken), "seconds": 0.0}
+
+
+def _compute(job: dict[str, Any], send: Send, processes: int, check: Callable[[], None]) -> dict[str, Any]:
     folder, plugins, began = Path(job["folder"]), Plugins(job["plugins"]), time.perf_counter()
     manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
     manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -65,6 +75,7 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
     uploads: list[dict[str, Any]] = []
 
     def on_round(t: int, rows: list[dict[str, Any]]) -> None:
+        check()
         plugins.tell("fedbench_round_finished", manifest=manifest, round=t, rows=rows)
         send({"event": "round", "round": t})
 
@@ -79,6 +90,7 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
             min(processes, trial.shares),
             lambda team: trial.run(on_round, team, *records) if team.rank == 0 else trial.run(team=team),
         )
+        check()
         write_rows(folder, "rounds", rounds)
         write_rows(folder, "layers", layers)
         if uploads:
@@ -86,6 +98,8 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
         write_rows(folder, "eval", evaluation)
         keep(folder, trial)
         outcome = {"status": "finished"}
+    except Taken:
+        raise
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}
     except (UserError, Diverged) as error:
@@ -96,6 +110,7 @@ def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1
             "reason": f"{type(error).__name__}: {error}",
             "traceback": traceback.format_exc(),
         }
+    check()
     manifest = {**manifest, **outcome, "seconds": round(time.perf_counter() - began, 3)}
     write_manifest(folder, manifest)
     plugins.tell("fedbench_cell_finished", manifest=manifest, evaluation=evaluation)

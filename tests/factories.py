@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,8 @@ def write_cell(
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
     resolved = config(method, seed, **changes)
-    name = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}-{resolved['train']['rounds']:012x}"
+    slug = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}"
+    name = f"{slug}-{sha256(f'{slug} {resolved}'.encode()).hexdigest()[:12]}"
     folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     if status == "finished":
         write_rows(folder, "eval", evaluation)

@@ -35,6 +35,7 @@ LAYERS = [
     ["plan", "saved"],
     ["worker", "export", "progress", "doctor"],
     ["executors"],
+    ["backlog"],
     ["testing", "runner", "estimate", "plots"],
     ["commands"],
     ["cli"],

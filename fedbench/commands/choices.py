@@ -36,6 +36,18 @@ def cells(command: Callable) -> Callable:
     return command
 
 
+class Shard(click.ParamType):
+    """`I/N` as (I, N), the I-th of N parts."""
+
+    name = "I/N"
+
+    def convert(self, value: str, *_: object) -> tuple[int, int]:
+        part, _, parts = value.partition("/")
+        if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+            raise UserError(f"--shard: expected I/N with I from 1 to N, such as 1/4, got {value!r}")
+        return int(part), int(parts)
+
+
 def workers(jobs: str) -> str | int:
     """What --jobs says, as `runner.Options` takes it. Raises UserError."""
     if jobs != "auto" and not (jobs.isdigit() and int(jobs) > 0):

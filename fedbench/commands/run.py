@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, cells, workers
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Shard, cells, workers
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -28,6 +28,7 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option("--retry-failed", is_flag=True, help="Run cells again that failed or timed out before.")
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Start no more cells after N failures.")
 @click.option("--force", is_flag=True, help="Run finished cells again too.")
+@click.option("--shard", type=Shard(), help="Only the I-th of N parts of the cells; `fedbench merge` joins them.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 def run(
@@ -92,9 +93,10 @@ def _close(outcome) -> None:
     from fedbench.results.expected import EXPECTED
 
     console = Console(highlight=False)
-    kept = len(outcome.manifests) - outcome.ran
+    kept = len(outcome.manifests) - outcome.ran - outcome.elsewhere
     console.print(
         f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
+        + (f", {outcome.elsewhere} by other runs" if outcome.elsewhere else "")
         + (f", {kept} kept from before" if kept else "")
     )
     results = load([outcome.folder])
@@ -125,6 +127,7 @@ def _summary(outcome) -> dict:
         "suite": outcome.suite,
         "folder": str(outcome.folder),
         "ran": outcome.ran,
+        "elsewhere": outcome.elsewhere,
         "seconds": round(outcome.seconds, 3),
         "counts": dict(outcome.counts),
         "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},

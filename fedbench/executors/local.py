@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver
@@ -20,6 +20,7 @@ from typing import Any
 
 from fedbench import hookimpl
 from fedbench.results import read_manifest, write_manifest
+from fedbench.results.claims import is_held
 
 # Libraries read these when they are loaded, which happens in the server.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -40,21 +41,23 @@ class _Running:
     began: float = field(default_factory=time.monotonic)
 
 
-def local(workers: int = 1, timeout: float | None = None) -> Callable[[Sequence[str], OnEvent], None]:
+def local(workers: int = 1, timeout: float | None = None) -> Callable[[Iterable[str], OnEvent], None]:
     """Run cells in `workers` processes on this machine.
 
     timeout: seconds after which a cell is ended, with everything it started.
     """
 
-    def execute(jobs: Sequence[str], on_event: OnEvent) -> None:
+    def execute(jobs: Iterable[str], on_event: OnEvent) -> None:
         context = multiprocessing.get_context("forkserver")
         _start_server()
-        waiting, running, going = list(reversed(jobs)), [], True
+        waiting, running, going = iter(jobs), [], True
         try:
-            while running or (waiting and going):
-                while going and waiting and len(running) < workers:
-                    running.append(_start(context, waiting.pop()))
+            while True:
+                while going and len(running) < workers and (job := next(waiting, None)):
+                    running.append(_start(context, job))
                     going = on_event({"event": "started", "folder": str(running[-1].folder)})
+                if not running:
+                    break
                 for one in _wait(running):
                     for event in _received(one):
                         if event["event"] == "ready":
@@ -138,10 +141,10 @@ def _outcome(one: _Running, timeout: float | None) -> dict[str, Any]:
     """The last manifest of a worker that ended; where it could not write one, this process does."""
     late = one.process.is_alive()
     _end(one.process)
-    manifest = read_manifest(one.folder)
+    manifest, job = read_manifest(one.folder), json.loads(one.job)
     if manifest is None or manifest == one.before:
-        manifest = {**json.loads(one.job)["manifest"], "status": "running"}
-    if manifest["status"] == "running":
+        manifest = {**job["manifest"], "status": "running"}
+    if manifest["status"] == "running" and is_held(job.get("claim")):  # else the cell is another run's
         reason = _reason(one.process.exitcode, timeout if late else None)
         seconds = round(time.monotonic() - one.began, 3)
         manifest = {**manifest, "status": "timeout" if late else "failed", "reason": reason, "seconds": seconds}

@@ -201,15 +201,23 @@ def content_hash(folder: str | Path) -> str:
     """
     seen: dict[str, Any] = {}
     for result in load([folder]):
-        cell = seen.setdefault(f"{result.suite}/{result.entry.cell}", {"entries": []})
+        # Not by its folder, whose name begins with whichever of the cell's names was computed first.
+        cell = seen.setdefault(f"{result.suite}/{result.manifest.get('id', result.entry.cell)}", {"entries": []})
         cell["entries"].append({name: value for name, value in vars(result.entry).items() if name != "cell"})
-        cell["manifest"] = {k: v for k, v in result.manifest.items() if k not in TIMINGS["manifest"]}
-        for kind in COLUMNS:
-            if (result.folder / f"{kind}.parquet").is_file():
-                cell[kind] = getattr(result, kind).drop_columns(list(TIMINGS[kind])).to_pydict()
+        cell |= cell_content(result.folder, result.manifest)
     for cell in seen.values():
         cell["entries"].sort(key=json.dumps)
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+
+
+def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell says, without timings, machine and git revision: `manifest` and each table that is there."""
+    tables = {kind: folder / f"{kind}.parquet" for kind in COLUMNS}
+    return {"manifest": {k: v for k, v in manifest.items() if k not in TIMINGS["manifest"]}} | {
+        kind: read_table(kind, path).drop_columns(list(TIMINGS[kind])).to_pydict()
+        for kind, path in tables.items()
+        if path.is_file()
+    }
 
 
 def load_results(path: str | Path = "results") -> pandas.DataFrame:

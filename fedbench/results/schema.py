@@ -19,6 +19,8 @@ VERSION_KEY = b"fedbench.result_version"
 
 STATUSES = ("running", "finished", "failed", "timeout", "not_applicable")
 
+ENDED = ("finished", "failed", "timeout", "not_applicable")  # those of a cell that nobody is at any more
+
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     # A row for each evaluated round x split x domain or client x metric. client -1 is the global model;
     # accuracy is a fraction.

@@ -1,0 +1,228 @@
+"""Which run computes which cell: a claim is a hidden file that one run creates and keeps giving signs of life.
+
+The run that hands a cell out claims it, and the process that computes the cell joins the claim: it stands as long as
+one of the two is alive, so that the last worker of a run that was killed is no second writer. A claim is taken over
+when both are known to be gone (same machine), or gave no sign of life for `patience()` seconds. How long that is, each
+run measures by its own clock, so that the clocks of two machines need not agree.
+
+Assumed of a shared file system: creating a file exclusively is atomic, opening a file shows its latest time of change,
+and filelock's locks reach all machines, as those of index.json must.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from fedbench.errors import UserError
+from fedbench.results.atomic import cannot_write, write_atomically
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+LOCK = ".claims.lock"
+BEATS = 6  # signs of life within the time after which a claim is stale
+
+Claim = dict[str, str]  # `file` and `token`: what a job is handed
+
+
+class Taken(Exception):
+    """Another run has taken the cell over, because this one gave no sign of life for too long."""
+
+
+def patience() -> float:
+    """Seconds without a sign of life after which a claim is stale. Raises: UserError for what is no number."""
+    told = os.environ.get("FEDBENCH_STALE_AFTER", "60")
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"FEDBENCH_STALE_AFTER: expected a number of seconds above 0, got {told!r}")
+    return seconds
+
+
+class Claims:
+    """The claims of one run on a suite's folder; a context manager that gives all of them back at its end."""
+
+    def __init__(self, suite_folder: Path) -> None:
+        self.folder = Path(suite_folder).resolve()
+        self.mine: dict[str, Claim] = {}
+        self._patience = patience()
+        self._seen: dict[str, tuple[int, float]] = {}  # by id: a claim's last sign of life, and when it was first seen
+
+    def __enter__(self) -> Claims:
+        self._stop = _beat(self.mine)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop()
+        for id in list(self.mine):
+            with suppress(OSError):  # what ended the run may have been the folder; a claim that stays is stale soon
+                self.release(id)
+
+    def take(self, id: str) -> Claim | None:
+        """Claim a cell for this run, or None where another has it. Raises: UserError where it cannot be written."""
+        file, token = self._file(id), secrets.token_hex(8)
+        with _lock(self.folder):
+            if self.holder(id):
+                return None
+            file.unlink(missing_ok=True)
+            try:
+                with open(file, "x") as new:
+                    json.dump({"token": token, "run": _self(), "worker": None}, new)
+            except FileExistsError:  # by a machine that the lock does not reach
+                return None
+            except OSError as error:
+                raise cannot_write(file, error) from error
+        self.mine[id] = {"file": str(file), "token": token}
+        return self.mine[id]
+
+    def release(self, id: str) -> bool:
+        """Give a claim back; whether it was this run's to the end."""
+        claim = self.mine.pop(id, None)
+        with _lock(self.folder):
+            held = claim is not None and is_held(claim)
+            if held:
+                self._file(id).unlink(missing_ok=True)
+        return held
+
+    def holder(self, id: str) -> str | None:
+        """Who has a cell, in words; None where it may be claimed."""
+        found = _read(self._file(id))
+        if found is None:
+            self._seen.pop(id, None)
+            return None
+        content, sign = found
+        if self._is_stale(id, content, sign):
+            return None
+        run = content.get("run", {})
+        return f"process {run.get('pid')} on {run.get('host')}" if run else "another process"
+
+    def _is_stale(self, id: str, content: dict[str, Any], sign: int) -> bool:
+        processes = [one for one in (content.get("run"), content.get("worker")) if one]
+        if processes and all(_is_gone(one) for one in processes):
+            return True
+        if self._seen.get(id, (None,))[0] != sign:
+            self._seen[id] = (sign, time.monotonic())
+        return time.monotonic() - self._seen[id][1] > self._patience
+
+    def _file(self, id: str) -> Path:
+        return self.folder / f".{id}.claim"
+
+
+@contextmanager
+def joined(claim: Claim | None) -> Iterator[Callable[[], None]]:
+    """Keep a run's claim alive from the process that computes the cell.
+
+    Yields a check to be called before anything is written. Both raise Taken where the claim is the run's no more.
+    claim: None where no other run can be at the cell.
+    """
+    if claim is None:
+        yield lambda: None
+        return
+
+    def check() -> None:
+        if not is_held(claim):
+            raise Taken("another run has taken the cell over")
+
+    file = Path(claim["file"])
+    with _lock(file.parent):
+        check()
+        content, _ = _read(file) or ({}, 0)
+        text = json.dumps({**content, "worker": _self()})
+        with suppress(UserError):  # a full disk: the run's own sign of life stands, and the next write tells of it
+            write_atomically(file, lambda temporary: temporary.write_text(text))
+    stop = _beat({"": claim})
+    try:
+        yield check
+    finally:
+        stop()
+
+
+def is_held(claim: Claim | None) -> bool:
+    """Whether nobody has taken a claim over; nobody does where there is none."""
+    if claim is None:
+        return True
+    found = _read(Path(claim["file"]))
+    return found is not None and found[0].get("token") == claim["token"]
+
+
+def _beat(claims: dict[str, Claim]) -> Callable[[], None]:
+    """Give a sign of life for each of `claims`, which may change, until the function that is returned is called."""
+    stopped, interval = threading.Event(), patience() / BEATS
+
+    def beat() -> None:
+        while not stopped.wait(interval):
+            for claim in list(claims.values()):
+                with suppress(OSError):  # the next one may go through
+                    if is_held(claim):
+                        os.utime(claim["file"])
+
+    thread = threading.Thread(target=beat, name="fedbench claims", daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        stopped.set()
+        thread.join()
+
+    return stop
+
+
+def _lock(suite_folder: Path) -> BaseFileLock:
+    from filelock import FileLock
+
+    return FileLock(suite_folder / LOCK)
+
+
+def _read(file: Path) -> tuple[dict[str, Any], int] | None:
+    """What a claim says ({} where it is torn) and its last sign of life; None where there is none."""
+    try:
+        with open(file) as claim:  # opened anew each time: NFS then asks its server
+            sign = os.fstat(claim.fileno()).st_mtime_ns
+            content = json.load(claim)
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}, sign
+    ours = isinstance(content, dict) and all(isinstance(content.get(k) or {}, dict) for k in ("run", "worker"))
+    return (content, sign) if ours else ({}, sign)
+
+
+def _self() -> dict[str, Any]:
+    return {"host": platform.node(), "place": _place(), "pid": os.getpid(), "began": _began(os.getpid())}
+
+
+def _is_gone(process: dict[str, Any]) -> bool:
+    """Whether a process of this machine has ended; of other machines' processes nothing is known."""
+    return process.get("place") == _place() and _began(process.get("pid")) != process.get("began")
+
+
+def _place() -> str:
+    """Where a process number means one process: this machine since it was started, and this container in it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return f"{platform.node()} {psutil.boot_time():.0f}"
+
+
+def _began(pid: int | None) -> str | None:
+    """When a process was started, which tells it from a later one of its number; None where it has ended."""
+    try:
+        if psutil.LINUX:  # in ticks since the machine was started, which no setting of the clock changes
+            state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            return None if state in "ZX" else rest[18]
+        return f"{psutil.Process(pid).create_time():.2f}"
+    except (OSError, psutil.Error):
+        return None
