@@ -20,6 +20,7 @@ import click
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
 @click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points, e.g. '*rank=4*'.")
 @click.option("--paper", "beside", is_flag=True, help="Beside the paper's numbers that the suite names.")
+@click.option("--hash", "hashes", is_flag=True, help="Only a hash of what each PATH says, without timings.")
 @click.option(
     "--format",
     "form",
@@ -36,6 +37,7 @@ def compare(
     methods: tuple,
     variants: tuple,
     beside: bool,
+    hashes: bool,
     form: str,
 ) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given).
@@ -51,8 +53,12 @@ def compare(
     from fedbench.compare import leaderboards
     from fedbench.compare.grouping import select
     from fedbench.errors import UserError
-    from fedbench.results import load
+    from fedbench.results import content_hash, load
 
+    if hashes:
+        for path in paths or ("results",):
+            click.echo(f"{content_hash(path)}  {path}")
+        return
     results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
     if beside:
         from fedbench.compare.paper import comparisons

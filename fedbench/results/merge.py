@@ -1,0 +1,226 @@
+"""Results of several machines in one folder: every cell once, the best there is of it, and no two that disagree."""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.results import cell_content, content_hash, read_manifest
+from fedbench.results.atomic import cannot_write, write_atomically
+from fedbench.results.claims import Claims
+from fedbench.results.expected import EXPECTED, read_expected
+from fedbench.results.index import INDEX, MAKE_SOME, MANIFEST, Entry, merge_index, prepare_folder, read_index, visible
+from fedbench.results.schema import ENDED
+
+# What gives way to what: a cell that nobody has finished to one that failed, and that to one with a result.
+UNFINISHED, FAILED, RESULT = range(3)
+MEND = "Choose another folder with --into DIR."
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of one suite. left: cells that nobody has finished yet."""
+
+    suite: str
+    folder: Path
+    copied: int
+    kept: int
+    left: int
+    content_hash: str
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """content: a hash of each part of a result, as of `cell_content`."""
+
+    folder: Path
+    rank: int
+    content: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Suite:
+    """What the shards have of a suite, the folder they are merged into being the first of them if it is there."""
+
+    name: str
+    target: Path
+    shards: dict[Path, Sequence[Entry]] = field(default_factory=dict)
+    named: dict[tuple, Path] = field(default_factory=dict)  # the first folder that a name means
+    cells: dict[str, _Cell] = field(default_factory=dict)  # the best there is, by id
+
+    def add(self, shard: Path, entries: Sequence[Entry]) -> None:
+        """Take in what one shard has. Raises: UserError where it contradicts another."""
+        for entry in entries:
+            if not _is_folder_name(entry.cell):
+                raise UserError(f"{shard / INDEX}: {entry.cell!r} is not the name of a cell's folder.")
+            first = self.named.setdefault(entry.key, shard / entry.cell)
+            if _id(first.name) != _id(entry.cell):
+                raise UserError(_two_cells(first, shard / entry.cell))
+        for name in dict.fromkeys(entry.cell for entry in entries):
+            self._add(_read_cell(shard / name))
+        self.shards[shard] = entries
+
+    def _add(self, new: _Cell) -> None:
+        old = self.cells.setdefault(_id(new.folder.name), new)
+        if old.rank < new.rank:
+            self.cells[_id(new.folder.name)] = new
+        elif old.rank == new.rank == RESULT and old.content != new.content:
+            apart = {part for part, _ in old.content.items() ^ new.content.items()}
+            raise UserError(
+                f"two results of one cell differ in {', '.join(sorted(apart))}:\n  {old.folder}\n  {new.folder}\n"
+                "Nothing was written. Delete the folder of the one that is wrong; the other is then taken."
+            )
+
+
+def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
+    """Join results folders, or suites' folders, in the results folder `into`, and say what became of every suite.
+
+    Cells are copied, read back, and put in place whole; what is in `into` already is kept. Cells that nobody finished
+    are named in the index alone. Raises: UserError before anything is written where a folder holds no results, a
+    cell's results differ, or one name means two cells.
+    """
+    into = Path(into)
+    if (into / INDEX).is_file() or (into / MANIFEST).is_file():
+        raise UserError(f"{into}: --into takes a results folder, which holds the suites' folders; this is one of them.")
+    suites: dict[str, _Suite] = {}
+    for folder in (folder for shard in shards for folder in _suite_folders(Path(shard))):
+        index = read_index(folder)
+        if not _is_folder_name(index.suite):
+            raise UserError(f"{folder / INDEX}: {index.suite!r} is not the name of a suite.")
+        if index.suite not in suites:
+            suites[index.suite] = _started(index.suite, into / index.suite)
+        if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
+            suites[index.suite].add(folder, index.entries)
+    numbers = {suite.name: _numbers(suite) for suite in suites.values()}
+    return [_write(suite, numbers[suite.name]) for suite in suites.values()]
+
+
+def _suite_folders(path: Path) -> list[Path]:
+    found = [path] if (path / INDEX).is_file() else sorted(index.parent for index in path.glob(f"*/{INDEX}"))
+    if not found:
+        raise UserError(f"{path}: no fedbench results: neither a results folder nor a suite's folder.\n{MAKE_SOME}")
+    return found
+
+
+def _is_folder_name(name: Any) -> bool:
+    """Whether it stays in the folder it is put in; an index may come from anywhere."""
+    return isinstance(name, str) and name != "" and name == Path(name).name and not name.startswith(".")
+
+
+def _started(name: str, target: Path) -> _Suite:
+    suite = _Suite(name, target)
+    if target.exists():
+        prepare_folder(target)
+    if index := read_index(target):
+        suite.add(target, index.entries)
+    return suite
+
+
+def _read_cell(folder: Path) -> _Cell:
+    manifest = read_manifest(folder)
+    if manifest is None or manifest["status"] not in ENDED:
+        return _Cell(folder, UNFINISHED)
+    if manifest["status"] in ("failed", "timeout"):
+        return _Cell(folder, FAILED)
+    content = cell_content(folder, manifest)
+    if manifest["status"] == "finished" and not {"eval", "rounds"} <= content.keys():
+        raise UserError(f"{folder}: said to be finished, but its tables are not all there.")
+    texts = {part: json.dumps(said, sort_keys=True) for part, said in content.items()}
+    return _Cell(folder, RESULT, {part: hashlib.sha256(text.encode()).hexdigest() for part, text in texts.items()})
+
+
+def _two_cells(one: Path, other: Path) -> str:
+    """Why two folders cannot both be what one name means."""
+    told = [read_manifest(folder) or {} for folder in (one, other)]
+    apart = [
+        f"{part}.{name}"
+        for part in ("config", "fingerprints", "versions")
+        for name in sorted({name for manifest in told for name in manifest.get(part, {})})
+        if all(told) and told[0][part].get(name) != told[1][part].get(name)
+    ]
+    return (
+        f"one name, two cells{': they differ in ' + ', '.join(apart) if apart else ''}:\n  {one}\n  {other}\n"
+        "Nothing was written. Shards are parts of one suite, run with the same versions of fedbench, torch, timm, "
+        "loralib and numpy."
+    )
+
+
+def _numbers(suite: _Suite) -> Path | None:
+    """The file with the paper's numbers, which all shards that have one agree about."""
+    files = [shard / EXPECTED for shard in suite.shards if (shard / EXPECTED).is_file()]
+    for file in files[1:]:
+        if read_expected(file.parent) != read_expected(files[0].parent):
+            raise UserError(
+                f"two sets of a paper's numbers for one suite:\n  {files[0]}\n  {file}\nDelete the outdated one."
+            )
+    return files[0] if files else None
+
+
+def _write(suite: _Suite, numbers: Path | None) -> Merged:
+    target = suite.target
+    prepare_folder(target)
+    copied = 0
+    with Claims(target) as claims:
+        for id, cell in suite.cells.items():
+            if cell.rank == UNFINISHED or cell.folder.parent == target:
+                continue
+            place = _place(target, cell.folder.name)
+            if claims.take(id) is None:
+                raise UserError(f"{place} is being computed by {claims.holder(id)}: merge when it has ended.")
+            if _read_cell(place).rank < cell.rank:
+                _put(cell.folder, place)
+                copied += 1
+            claims.release(id)
+    if numbers and numbers.parent != target:
+        write_atomically(target / EXPECTED, lambda temporary: _copy(numbers, temporary), MEND)
+    for entries in suite.shards.values():
+        here = [replace(entry, cell=_place(target, entry.cell).name) for entry in entries]
+        merge_index(target, suite.name, here)
+    left = sum(cell.rank == UNFINISHED for cell in suite.cells.values())
+    kept = len(suite.cells) - copied - left
+    return Merged(suite.name, target, copied, kept, left, content_hash(target))
+
+
+def _place(target: Path, name: str) -> Path:
+    """Where a cell goes: one that is there under another of its names keeps its folder."""
+    return next(target.glob(f"*-{_id(name)}"), target / name)
+
+
+def _put(source: Path, place: Path) -> None:
+    """Put a copy of a cell in the place of what is there, whole or not at all."""
+    copy, old = (place.with_name(f".{_id(place.name)}.{what}") for what in ("merge", "old"))
+    try:
+        for leftover in (copy, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        copy.mkdir()
+        for name in visible(source):
+            if (source / name).is_file() and not (source / name).is_symlink():
+                _copy(source / name, copy / name)
+        if place.exists():
+            os.rename(place, old)
+        os.rename(copy, place)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise cannot_write(place, error, MEND) from error
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _copy(source: Path, copy: Path) -> None:
+    shutil.copyfile(source, copy)
+    with open(copy, "rb+") as file:
+        os.fsync(file.fileno())
+    if not filecmp.cmp(source, copy, shallow=False):
+        raise UserError(f"{copy}: what was written is not what {source} holds. Is the disk in order?")
+
+
+def _id(cell: str) -> str:
+    return cell.rpartition("-")[2]

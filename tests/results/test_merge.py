@@ -1,0 +1,226 @@
+"""Merging results folders: invented cells, real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from command import fedbench
+from factories import eval_rows, layer_row, round_row, write_cell, write_suite
+
+from fedbench.errors import UserError
+from fedbench.results import content_hash, load, read_index, read_manifest, write_manifest
+from fedbench.results.claims import Claims
+from fedbench.results.expected import write_expected
+from fedbench.results.merge import merge
+
+VALUES = {6: {"a": 0.5, "b": 0.25}, 12: {"a": 0.75, "b": 0.5}}
+
+NUMBER = dict(scenario="mixed", variant="", dataset="d", backbone="b", method="fedra", metric="average")
+
+
+def cell(root: Path, method: str = "fedra", seed: int = 0, values=VALUES, **told) -> Path:
+    rows = [round_row(1, 0, [], loss=float("nan"), seconds=told.pop("seconds", 1.0))]
+    layers = [layer_row(1, 0, aggregation_error=float("nan"))]
+    return write_cell(root / "s", method, seed, evaluation=eval_rows(values), rounds=rows, layers=layers, **told)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    return {str(f): (f.stat().st_mtime_ns if f.name != "index.json" else 0, f.read_bytes()) for f in files}
+
+
+def test_shards_become_what_one_folder_would_be(tmp_path):
+    for seed in (0, 1):
+        for method in ("fedra", "allsmall"):
+            cell(tmp_path / "one", method, seed)
+            cell(tmp_path / f"shard{seed}", method, seed)
+    (merged,) = merge([tmp_path / "shard0", tmp_path / "shard1" / "s"], tmp_path / "new" / "r")
+    assert (merged.copied, merged.kept, merged.left) == (4, 0, 0)
+    assert merged.content_hash == content_hash(tmp_path / "one") == content_hash(tmp_path / "new/r")
+    for result in load([tmp_path / "new/r"]):
+        assert (result.folder / "eval.parquet").stat().st_nlink == 1
+    assert not [p for p in (tmp_path / "new").rglob(".*") if p.suffix != ".lock"]
+
+
+def test_a_second_time_changes_nothing(tmp_path):
+    cell(tmp_path / "a", seed=0)
+    cell(tmp_path / "b", seed=1)
+    write_expected(tmp_path / "a/s", "s", [{**NUMBER, "value_percent": 50}])
+    merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
+    before = snapshot(tmp_path)
+    assert [(m.copied, m.kept) for m in merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")] == [(0, 2)]
+    assert [(m.copied, m.kept) for m in merge([tmp_path / "r", tmp_path / "r/s"], tmp_path / "r")] == [(0, 2)]
+    assert snapshot(tmp_path) == before
+    assert (tmp_path / "r/s/expected.json").is_file()
+
+
+def test_several_suites_are_merged_one_by_one(tmp_path):
+    write_cell(tmp_path / "a/s", "fedra", evaluation=eval_rows(VALUES))
+    write_cell(tmp_path / "b/t", "fedra", evaluation=eval_rows(VALUES))
+    assert [m.suite for m in merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")] == ["s", "t"]
+    assert len(load([tmp_path / "r"])) == 2
+
+
+def test_the_order_of_the_suite_is_that_of_shards_that_name_all_of_it(tmp_path):
+    write_suite(tmp_path / "all/s")
+    names = [entry.key for entry in read_index(tmp_path / "all/s").entries]
+    for half in (0, 1):
+        shutil.copytree(tmp_path / "all", tmp_path / f"half{half}")
+        for entry in read_index(tmp_path / "all/s").entries[half::2]:
+            shutil.rmtree(tmp_path / f"half{half}/s" / entry.cell)
+    merge([tmp_path / "half1", tmp_path / "half0"], tmp_path / "r")
+    assert [entry.key for entry in read_index(tmp_path / "r/s").entries] == names
+    assert content_hash(tmp_path / "r") == content_hash(tmp_path / "all")
+
+
+def test_equal_cells_that_differ_in_timings_alone_are_taken_once(tmp_path):
+    cell(tmp_path / "a", seconds=1.0)
+    other = cell(tmp_path / "b", seconds=2.0)
+    write_manifest(other, {**read_manifest(other), "seconds": 9.0, "machine": {"cpu": "other"}})
+    (merged,) = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
+    assert merged.copied == 1
+    assert read_manifest(tmp_path / "r/s" / other.name)["seconds"] == 20.0, "the first one"
+
+
+def test_an_equal_cell_keeps_the_folder_it_has(tmp_path):
+    """Two names of one cell: each shard's folder is called after the name it ran."""
+    here, there = cell(tmp_path / "a"), cell(tmp_path / "b")
+    renamed = there.with_name(f"another-slug-{there.name[-12:]}")
+    there.rename(renamed)
+    index = json.loads((tmp_path / "b/s/index.json").read_text())
+    index["entries"][0] |= {"cell": renamed.name, "method": "same"}
+    (tmp_path / "b/s/index.json").write_text(json.dumps(index))
+    merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
+    entries = read_index(tmp_path / "r/s").entries
+    assert {entry.method: entry.cell for entry in entries} == {"fedra": here.name, "same": here.name}
+    assert [p.name for p in (tmp_path / "r/s").iterdir() if p.is_dir()] == [here.name]
+
+
+@pytest.mark.parametrize("where", ["shards", "into"])
+def test_two_results_of_one_cell_are_a_conflict_that_names_both(tmp_path, where):
+    one = cell(tmp_path / "a")
+    other = cell(tmp_path / "b", values={**VALUES, 12: {"a": 0.75, "b": 0.625}})
+    cell(tmp_path / "b", "allsmall")
+    shards, into = ([tmp_path / "a", tmp_path / "b"], "r") if where == "shards" else ([tmp_path / "b"], "a")
+    before = snapshot(tmp_path)
+    with pytest.raises(UserError, match=r"(?s)differ in eval:\n.*Nothing was written") as told:
+        merge(shards, tmp_path / into)
+    assert str(one) in str(told.value) and str(other) in str(told.value)
+    assert snapshot(tmp_path) == before and not (tmp_path / "r").exists()
+
+
+def test_one_name_for_two_cells_is_a_conflict_that_says_what_differs(tmp_path):
+    cell(tmp_path / "a")
+    cell(tmp_path / "b", train__rounds=3)
+    with pytest.raises(UserError, match=r"one name, two cells: they differ in config\.train:"):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_what_is_not_finished_gives_way(tmp_path, order):
+    roots = [tmp_path / name for name in ("finished", "failed", "running")]
+    good = cell(roots[0])
+    cell(roots[1], status="failed", reason="it broke")
+    cell(roots[2], status="running")
+    (roots[2] / "s" / good.name / "checkpoint").mkdir()
+    (merged,) = merge([roots[i] for i in order], tmp_path / "r")
+    assert (merged.copied, merged.left) == (1, 0)
+    assert read_manifest(tmp_path / "r/s" / good.name)["status"] == "finished"
+    for root in roots[:0:-1]:
+        (merged,) = merge([roots[0]], root)
+        assert merged.copied == 1 and content_hash(root) == content_hash(roots[0])
+        assert not [p.name for p in (root / "s").iterdir() if p.suffix in (".old", ".merge")]
+
+
+def test_what_nobody_finished_is_left_to_a_run(tmp_path):
+    name = cell(tmp_path / "a", status="running").name
+    (merged,) = merge([tmp_path / "a"], tmp_path / "r")
+    assert (merged.copied, merged.left) == (0, 1)
+    assert not (tmp_path / "r/s" / name).exists()
+    assert [result.status for result in load([tmp_path / "r"])] == ["pending"]
+
+
+def test_links_and_hidden_files_of_a_shard_are_not_followed(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    shared = cell(tmp_path / "a")
+    (shared / "link.txt").symlink_to(tmp_path / "secret")
+    (shared / ".hidden").write_text("")
+    (shared / "state.json").write_text("{}")
+    merge([tmp_path / "a"], tmp_path / "r")
+    files = {path.name for path in (tmp_path / "r/s" / shared.name).iterdir()}
+    assert files == {"manifest.json", "eval.parquet", "rounds.parquet", "layers.parquet", "state.json"}
+
+
+@pytest.mark.parametrize("key", ["suite", "cell"])
+@pytest.mark.parametrize("value", ["../out", "/out", ".hidden", "", 1])
+def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, key, value):
+    cell(tmp_path / "a")
+    index = json.loads((tmp_path / "a/s/index.json").read_text())
+    (index if key == "suite" else index["entries"][0])[key] = value
+    (tmp_path / "a/s/index.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match="is not the name of a|is no text|not one of fedbench"):
+        merge([tmp_path / "a"], tmp_path / "r")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_foreign_folders_are_refused(tmp_path):
+    one = cell(tmp_path / "a")
+    (tmp_path / "r/s").mkdir(parents=True)
+    (tmp_path / "r/s/thesis.tex").write_text("")
+    for shard, into, told in (
+        ("a", "r", "holds files that fedbench did not write (thesis.tex)"),
+        ("r", "b", "no fedbench results"),
+        ("gone", "b", "no fedbench results"),
+        (one, "b", "no fedbench results"),
+        ("a", "a/s", "--into takes a results folder"),
+    ):
+        with pytest.raises(UserError, match=re.escape(told)):
+            merge([tmp_path / shard], tmp_path / into)
+    assert not (tmp_path / "b").exists()
+    assert os.listdir(tmp_path / "r/s") == ["thesis.tex"]
+
+
+def test_a_finished_cell_without_its_tables_is_refused(tmp_path):
+    (cell(tmp_path / "a") / "eval.parquet").unlink()
+    with pytest.raises(UserError, match="its tables are not all there"):
+        merge([tmp_path / "a"], tmp_path / "r")
+
+
+def test_two_sets_of_a_papers_numbers_are_refused(tmp_path):
+    for seed, root in enumerate("ab"):
+        cell(tmp_path / root, seed=seed)
+        write_expected(tmp_path / root / "s", "s", [{**NUMBER, "value_percent": seed}])
+    with pytest.raises(UserError, match="two sets of a paper's numbers"):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_cell_that_a_run_is_at_is_not_replaced(tmp_path):
+    name = cell(tmp_path / "a").name
+    cell(tmp_path / "r", status="running")
+    with Claims(tmp_path / "r/s") as run:
+        run.take(name[-12:])
+        with pytest.raises(UserError, match=rf"{name} is being computed by process {os.getpid()} on "):
+            merge([tmp_path / "a"], tmp_path / "r")
+    assert read_manifest(tmp_path / "r/s" / name)["status"] == "running"
+
+
+def test_the_command_prints_what_compare_prints_with_hash(tmp_path):
+    cell(tmp_path / "a")
+    done = fedbench("merge", "a", "--into", "r", cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    counts, hashed = done.stdout.splitlines()
+    assert counts == "s: 1 cell copied, 0 already there, 0 left to run"
+    assert hashed == f"{content_hash(tmp_path / 'a')}  r/s"
+    assert fedbench("compare", "r/s", "a", "--hash", cwd=tmp_path).stdout.splitlines() == [
+        hashed,
+        hashed.replace("r/s", "a"),
+    ]
+    refused = fedbench("merge", "a", cwd=tmp_path)
+    assert refused.exit_code == 2 and "--into" in refused.stderr
