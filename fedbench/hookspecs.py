@@ -115,7 +115,7 @@ def fedbench_register_executors(register: Register) -> None:
 
     A job is what `fedbench.worker.run` takes, as a JSON string. `jobs` is an iterator, and a cell is claimed for this
     run when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
-    `event` (`started`, `round`, `ended`) and `folder`, and answers whether further cells may start.
+    `event` (`started`, `torn`, `round`, `ended`) and `folder`, and answers whether further cells may start.
     """
 
 

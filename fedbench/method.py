@@ -19,7 +19,7 @@ Predict = Callable[[Tensor], Tensor | Mapping[str, Tensor]]
 class Method:
     """A federated algorithm as three functions over an explicit state, and what its clients pay.
 
-    init(generator) -> state: nested dicts and lists of tensors and JSON scalars, no tensor twice.
+    init(generator) -> state: nested dicts and lists of contiguous tensors and JSON scalars, no tensor twice.
     round(state, t, cohort, generator) -> (state, report): must not change the state it is given.
     predictor(state, client=None) -> predict: called once per evaluation, for the global model; predict(x (B, 3, H,
     W)) gives logits (B, C), or several by name, the method's own answer first. It is valid until the next call of

@@ -15,6 +15,7 @@ from fedbench.catalogue import KINDS
 from fedbench.facts import Facts
 from fedbench.plugins import Plugins, package_version
 from fedbench.results import read_manifest
+from fedbench.results.files import damage
 from fedbench.results.index import Entry
 from fedbench.results.schema import RESULT_VERSION
 from fedbench.suite import Cell
@@ -101,9 +102,13 @@ def entries(works: Iterable[Work], suite_folder: Path) -> list[Entry]:
 
 
 def status(work: Work, suite_folder: Path) -> str:
-    """What is on disk of a cell: `pending`, or its manifest's status."""
-    manifest = read_manifest(work.folder_in(suite_folder))
-    return manifest["status"] if manifest else "pending"
+    """What is on disk of a cell: `pending`, its manifest's status, or `damaged` where it is finished and a file is
+    missing or torn."""
+    folder = work.folder_in(suite_folder)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return "pending"
+    return "damaged" if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
 
 
 def _versions(config: dict[str, Any], plugins: Plugins) -> dict[str, str]:

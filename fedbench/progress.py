@@ -27,6 +27,7 @@ MARKS = {
     "failed": ("FAILED", "red"),
     "timeout": ("TIMEOUT", "red"),
     "taken": ("taken", "dim"),
+    "interrupted": ("stopped", "yellow"),
 }
 
 BAR, BESIDE_TITLE = 16, 50  # columns of a bar, and of all that stands in a bar's line beside its title
@@ -89,12 +90,20 @@ class Watch:
             if self.bars:
                 self.tasks[folder] = self.bars.add_task(self._short(work.title), total=_rounds(work))
         elif event["event"] == "round" and self.bars:
-            self.bars.update(self.tasks[folder], completed=event["round"])
-            self.bars.advance(self.rounds)
+            self._advance(folder, event["round"])
+        elif event["event"] == "torn":
+            for reason in event["reasons"]:
+                self.console.print(Text(reason, style="yellow"), soft_wrap=True)
         elif event["event"] == "ended":
             self._ended(event, work, duration(time.monotonic() - self.began[folder]))
         elif event["event"] == "elsewhere":
             self._ended(event, work, "by another run")
+
+    def _advance(self, folder: str, t: int) -> None:
+        """Show t rounds as done; more than one at once where a cell goes on from its checkpoint."""
+        task = self.tasks[folder]
+        self.bars.advance(self.rounds, t - self.bars.tasks[self.bars.task_ids.index(task)].completed)
+        self.bars.update(task, completed=t)
 
     def _short(self, title: str) -> str:
         room = max(20, self.console.width - BESIDE_TITLE)

@@ -13,9 +13,10 @@ from typing import Any
 from fedbench import machine
 from fedbench import suite as suites
 from fedbench.backlog import Backlog
+from fedbench.checkpoint import EVERY, forget
 from fedbench.errors import UserError
 from fedbench.facts import Facts
-from fedbench.plan import Work, entries, works
+from fedbench.plan import Work, entries, status, works
 from fedbench.plugins import Plugins
 from fedbench.results import read_manifest, refuse_links
 from fedbench.results.claims import Claim, Claims
@@ -43,6 +44,7 @@ class Options:
     max_failures: int | None = None
     force: bool = False
     shard: tuple[int, int] | None = None
+    checkpoint_every: float = EVERY
 
     def workers(self) -> int:
         """`auto` is one for each core; one in all where there is a GPU to be shared."""
@@ -136,7 +138,7 @@ def execute(
         prepare_folder(folder)  # refused now, not after minutes of decoding
     named, todo = todo, options.of_shard(todo)
     before = {work.id: read_manifest(work.folder_in(folder)) for work in todo}
-    missing = [work for work in todo if _is_missing(before[work.id], options)]
+    missing = [work for work in todo if _is_missing(status(work, folder), options)]
     run_all = plugins.make(
         "executor", {"name": options.executor}, workers=min(options.workers(), len(missing)), timeout=options.timeout
     )
@@ -161,7 +163,12 @@ def execute(
     with Claims(folder) as claims:
         backlog = Backlog(missing, before, folder, claims, listen)
         git = machine.git_revision(Path(suite.path).resolve().parent) if missing else None
-        shared = {"device": options.device, "processes": max(1, options.workers() // max(1, len(missing)))}
+        shared = {
+            "device": options.device,
+            "processes": max(1, options.workers() // max(1, len(missing))),
+            "checkpoint_every": options.checkpoint_every,
+            "fresh": options.force,
+        }
         while going and backlog.wait():
             run_all((_job(work, folder, plugins, git, claim, shared) for work, claim in backlog.claimed()), on_event)
     if (now := entries(named, folder)) != names:  # another run has made the folder of an equal cell of its own
@@ -170,6 +177,8 @@ def execute(
     for work in todo:
         place = work.folder_in(folder)
         manifests[place.name] = read_manifest(place) or {**work.manifest(), "status": "pending"}
+        if manifests[place.name]["status"] == "finished":
+            forget(place)  # where a worker was killed just before it did so
     plugins.tell("fedbench_suite_finished", suite=suite.name, cells=list(manifests.values()))
     return Outcome(
         suite=suite.name,
@@ -195,8 +204,7 @@ def _prepare_data(missing: list[Work], facts: Facts) -> None:
             continue
 
 
-def _is_missing(manifest: dict[str, Any] | None, options: Options) -> bool:
-    found = manifest["status"] if manifest else "pending"
+def _is_missing(found: str, options: Options) -> bool:
     if found in KEPT:
         return options.force
     return found not in GIVEN_UP or options.retry_failed or options.force

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
-from fedbench.results.atomic import read_json, write_atomically, write_json
+from fedbench.results.atomic import json_text, read_json, write_atomically
+from fedbench.results.files import STRUCTURE, TENSORS, digest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TENSORS, STRUCTURE = "state.safetensors", "state.json"
 FORMAT = 1
 MEND = "Run the cell again with --force, or copy both files from where they are whole."
 
@@ -29,16 +30,21 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     who needs the last state until the next one is whole saves that into another folder. Raises UserError for
     what is no state, or where the folder cannot be written to.
     """
+    for name, content in file_bytes(state).items():
+        write_atomically(Path(folder) / name, lambda temporary, content=content: temporary.write_bytes(content))
+
+
+def file_bytes(state: dict[str, Any]) -> dict[str, bytes]:
+    """The two files of a state by name. Raises UserError for what is no state."""
     import torch
-    from safetensors.torch import save_file
+    from safetensors.torch import save as serialized
 
     tensors, structure = taken_apart(state)
-    plain = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
-    }
-    write_atomically(Path(folder) / TENSORS, lambda temporary: save_file(plain, temporary))
-    digest = _sha256(Path(folder) / TENSORS)
-    write_json(Path(folder) / STRUCTURE, {"format": FORMAT, "sha256": digest, "state": structure})
+    content = serialized(
+        {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    )
+    written = {"format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(), "state": structure}
+    return {TENSORS: content, STRUCTURE: json_text(written).encode()}
 
 
 def taken_apart(state: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
@@ -52,8 +58,9 @@ def taken_apart(state: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
     return tensors, _nested(state, "", tensors)
 
 
-def load(folder: Path) -> dict[str, Any]:
-    """What `save` wrote, bit for bit, every tensor on the CPU in memory of its own.
+def load(folder: Path, devices: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """What `save` wrote, bit for bit, every tensor in memory of its own: on the CPU, or on the device given for its
+    name.
 
     Raises UserError where a file is missing, torn or foreign, or where the two do not belong together.
     """
@@ -67,14 +74,9 @@ def load(folder: Path) -> dict[str, Any]:
             f"{structure}: state format {written['format']}, but this fedbench reads format {FORMAT}.\n"
             "Read it with the fedbench that wrote it."
         )
-    if _sha256(tensors) != written["sha256"]:
+    if digest(tensors) != written["sha256"]:
         raise UserError(f"{tensors}: torn, or not the file that {STRUCTURE} beside it belongs to.\n{MEND}")
-    return _put_together(structure, tensors, written["state"])
-
-
-def _sha256(file: Path) -> str:
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return _put_together(structure, tensors, written["state"], devices)
 
 
 def _nested(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
@@ -97,12 +99,12 @@ def _nested(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     raise _no_state(place, f"is a {type(value).__name__}")
 
 
-def _put_together(structure: Path, tensors: Path, value: Any) -> dict[str, Any]:
+def _put_together(structure: Path, tensors: Path, value: Any, devices: Mapping[str, str]) -> dict[str, Any]:
     from safetensors.torch import load as read
 
     try:
         found = read(tensors.read_bytes())
-        state = _filled(value, found.pop)
+        state = _filled(value, lambda name: found.pop(name).to(devices.get(name, "cpu")))
     except Exception as error:
         raise UserError(f"{structure}: not a state of fedbench ({type(error).__name__}: {error}).\n{MEND}") from error
     if found or not isinstance(state, dict):

@@ -13,6 +13,7 @@ import torch
 
 from fedbench.aggregation import WEIGHTS
 from fedbench.backbone import Blocks, Source
+from fedbench.checkpoint import Progress
 from fedbench.data import dataset_of
 from fedbench.diagnostics import layer_rows
 from fedbench.engine.cohort import train as train_together
@@ -153,19 +154,22 @@ class Trial:
         on_round: Callable[[int, Rows], None] = lambda t, rows: None,
         team: Team = ALONE,
         on_layers: Callable[[Rows], None] | None = None,
-        on_uploads: Callable[[Rows], None] = lambda rows: None,
+        progress: Progress | None = None,
     ) -> tuple[Rows, Rows]:
         """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
         Diverged; UserError for a state that cannot be kept.
 
         team: the processes that run this trial, each of them by this function · on_layers: is handed every round's
-        rows of layers.parquet; without it they are not computed · on_uploads: the same for uploads.parquet.
+        rows of layers.parquet; without it they are not computed · progress: where to go on, as if the rounds before
+        had been computed just now; kept up to date but for `layers` and `seconds`.
         """
-        evaluation: Rows = []
-        rounds: Rows = []
+        progress = progress or Progress()
+        evaluation, rounds = progress.tables["eval"], progress.tables["rounds"]
         due, self.team = evaluated_rounds(self.rounds, self.config["evaluation"]["every"]), team
-        state = self.method.init(generator(self.seed, use="init"))
-        for t in range(self.rounds):
+        state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
+        if progress.state is not None:
+            state = progress.state
+        for t in range(progress.round, self.rounds):
             cohort = self.federation.cohort(t)
             before = state
             state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
@@ -173,11 +177,12 @@ class Trial:
                 taken_apart(state)  # what cannot be kept is refused now, not after the last round
             rows = self.round_rows(t, report)
             rounds += rows
-            on_uploads(upload_rows(t, report, self.federation.faults))
+            progress.tables["uploads"] += upload_rows(t, report, self.federation.faults)
             if on_layers:
                 on_layers(layer_rows(t, self.model, before, state, report, self._weights()))
             if t + 1 in due:
                 evaluation += self._test(t + 1, state)
+            progress.round, progress.state = t + 1, state
             on_round(t + 1, rows)
         self.state = state
         return evaluation, rounds

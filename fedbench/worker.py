@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable
@@ -19,16 +20,22 @@ import timm  # noqa: F401
 import torch
 
 from fedbench import machine
-from fedbench.engine.team import together
+from fedbench.checkpoint import EVERY, Checkpoints, Progress, forget
+from fedbench.engine.team import Team, together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.plugins import Plugins, told
 from fedbench.probe import probe
-from fedbench.results import write_manifest, write_rows
+from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.claims import Taken, joined
+from fedbench.results.files import cleared, described
 from fedbench.saved import keep
 from fedbench.trial import Diverged, Trial
 
 Send = Callable[[dict[str, Any]], None]
+
+
+class Interrupted(Exception):
+    """The cell was asked to end, and can go on from its checkpoint."""
 
 
 def main(job: str, events: Connection) -> None:
@@ -48,58 +55,41 @@ def main(job: str, events: Connection) -> None:
     if "probe" in parsed:
         send({"event": "probed", **tried(parsed)})
     else:
-        run(parsed, send, parsed["processes"])
+        asked: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+        run(parsed, send, parsed["processes"], lambda: bool(asked))
     events.close()
 
 
-def run(job: dict[str, Any], send: Send = lambda event: None, processes: int = 1) -> dict[str, Any]:
-    """Compute a cell into its folder and return its last manifest.
+def run(
+    job: dict[str, Any],
+    send: Send = lambda event: None,
+    processes: int = 1,
+    stopping: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
-    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin) and, where other
-    runs may be at the folder too, `claim` (see `results.claims`) · processes: how many may compute the cell together;
-    more than one only where torch has not used threads yet. A cell that another run has taken over is left to it.
+    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin),
+    `checkpoint_every` (seconds), `fresh` (whether to begin anew) and, where other runs may be at the folder too,
+    `claim` (see `results.claims`) · processes: how many may compute the cell together; more than one only where torch
+    has not used threads yet · stopping: asked after each round; where it says so, the cell ends as `interrupted`, with
+    a checkpoint. A cell that another run has taken over is left to it.
     """
     try:
         with joined(job.get("claim")) as check:
-            return _compute(job, send, processes, check)
+            return _ended(_Cell(job, send, stopping, check), job, processes)
     except Taken as taken:
         return {**job["manifest"], "status": "running", "reason": str(taken), "seconds": 0.0}
 
 
-def _compute(job: dict[str, Any], send: Send, processes: int, check: Callable[[], None]) -> dict[str, Any]:
-    folder, plugins, began = Path(job["folder"]), Plugins(job["plugins"]), time.perf_counter()
-    manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
-    manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
-    evaluation: list[dict[str, Any]] = []
-    layers: list[dict[str, Any]] = []
-    uploads: list[dict[str, Any]] = []
-
-    def on_round(t: int, rows: list[dict[str, Any]]) -> None:
-        check()
-        plugins.tell("fedbench_round_finished", manifest=manifest, round=t, rows=rows)
-        send({"event": "round", "round": t})
-
+def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
+    """The last manifest of a cell, however it ended. Raises Taken."""
     try:
-        device = resolved(job["device"])
-        manifest["machine"] = machine.describe(device)
-        write_manifest(folder, manifest)
-        plugins.tell("fedbench_cell_started", manifest=manifest)
-        trial = Trial(manifest["config"], plugins, device)
-        records = (layers.extend, uploads.extend)
-        evaluation, rounds = together(
-            min(processes, trial.shares),
-            lambda team: trial.run(on_round, team, *records) if team.rank == 0 else trial.run(team=team),
-        )
-        check()
-        write_rows(folder, "rounds", rounds)
-        write_rows(folder, "layers", layers)
-        if uploads:
-            write_rows(folder, "uploads", uploads)
-        write_rows(folder, "eval", evaluation)
-        keep(folder, trial)
-        outcome = {"status": "finished"}
+        outcome = cell.compute(job, processes)
     except Taken:
         raise
+    except Interrupted as reason:
+        outcome = {"status": "interrupted", "reason": str(reason)}
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}
     except (UserError, Diverged) as error:
@@ -110,11 +100,83 @@ def _compute(job: dict[str, Any], send: Send, processes: int, check: Callable[[]
             "reason": f"{type(error).__name__}: {error}",
             "traceback": traceback.format_exc(),
         }
-    check()
-    manifest = {**manifest, **outcome, "seconds": round(time.perf_counter() - began, 3)}
-    write_manifest(folder, manifest)
-    plugins.tell("fedbench_cell_finished", manifest=manifest, evaluation=evaluation)
-    return manifest
+    return cell.end(outcome)
+
+
+class _Cell:
+    """A cell at work: its manifest, how far it is, and what is told and kept after every round."""
+
+    def __init__(
+        self, job: dict[str, Any], send: Send, stopping: Callable[[], bool], check: Callable[[], None]
+    ) -> None:
+        """check: raises Taken where the cell is another run's; asked before anything is written."""
+        self.folder, self.plugins = Path(job["folder"]), Plugins(job["plugins"])
+        self.send, self.stopping, self.check = send, stopping, check
+        self.manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
+        self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self.progress = Progress()
+        self.began = time.perf_counter()
+
+    def compute(self, job: dict[str, Any], processes: int) -> dict[str, Any]:
+        """All rounds that are left, and the files; how it ended."""
+        device = resolved(job["device"])
+        self.manifest["machine"] = machine.describe(device)
+        self._take_up(device, job.get("checkpoint_every", EVERY), fresh=job.get("fresh", False))
+        write_manifest(self.folder, self.manifest)
+        self.plugins.tell("fedbench_cell_started", manifest=self.manifest)
+        self.trial = trial = Trial(self.manifest["config"], self.plugins, device)
+        progress = self.progress
+
+        def work(team: Team) -> None:
+            told = {"on_round": self._on_round, "on_layers": progress.tables["layers"].extend} if team.rank == 0 else {}
+            trial.run(team=team, progress=progress, **told)
+
+        together(min(processes, trial.shares), work)
+        self.check()
+        for kind, rows in progress.tables.items():
+            if rows or kind != "uploads":
+                write_rows(self.folder, kind, rows)
+        keep(self.folder, trial)
+        return {"status": "finished", "files": described(self.folder)}
+
+    def _take_up(self, device: str, every: float, fresh: bool) -> None:
+        """Clear the folder of what a killed run left half written, and go on from the checkpoint."""
+        torn = cleared(self.folder, read_manifest(self.folder) or {})
+        if fresh:
+            forget(self.folder)
+        self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, every)
+        self.progress, refused = self.checkpoints.latest()
+        self.began -= self.progress.seconds
+        if torn := [*torn, *refused]:
+            self.manifest["torn"] = torn
+            self.send({"event": "torn", "reasons": torn})
+
+    def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
+        self.check()
+        self.plugins.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
+        self.send({"event": "round", "round": t})
+        stopping = self.stopping()
+        if t < self.trial.rounds and (stopping or self.checkpoints.due()):
+            self.progress.seconds = self._seconds()
+            self.checkpoints.write(self.progress)
+            if stopping:
+                raise Interrupted(f"interrupted after round {t} of {self.trial.rounds}; the next run goes on")
+
+    def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        """Write the last manifest, and return it."""
+        self.check()
+        self.manifest = {**self.manifest, **outcome, "seconds": self._seconds()}
+        write_manifest(self.folder, self.manifest)
+        finished = outcome["status"] == "finished"
+        if finished or outcome["status"] == "not_applicable":
+            forget(self.folder)
+        evaluation = self.progress.tables["eval"] if finished else []
+        self.plugins.tell("fedbench_cell_finished", manifest=self.manifest, evaluation=evaluation)
+        return self.manifest
+
+    def _seconds(self) -> float:
+        """What the cell took, its earlier runs up to the checkpoint included."""
+        return round(time.perf_counter() - self.began, 3)
 
 
 def tried(job: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ LAYERS = [
     ["plugins"],
     ["profiles", "results"],
     ["suite", "compare", "state"],
-    ["pixels", "faults", "shares"],
+    ["pixels", "faults", "shares", "checkpoint"],
     ["federation", "evaluation", "guard"],
     ["trial"],
     ["facts", "probe"],

@@ -166,6 +166,61 @@ def test_force_runs_finished_cells_again_with_the_same_result(good):
     assert manifests(good / "r")["fedra/0"] != started
 
 
+def spoil(name, how):
+    def change(cell):
+        file = cell / name
+        file.write_bytes(how(file.read_bytes())) if how else file.unlink()
+
+    return change
+
+
+TORN = {
+    "truncated": (spoil("eval.parquet", lambda content: content[:-10]), "eval.parquet: torn"),
+    "empty": (spoil("rounds.parquet", lambda content: b""), "rounds.parquet: torn (0 bytes, and not "),
+    "flipped": (spoil("layers.parquet", lambda content: content[:9] + b"?" + content[10:]), "its hash is another"),
+    "missing": (spoil("eval.parquet", None), "eval.parquet: missing."),
+    "another state": (spoil("state.json", lambda content: content + b" "), "state.json: torn"),
+}
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_finished_cell_with_a_torn_file_is_computed_again_and_no_other(good, name):
+    spoil_it, told = TORN[name]
+    before, kept = content_hash(good / "r"), manifests(good / "r")["allsmall/0"]
+    spoil_it(next((good / "r/tiny").glob("small-fedra-*")))
+    if "eval" in told:
+        refused = fedbench("compare", "r", cwd=good)
+        assert refused.exit_code == 2 and told in refused.stderr and "Run the suite again" in refused.stderr
+    rows = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--json", cwd=good).stdout)
+    assert [row["status"] for row in rows["cells"]] == ["damaged", "finished"]
+    done = run(cwd=good)
+    assert done.exit_code == 0 and "1 already done, 1 to run" in done.stdout
+    assert told in done.stdout
+    assert content_hash(good / "r") == before
+    assert manifests(good / "r")["allsmall/0"] == kept
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+
+
+def test_a_deleted_state_and_a_manifest_without_files_are_no_damage(good):
+    cell = next((good / "r/tiny").glob("small-allsmall-*"))
+    for file in cell.glob("state.*"):
+        file.unlink()
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+    manifest = json.loads((cell / "manifest.json").read_text())
+    del manifest["files"]
+    (cell / "manifest.json").write_text(json.dumps(manifest))
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+    (cell / "rounds.parquet").write_bytes(b"")
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 1
+
+
+def test_a_checkpoint_that_a_finished_cell_was_killed_with_is_removed(good):
+    left = next((good / "r/tiny").glob("small-fedra-*")) / "checkpoint" / "a"
+    left.mkdir(parents=True)
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+    assert not left.parent.exists()
+
+
 def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_path):
     path = tmp_path / "r/tiny/expected.json"
     senseless = "{name: senseless, extends: odd, how: not_applicable}"
@@ -315,6 +370,15 @@ def test_cores_without_a_cell_of_their_own_are_shared_out(tmp_path, methods, tol
     (tmp_path / "listing.py").write_text(LISTING)
     done = fedbench(*words, "--plugin", "listing.py", "--executor", "listing", "--jobs", 8, cwd=tmp_path)
     assert f"PROCESSES {told}" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("options", "told"), [((), (60.0, False)), (("--checkpoint", 5, "--force"), (5.0, True))])
+def test_workers_are_told_how_often_to_keep_a_checkpoint_and_whether_to_use_one(tmp_path, options, told):
+    words = tiny_suite(tmp_path, "fedra")
+    asked = '[(job["checkpoint_every"], job["fresh"]) for job in map(json.loads, jobs)]'
+    (tmp_path / "listing.py").write_text(LISTING.replace('[json.loads(job)["processes"] for job in jobs]', asked))
+    done = fedbench(*words, *options, "--plugin", "listing.py", "--executor", "listing", cwd=tmp_path)
+    assert str([told]) in done.stdout, done.stderr
 
 
 def test_a_lone_cell_gives_the_same_bits_in_one_process_and_in_three(tmp_path):

@@ -320,7 +320,10 @@ def test_broken_methods(registry, broken, told):
         check_method(broken, registry)
 
 
-@pytest.mark.parametrize("state", [[], {"a": {1: 2}}, {"a": torch.ones(1, requires_grad=True)}, {"a": (1, 2)}])
+@pytest.mark.parametrize(
+    "state",
+    [[], {"a": {1: 2}}, {"a": torch.ones(1, requires_grad=True)}, {"a": (1, 2)}, {"a": torch.ones(2, 3).T}],
+)
 def test_broken_states(state):
     with pytest.raises(AssertionError):
         check_state(state)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedbench.checkpoint import Progress
 from fedbench.engine.team import together
 from fedbench.errors import UserError
 from fedbench.facts import Facts
@@ -222,8 +223,9 @@ def test_spoilt_uploads_are_recorded_the_same_for_every_method(registry, cells):
     """A refused client has sent its bytes, a lost one has not; neither has arrived."""
     stories = []
     for method in ("fedra", "depthfl"):
-        uploads = []
-        evaluation, rounds = Trial(cells["spoilt", method], registry).run(on_uploads=uploads.extend)
+        progress = Progress()
+        evaluation, rounds = Trial(cells["spoilt", method], registry).run(progress=progress)
+        uploads = progress.tables["uploads"]
         to_table("uploads", uploads)
         stories.append(uploads)
         refused = [(row["round"], row["client"]) for row in rounds if row["bytes_up"] and not row["arrived"]]
@@ -239,11 +241,10 @@ def test_with_scaled_uploads_a_median_learns_and_a_mean_does_not(registry, cells
     config["faults"] = {"corrupted": {"probability": 0.05, "kind": "scaled"}}
 
     def end(**aggregator):
-        uploads = []
         config["method"]["aggregator"] = aggregator
-        trial = Trial(config, registry)
-        trial.run(on_uploads=uploads.extend)
-        told = [(row["round"], row["client"], row["rejected"]) for row in uploads]
+        trial, progress = Trial(config, registry), Progress()
+        trial.run(progress=progress)
+        told = [(row["round"], row["client"], row["rejected"]) for row in progress.tables["uploads"]]
         assert told == [(2, 0, ""), (2, 3, "")]
         return max(float(value.abs().max()) for r_j in trial.state["r"] for value in r_j.values())
 
@@ -254,8 +255,9 @@ def test_with_scaled_uploads_a_median_learns_and_a_mean_does_not(registry, cells
 def test_a_limit_of_the_norm_refuses_what_lies_above(registry, cells):
     config = copy.deepcopy(cells["skew", "fedra"])
     config["train"]["guard"] = {"max_norm": 1e-9}
-    uploads = []
-    evaluation, rounds = Trial(config, registry).run(on_uploads=uploads.extend)
+    progress = Progress()
+    evaluation, rounds = Trial(config, registry).run(progress=progress)
+    uploads = progress.tables["uploads"]
     assert not any(row["arrived"] for row in rounds) and all(row["bytes_up"] for row in rounds)
     assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("", "too large")} and len(uploads) == 12
 

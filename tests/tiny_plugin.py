@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import time
@@ -82,6 +83,35 @@ def odd(setup, how: str = "raise", until: str = ""):
     return replace(method, round=round)
 
 
+def chained(setup):
+    """A method that trains nothing: its state is a hash over all rounds and what they drew, and a small tensor."""
+    import torch
+
+    from fedbench.cost import ClientCost
+    from fedbench.method import Method
+    from fedbench.types import Plan, Report, Uploads
+
+    layers = setup.backbone.num_layers
+    cost = ClientCost(flops_per_image=1, bytes_down=1, bytes_up=1, memory_bytes=1)
+
+    def init(generator):
+        return {"links": 0, "chain": "", "sum": torch.zeros(setup.num_classes, dtype=torch.float64)}
+
+    def round(state, t, cohort, generator):
+        drawn = torch.rand(setup.num_classes, generator=generator, dtype=torch.float64)
+        link = f"{state['chain']} {t} {cohort.ids} {drawn.tolist()}"
+        none = torch.zeros(len(cohort))
+        up = Uploads.of(cohort, [{} for _ in range(layers)], {}, none + float(state["sum"].sum()), none)
+        plan = Plan(torch.zeros(len(cohort), layers, dtype=torch.bool), [[] for _ in cohort.ids])
+        new = {"links": t + 1, "chain": hashlib.sha256(link.encode()).hexdigest(), "sum": state["sum"] / 3 + drawn}
+        return new, Report(plan, cohort, up, [cost] * len(cohort))
+
+    def predictor(state, client=None):
+        return lambda x: x.double().flatten(1)[:, : setup.num_classes] * state["sum"]
+
+    return Method(init, round, predictor, lambda capacity: cost)
+
+
 @hookimpl
 def fedbench_register_datasets(register):
     register("dots", dots)
@@ -100,6 +130,7 @@ def fedbench_register_backbones(register):
 @hookimpl
 def fedbench_register_methods(register):
     register("odd", odd)
+    register("chained", chained)
 
 
 def _note(line: str) -> None:

@@ -25,6 +25,13 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long."
 )
+@click.option(
+    "--checkpoint",
+    "checkpoint_every",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Keep what a long cell has computed this often; default: 60, and 0 after every round.",
+)
 @click.option("--retry-failed", is_flag=True, help="Run cells again that failed or timed out before.")
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Start no more cells after N failures.")
 @click.option("--force", is_flag=True, help="Run finished cells again too.")

@@ -183,7 +183,7 @@ def _cost(result: Result) -> Cost | None:
 
 
 def _status(results: Sequence[Result]) -> str:
-    order = ("finished", "failed", "timeout", "running", "pending", "not_applicable")
+    order = ("finished", "failed", "timeout", "interrupted", "running", "pending", "not_applicable")
     return min((r.status for r in results), key=order.index)
 
 
@@ -191,6 +191,7 @@ WORDS = {
     "failed": "failed",
     "timeout": "out of time",
     "not_applicable": "not applicable",
+    "interrupted": "interrupted",
     "running": "not finished (running or interrupted)",
     "pending": "not started",
 }

@@ -14,6 +14,7 @@ DASH = "–"
 STATUS = {
     "failed": "failed",
     "timeout": "timeout",
+    "interrupted": "unfinished",
     "running": "unfinished",
     "pending": "pending",
     "not_applicable": DASH,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
 from fedbench.results.atomic import read_json, write_atomically, write_json
+from fedbench.results.files import fault
 from fedbench.results.index import (
     INDEX,
     MAKE_SOME,
@@ -23,7 +24,7 @@ from fedbench.results.index import (
     shortened,
     visible,
 )
-from fedbench.results.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, read_table, to_table
+from fedbench.results.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, read_table, table_bytes, to_table
 from fedbench.results.strangers import check_manifest, refuse_links
 
 if TYPE_CHECKING:
@@ -67,11 +68,11 @@ class Result:
 
     @cached_property
     def eval(self) -> pyarrow.Table:
-        return read_table("eval", self.folder / "eval.parquet")
+        return self._table("eval")
 
     @cached_property
     def rounds(self) -> pyarrow.Table:
-        return read_table("rounds", self.folder / "rounds.parquet")
+        return self._table("rounds")
 
     @cached_property
     def layers(self) -> pyarrow.Table:
@@ -82,13 +83,21 @@ class Result:
                 f"{path}: there is none, because the cell was computed before fedbench recorded its layers.\n"
                 "`fedbench run SUITE.yaml --force` computes the suite's cells anew."
             )
-        return read_table("layers", path)
+        return self._table("layers")
+
+    def _table(self, kind: str) -> pyarrow.Table:
+        """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
+        path = self.folder / f"{kind}.parquet"
+        facts = self.manifest.get("files", {}).get(path.name)
+        if facts and (wrong := fault(path, facts)):
+            raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
+        return read_table(kind, path)
 
     @cached_property
     def uploads(self) -> pyarrow.Table:
         """Without rows where no upload was corrupted or refused, and the cell has no such file."""
         path = self.folder / "uploads.parquet"
-        return read_table("uploads", path) if path.is_file() else to_table("uploads", [])
+        return self._table("uploads") if path.is_file() else to_table("uploads", [])
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -114,10 +123,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
-    from pyarrow.parquet import write_table
-
-    table = to_table(kind, rows)
-    write_atomically(Path(folder) / f"{kind}.parquet", lambda temporary: write_table(table, temporary))
+    content = table_bytes(kind, rows)
+    write_atomically(Path(folder) / f"{kind}.parquet", lambda temporary: temporary.write_bytes(content))
 
 
 def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:

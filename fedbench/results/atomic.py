@@ -44,8 +44,13 @@ def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> UserError
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """A JSON file marked with the result version. Raises: ValueError for NaN, which JSON does not have."""
-    text = json.dumps({"result_version": RESULT_VERSION, **value}, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
+    text = json_text(value)
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """What `write_json` writes. Raises: ValueError for NaN."""
+    return json.dumps({"result_version": RESULT_VERSION, **value}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _parsed(text: str) -> Any:

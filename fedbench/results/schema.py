@@ -17,7 +17,7 @@ RESULT_VERSION = 1
 MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file of some bytes can claim any number
 VERSION_KEY = b"fedbench.result_version"
 
-STATUSES = ("running", "finished", "failed", "timeout", "not_applicable")
+STATUSES = ("running", "interrupted", "finished", "failed", "timeout", "not_applicable")
 
 ENDED = ("finished", "failed", "timeout", "not_applicable")  # those of a cell that nobody is at any more
 
@@ -76,7 +76,7 @@ TIMINGS = {
     "rounds": ("seconds",),
     "layers": (),
     "uploads": (),
-    "manifest": ("started", "seconds", "machine", "git", "traceback"),
+    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn"),
 }
 
 
@@ -116,6 +116,16 @@ def to_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
             raise ValueError(f"{kind} column {field.name}: row {column.is_null().index(True).as_py()} holds no value")
         columns.append(column)
     return pa.table(columns, schema=schema)
+
+
+def table_bytes(kind: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as a Parquet file. Raises: as `to_table`."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    sink = pa.BufferOutputStream()
+    write_table(to_table(kind, rows), sink)
+    return sink.getvalue().to_pybytes()
 
 
 def _whole(value: Any, kind: pyarrow.DataType) -> Any:

@@ -127,7 +127,8 @@ def _check_predictor(method: Method, state: State) -> None:
 
 
 def check_state(state: Any, who: str = "the method") -> None:
-    """Nested dicts (with texts as keys) and lists of tensors and JSON scalars; no tensor's memory occurs twice."""
+    """Nested dicts (with texts as keys) and lists of contiguous tensors and JSON scalars; no tensor's memory occurs
+    twice."""
     seen: dict[int, str] = {}
 
     def walk(value: Any, place: str) -> None:
@@ -140,6 +141,7 @@ def check_state(state: Any, who: str = "the method") -> None:
                 walk(part, f"{place}[{i}]")
         elif isinstance(value, Tensor):
             expect(not value.requires_grad, f"{who}: {place} must be detached")
+            expect(value.is_contiguous(), f"{who}: {place} is not contiguous, as it is when read from disk")
             memory = value.untyped_storage().data_ptr()
             twin = seen.setdefault(memory, place) if value.numel() else place
             expect(twin == place, f"{who}: {place} shares its memory with {twin}; clone one of them")

@@ -13,6 +13,7 @@ from engine.test_cohort import ADAMW, ADAPTERS, SGD, Scale, ragged
 from torch import nn
 
 from fedbench import pixels
+from fedbench.checkpoint import Checkpoints, Progress
 from fedbench.engine import cohort as fast
 from fedbench.engine import graph, sequential, shortcuts
 from fedbench.layerwise import head_at_end, layerwise
@@ -21,6 +22,7 @@ from fedbench.objective import cross_entropy
 from fedbench.pixels import Pixels, ahead
 from fedbench.runner import load
 from fedbench.seeding import generator
+from fedbench.state import taken_apart
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 from fedbench.trial import Trial
 from fedbench.types import Cohort, Images, Job, Plan
@@ -331,6 +333,24 @@ def test_bf16_stays_near_fp32_on_both_engines(registry, configs, method):
         rounded, _ = trained(registry, {**configs[method], "engine": engine, "precision": "bf16"}, DEVICE)
         assert rounded != exact
         assert rounded == pytest.approx(exact, rel=0.01)
+
+
+@pytest.mark.parametrize("method", ["fedra", "inclusivefl"])
+def test_a_cell_goes_on_from_its_checkpoint_on_the_gpu(registry, configs, method, tmp_path):
+    def places(state):
+        return {name: tensor.device.type for name, tensor in taken_apart(state)[0].items()}
+
+    checkpoints, progress, whole = Checkpoints(tmp_path, "0" * 12, DEVICE), Progress(), Progress()
+    Trial(configs[method], registry, DEVICE).run(progress=whole)
+    Trial(configs[method], registry, DEVICE).run(
+        lambda t, rows: checkpoints.write(progress) if t == 1 else None, progress=progress
+    )
+    found, refused = checkpoints.latest()
+    assert (found.round, refused) == (1, [])
+    assert places(found.state) == places(progress.state) and DEVICE in places(found.state).values()
+    Trial(configs[method], registry, DEVICE).run(progress=found)
+    losses = [[row["loss"] for row in each.tables["rounds"]] for each in (found, whole)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 def test_fp32_means_fp32(registry, configs):

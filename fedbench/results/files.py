@@ -1,0 +1,79 @@
+"""The files of a finished cell: what its manifest says of them, and whether they still are those."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedbench.results.atomic import cannot_write
+from fedbench.results.schema import COLUMNS
+
+TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
+TENSORS, STRUCTURE = "state.safetensors", "state.json"
+ALWAYS = ("eval.parquet", "rounds.parquet")  # what a cell of any fedbench has
+MISSING = "missing"
+MOST_HASHED = 2**26  # bytes; of larger files the size is compared alone, so that a look at many cells takes no time
+
+
+def digest(file: Path) -> str:
+    """SHA-256 in hex."""
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def described(folder: Path) -> dict[str, dict[str, Any]]:
+    """Size in bytes and hash of a cell's tables and state, as its manifest holds them."""
+    files = [folder / name for name in (*TABLES, TENSORS, STRUCTURE)]
+    return {file.name: {"size": file.stat().st_size, "sha256": digest(file)} for file in files if file.is_file()}
+
+
+def damage(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with the files of a finished cell, by name: a table that is missing, or any file that is not as
+    it was written. The state may be deleted.
+
+    A cell of an older fedbench, whose manifest describes no files, needs its tables, not empty.
+    """
+    if not (files := manifest.get("files")):
+        return {name: "missing or empty" for name in ALWAYS if not _has_content(folder / name)}
+    found = {name: fault(folder / name, facts) for name, facts in files.items()}
+    return {name: wrong for name, wrong in found.items() if wrong and (name in TABLES or wrong != MISSING)}
+
+
+def fault(path: Path, facts: Mapping[str, Any]) -> str | None:
+    """In what a file is not as it was written, by its size and hash; None where it is."""
+    if not path.is_file():
+        return MISSING
+    if (size := path.stat().st_size) != facts["size"]:
+        return f"torn ({size} bytes, and not {facts['size']})"
+    return "torn (its hash is another)" if size <= MOST_HASHED and digest(path) != facts["sha256"] else None
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def cleared(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Make a cell's folder ready to be computed into: what a killed process left half written is deleted, what is
+    damaged of a finished cell is set aside, with a line on each of those."""
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+    lines = []
+    for name, wrong in damage(folder, manifest).items() if manifest.get("status") == "finished" else ():
+        there = os.path.lexists(folder / name)
+        kept = f" Set aside as {set_aside(folder / name, folder).name}." if there else ""
+        lines.append(f"{folder / name}: {wrong}.{kept}")
+    return lines
+
+
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move what is torn to a hidden name in `folder`, where no reader looks; returns that. Raises UserError."""
+    place = folder / f".torn-{path.name}-{secrets.token_hex(4)}"
+    try:
+        os.rename(path, place)
+    except OSError as error:
+        raise cannot_write(place, error) from error
+    return place

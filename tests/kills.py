@@ -1,0 +1,156 @@
+"""Cells that are killed: a worker process that SIGKILL ends, at a random instant or before one of its writes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from command import TINY, write_suite
+
+from fedbench import worker
+from fedbench.facts import Facts
+from fedbench.plan import works
+from fedbench.plugins import Plugins
+from fedbench.results import content_hash, read_manifest
+from fedbench.runner import load
+from fedbench.state import STRUCTURE, TENSORS
+
+WRITES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")  # audit events, which come before the deed
+
+
+@dataclass
+class Toll:
+    """What it took: kills, those that left something half written, starts, and seconds."""
+
+    kills: int = 0
+    amid_writes: int = 0
+    starts: int = 0
+    cells: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kills} kills in {self.seconds:.0f} s, {self.amid_writes} amid a write; "
+            f"{self.starts} starts for {self.cells} cells"
+        )
+
+
+def job_of(folder: Path, method: str, rounds: int, processes: int = 1, changes: dict[str, str] | None = None) -> dict:
+    """The job of a tiny cell that keeps a checkpoint after every round; `folder` is where its results will lie."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
+    plugins = Plugins([str(TINY)])
+    (work,) = works(load(path, plugins).cells(), plugins, Facts(plugins))
+    shared = {"device": "cpu", "plugins": [str(TINY)], "processes": processes, "checkpoint_every": 0}
+    return {"folder": str(folder / "s" / work.folder_name()), "manifest": work.manifest(), **shared}
+
+
+def moved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The same job elsewhere."""
+    return {**job, "folder": str(folder / "s" / Path(job["folder"]).name)}
+
+
+def said(folder: str | Path) -> tuple[str, bytes, bytes]:
+    """All that a finished cell says, its state to the bit."""
+    cell = Path(folder)
+    assert (manifest := read_manifest(cell))["status"] == "finished", manifest
+    assert sorted(path.name for path in cell.iterdir()) == sorted(
+        ["manifest.json", "eval.parquet", "rounds.parquet", "layers.parquet", TENSORS, STRUCTURE]
+    )
+    return content_hash(cell), (cell / TENSORS).read_bytes(), (cell / STRUCTURE).read_bytes()
+
+
+def kill_until_done(job: dict[str, Any], draw: random.Random, longest: float, toll: Toll, kills: int) -> None:
+    """Compute a cell, whose every process is killed after up to `longest` seconds, until one gets to the end or
+    there were so many kills in all."""
+    began = time.monotonic()
+    toll.cells += 1
+    while True:
+        with started(job) as (process, events):
+            toll.starts += 1
+            until = time.monotonic() + (draw.uniform(0, longest) if toll.kills < kills else 60.0)
+            while listens(events, until - time.monotonic()):
+                pass
+            done = not process.is_alive() or (read_manifest(Path(job["folder"])) or {}).get("status") == "finished"
+            if not done:
+                os.killpg(process.pid, signal.SIGKILL)
+                toll.kills += 1
+            process.join()
+        toll.amid_writes += not done and half_written(Path(job["folder"]))
+        if done:
+            toll.seconds += time.monotonic() - began
+            return
+
+
+def half_written(cell: Path) -> bool:
+    return any(path.suffix == ".tmp" for path in cell.glob(".*")) or bool([*cell.glob("checkpoint/.*")])
+
+
+@contextmanager
+def started(job: dict[str, Any]) -> Iterator[tuple[BaseProcess, Connection]]:
+    """A worker that has the job, forked from a process that has torch loaded."""
+    context = multiprocessing.get_context("forkserver")
+    forkserver.set_forkserver_preload(["fedbench.worker"])
+    events, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=worker.main, args=(json.dumps(job), theirs))
+    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")  # pytest need not be imported
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = script
+    theirs.close()
+    try:
+        assert json.loads(events.recv_bytes())["event"] == "ready"
+        yield process, events
+    finally:
+        process.kill()
+        process.join()
+        events.close()
+
+
+def listens(events: Connection, seconds: float) -> bool:
+    """Whether there is time left and somebody to listen to."""
+    if seconds <= 0 or not wait([events], seconds):
+        return False
+    try:
+        events.recv_bytes()
+    except EOFError:
+        return False
+    return True
+
+
+def killed_before_write(job: dict[str, Any], number: int) -> bool:
+    """Run a job in a copy of this process that is killed before the number-th change it makes to its cell's folder;
+    whether there were so many."""
+    pid = os.fork()
+    if pid == 0:
+        left = [number]
+        sys.addaudithook(lambda event, given: _kill_at(event, given, job["folder"], left))
+        try:
+            worker.run(job)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert status in (0, signal.SIGKILL), status
+    return status == signal.SIGKILL
+
+
+def _kill_at(event: str, given: tuple, folder: str, left: list[int]) -> None:
+    if event in WRITES and str(given[0]).startswith(folder) and not (event == "open" and not given[2] & os.O_CREAT):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
