@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ PLACES = ("a", "b")
 FORMAT = 1
 REQUIRED = ("format", "id", "device", "number", "round", "seconds", "off_cpu", "files", "sha256")
 NEXT, OLD = ".next", ".old"  # a checkpoint being written, and one being deleted
+GONE = ".checkpoint.gone"  # all of them, being deleted
 
 
 @dataclass
@@ -140,8 +142,12 @@ class Checkpoints:
 
 
 def forget(folder: Path) -> None:
-    """Delete the checkpoints of a cell that is done, or that begins anew."""
-    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+    """Delete the checkpoints of a cell that is done, or that begins anew: out of sight first, so that one killed at
+    this leaves none that looks torn."""
+    shutil.rmtree(folder / GONE, ignore_errors=True)
+    with suppress(OSError):  # there may be none
+        (folder / CHECKPOINT).rename(folder / GONE)
+    shutil.rmtree(folder / GONE, ignore_errors=True)
 
 
 def _own(facts: dict[str, Any]) -> str:

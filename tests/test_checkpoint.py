@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -272,6 +274,24 @@ def test_a_write_that_does_not_read_back_leaves_the_last_two(tmp_path, monkeypat
     monkeypatch.undo()
     found, refused = latest(tmp_path)
     assert (found.round, refused) == (2, [])
+
+
+def test_one_that_is_killed_while_it_is_deleted_is_not_torn(tmp_path, monkeypatch):
+    """A folder is deleted file by file; half of one would be a checkpoint that lacks some."""
+    written(tmp_path, 1, 2)
+    whole = shutil.rmtree
+
+    def half(folder, **options):
+        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        for path in files[: len(files) // 2]:
+            path.unlink()
+
+    monkeypatch.setattr(shutil, "rmtree", half)
+    forget(tmp_path)
+    monkeypatch.setattr(shutil, "rmtree", whole)
+    assert Checkpoints(tmp_path, ID, "cpu").latest() == (Progress(), [])
+    forget(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_told_and_leaves_the_last(tmp_path, monkeypatch):
