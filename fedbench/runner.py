@@ -187,7 +187,7 @@ def execute(
         ran=len(missing) - backlog.elsewhere,
         seconds=time.monotonic() - began,
         elsewhere=backlog.elsewhere,
-        stopped=any(manifest["status"] == "pending" for manifest in manifests.values()),
+        stopped=any(manifest["status"] in ("pending", "interrupted") for manifest in manifests.values()),
         titles={work.folder_in(folder).name: work.title for work in todo},
     )
 

@@ -123,10 +123,10 @@ def _close(outcome) -> None:
         if (left := len(outcome.failed) - MOST_SHOWN) > 0:
             console.print(f"  and {left} more")
     if outcome.stopped:
-        left = outcome.counts["pending"]
-        console.print(
-            f"Stopped by --max-failures; {counted(left, 'cell')} left, which the same command runs.", style="red"
-        )
+        pending, broken_off = outcome.counts["pending"], outcome.counts["interrupted"]
+        why = "Stopped by --max-failures" if pending else "Broken off from outside"
+        left = counted(pending + broken_off, "cell")
+        console.print(f"{why}; {left} left, which the same command runs.", style="red")
 
 
 def _summary(outcome) -> dict:

@@ -144,7 +144,8 @@ def _outcome(one: _Running, timeout: float | None) -> dict[str, Any]:
     manifest, job = read_manifest(one.folder), json.loads(one.job)
     if manifest is None or manifest == one.before:
         manifest = {**job["manifest"], "status": "running"}
-    if manifest["status"] == "running" and is_held(job.get("claim")):  # else the cell is another run's
+    undone = ("running", "interrupted") if late else ("running",)  # at its deadline a cell is asked to end first
+    if manifest["status"] in undone and is_held(job.get("claim")):  # else the cell is another run's
         reason = _reason(one.process.exitcode, timeout if late else None)
         seconds = round(time.monotonic() - one.began, 3)
         manifest = {**manifest, "status": "timeout" if late else "failed", "reason": reason, "seconds": seconds}
