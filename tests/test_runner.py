@@ -267,8 +267,10 @@ def test_an_interrupted_run_kills_its_workers_and_a_second_one_completes_it(tmp_
     write_suite(tmp_path, f"allsmall, {{name: hangs, extends: odd, how: hang, until: {flag}}}")
     words = [*MAIN, "run", "tiny.yaml", "--plugin", str(TINY), "--results", "r", "--jobs", "2"]
     process = subprocess.Popen(
-        words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A shell lets what it starts in the background ignore Ctrl-C, and these tests may have been started so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     try:
         _wait_until(lambda: _statuses(tmp_path) == {"finished", "running"}, process)
         started = psutil.Process(process.pid).children(recursive=True)
