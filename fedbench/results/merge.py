@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results import cell_content, content_hash, read_manifest
@@ -19,6 +18,7 @@ from fedbench.results.claims import Claims
 from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.index import INDEX, MAKE_SOME, MANIFEST, Entry, merge_index, prepare_folder, read_index, visible
 from fedbench.results.schema import ENDED
+from fedbench.results.strangers import is_folder_name
 
 # What gives way to what: a cell that nobody has finished to one that failed, and that to one with a result.
 UNFINISHED, FAILED, RESULT = range(3)
@@ -59,8 +59,6 @@ class _Suite:
     def add(self, shard: Path, entries: Sequence[Entry]) -> None:
         """Take in what one shard has. Raises: UserError where it contradicts another."""
         for entry in entries:
-            if not _is_folder_name(entry.cell):
-                raise UserError(f"{shard / INDEX}: {entry.cell!r} is not the name of a cell's folder.")
             first = self.named.setdefault(entry.key, shard / entry.cell)
             if _id(first.name) != _id(entry.cell):
                 raise UserError(_two_cells(first, shard / entry.cell))
@@ -93,7 +91,7 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
     suites: dict[str, _Suite] = {}
     for folder in (folder for shard in shards for folder in _suite_folders(Path(shard))):
         index = read_index(folder)
-        if not _is_folder_name(index.suite):
+        if not is_folder_name(index.suite):
             raise UserError(f"{folder / INDEX}: {index.suite!r} is not the name of a suite.")
         if index.suite not in suites:
             suites[index.suite] = _started(index.suite, into / index.suite)
@@ -108,11 +106,6 @@ def _suite_folders(path: Path) -> list[Path]:
     if not found:
         raise UserError(f"{path}: no fedbench results: neither a results folder nor a suite's folder.\n{MAKE_SOME}")
     return found
-
-
-def _is_folder_name(name: Any) -> bool:
-    """Whether it stays in the folder it is put in; an index may come from anywhere."""
-    return isinstance(name, str) and name != "" and name == Path(name).name and not name.startswith(".")
 
 
 def _started(name: str, target: Path) -> _Suite:

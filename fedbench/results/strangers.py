@@ -72,8 +72,8 @@ def _check(name: str, value: Any, wanted: Any) -> None:
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a name stands for something in the folder it is looked up in, and nowhere else."""
-    return name not in ("", ".", "..") and not set(name) & set("/\\\0") and len(os.fsencode(name)) < 256
+    """Whether a name stands for something visible in the folder it is looked up in, and nowhere else."""
+    return name != "" and not name.startswith(".") and not set(name) & set("/\\\0") and len(os.fsencode(name)) < 256
 
 
 def refuse_links(suite_folder: Path) -> None:
