@@ -220,6 +220,16 @@ def test_cost_by_hand(tmp_path):
     assert (cost.gamma, cost.coverage, cost.memory_bytes, cost.seconds) == (1, 1.5, 20e6, 21.0)
 
 
+@pytest.mark.parametrize("train", [{}, {"rounds": 0}, {"rounds": -3}])
+def test_a_strangers_configuration_that_knows_no_rounds_is_no_fault(tmp_path, train):
+    rounds = [round_row(1, 0, [0]), round_row(2, 0, [0])]
+    folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 1.0}}), rounds=rounds)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["config"]["train"] = train
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert board(tmp_path).rows[0].cost.coverage == 1.0
+
+
 def test_run_in_which_nobody_took_part_has_no_cost(tmp_path):
     write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 1.0}}), rounds=[])
     assert board(tmp_path).rows[0].cost is None

@@ -179,7 +179,7 @@ def _row(
 
 
 def _cost(result: Result) -> Cost | None:
-    return cost(result.rounds, result.manifest.get("seconds", 0.0), result.manifest["config"]["train"]["rounds"])
+    return cost(result.rounds, result.manifest.get("seconds", 0.0), result.num_rounds)
 
 
 def _status(results: Sequence[Result]) -> str:

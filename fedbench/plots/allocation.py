@@ -46,8 +46,8 @@ def allocation(board: Board) -> Figure:
     everybody = [row for rows in rounds.values() for row in rows]
     L = max(max(row["capacity"] for row in everybody), 1 + max(j for row in everybody for j in row["layers"]))
     groups = _groups(everybody)
-    T = {label: results[label].manifest["config"]["train"]["rounds"] for label in rounds}
-    return _drawn({label: shares(rows, everybody, groups, L, T[label]) for label, rows in rounds.items()}, groups)
+    found = {label: shares(rows, everybody, groups, L, results[label].num_rounds) for label, rows in rounds.items()}
+    return _drawn(found, groups)
 
 
 def _groups(everybody: Rows) -> dict[str, list[int]]:

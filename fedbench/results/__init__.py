@@ -66,6 +66,12 @@ class Result:
     def status(self) -> str:
         return self.manifest.get("status", "pending")
 
+    @property
+    def num_rounds(self) -> int:
+        """T, as configured; where a stranger's configuration says less, the last round that is recorded."""
+        configured = self.manifest.get("config", {}).get("train", {}).get("rounds", 0)
+        return max(configured, *self.rounds["round"].to_pylist(), 1)
+
     @cached_property
     def eval(self) -> pyarrow.Table:
         return self._table("eval")
