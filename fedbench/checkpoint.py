@@ -42,7 +42,7 @@ class Progress:
 class Checkpoints:
     """The checkpoints of one cell: two places, written in turn, so that one is whole whatever happens to the other.
 
-    A checkpoint is a folder with the files of `fedbench.state`, the three tables, and what says that they belong
+    A checkpoint is a folder with the files of `fedbench.state`, the tables, and what says that they belong
     together: their hashes and its own, the cell's id, the kind of device, and a number that only grows. It is written
     beside the places, read back, and put into the older one's place. One process at a time may use a cell's folder.
     """

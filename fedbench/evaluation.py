@@ -13,7 +13,8 @@ from torch import Tensor
 from fedbench.engine.team import ALONE, Team
 from fedbench.method import Predict
 from fedbench.pixels import Pixels
-from fedbench.shares import GLOBAL, Share
+from fedbench.shares import Share
+from fedbench.types import GLOBAL
 
 EVALUATIONS = 5  # about how often over a run, where the suite does not say
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.types import Client, Dataset, Images
-
-GLOBAL = -1  # the client number of the global model
+from fedbench.types import GLOBAL, Client, Dataset, Images
 
 
 @dataclass(frozen=True)

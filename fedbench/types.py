@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedbench.cost import ClientCost
 
 MIXED = -1  # the domain of a client whose images come from several
+GLOBAL = -1  # the number that stands for the global model where results name a client
 
 
 @dataclass(frozen=True)

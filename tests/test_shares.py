@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
-from fedbench.shares import GLOBAL, of_clients, of_domains
-from fedbench.types import MIXED, Client, Dataset, Images
+from fedbench.shares import of_clients, of_domains
+from fedbench.types import GLOBAL, MIXED, Client, Dataset, Images
 
 DATA = Dataset(("sun", "rain"), ("a", "b", "c"), "f", lambda: None)
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from fedbench.compare import Leaderboard, Row
 from fedbench.compare.columns import Cell, Column, columns, heading, legend, subtitle
-from fedbench.compare.measures import GLOBAL, Score, score
+from fedbench.compare.measures import Score, score
+from fedbench.types import GLOBAL
 
 CSV_COLUMNS = (
     "suite", "scenario", "method", "variant", "backbone", "dataset", "metric", "domain", "client", "split",

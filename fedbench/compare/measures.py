@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbench.types import GLOBAL
+
 if TYPE_CHECKING:
     import pyarrow
 
 AT = ("final", "best", "last4")
-GLOBAL = -1  # the client number of the global model
 CONFIDENCE = 0.95
 
 
