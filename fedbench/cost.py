@@ -1,11 +1,11 @@
-"""What a client pays: FLOPs counted by torch, bytes on the wire, memory. Measured on the meta device, from
-shapes alone."""
+"""What a client pays, and what a server that trains with it: FLOPs counted by torch, bytes on the wire, memory.
+Measured on the meta device, from shapes alone."""
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,48 @@ _measured: dict[Hashable, tuple[int, int]] = {}
 
 
 @dataclass(frozen=True)
+class Sent:
+    """One kind of thing that crosses the line between a client and the server, in bytes.
+
+    what: `backbone` (frozen), `adapters`, `classifiers`, `weights`, `features`, `gradients`, `losses` · down, up: to
+    and from the client in a round, however many its steps · down_per_image, up_per_image: added by every image of
+    every step · down_last, up_last: added by every image of the round's last step.
+    """
+
+    what: str
+    down: int = 0
+    up: int = 0
+    down_per_image: int = 0
+    up_per_image: int = 0
+    down_last: int = 0
+    up_last: int = 0
+
+    def bytes_of(self, images: int, last: int) -> tuple[int, int]:
+        """(down, up) of a round of so many images, `last` of them in its last step."""
+        return (
+            self.down + self.down_per_image * images + self.down_last * last,
+            self.up + self.up_per_image * images + self.up_last * last,
+        )
+
+
+@dataclass(frozen=True)
+class ServerCost:
+    """What the server computes for one client in one round.
+
+    flops_per_image: of every image of every step · flops_last: more, for every image of the round's last step ·
+    memory_bytes: what it holds at once: parameters, gradients, and the activations saved for a batch.
+    """
+
+    flops_per_image: int = 0
+    flops_last: int = 0
+    memory_bytes: int = 0
+
+    def flops(self, images: int, last: int) -> int:
+        """Of a round of so many images, `last` of them in its last step."""
+        return self.flops_per_image * images + self.flops_last * last
+
+
+@dataclass(frozen=True)
 class ClientCost:
     """One client in one round.
 
@@ -35,13 +77,26 @@ class ClientCost:
     adapters and classifiers sent to the client; the frozen part is counted in every round, as FedRA's step 2
     sends it · bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser
     state, what a regulariser keeps, and the activations saved for a batch (an estimate: allocator and workspace
-    are not in it).
+    are not in it) · sent: what these bytes are, kind by kind, and what every step adds to them · server: of
+    methods whose server computes along.
     """
 
     flops_per_image: int
     bytes_down: int
     bytes_up: int
     memory_bytes: int
+    sent: tuple[Sent, ...] = ()
+    server: ServerCost | None = None
+
+    def exchange(self, images: int, last: int, arrives: bool = True) -> list[tuple[str, int, int]]:
+        """(what, bytes down, bytes up) of a round of so many images, `last` of them in its last step. Of a client
+        whose work is lost, what steps exchange has crossed all the same, what ends a round has not."""
+        given = self.sent or (Sent("weights", self.bytes_down, self.bytes_up),)
+        lines = []
+        for one in given:
+            down, up = one.bytes_of(images, last if arrives else 0)
+            lines.append((one.what, down, up if arrives else up - one.up))
+        return lines
 
 
 def measure(
@@ -55,9 +110,9 @@ def measure(
     """The cost of a client that holds `layers` and the classifiers of `exits`."""
     flops, activations = _one_image(model, layers, exits, objective, image_size)
     classifiers = {exit.classifier for exit in exits}
-    trained = [p for j in layers for p in model.r(j).values()]
-    trained += [p for name, p in model.shared().items() if holds(classifiers, name)]
-    trained_bytes = sum(p.numel() * p.element_size() for p in trained)
+    shared = {name: p for name, p in model.shared().items() if holds(classifiers, name)}
+    read_out = _bytes(p for name, p in shared.items() if not name.startswith("model."))
+    trained_bytes = _bytes([*shared.values(), *(p for j in layers for p in model.r(j).values())])
     frozen_bytes = model.frozen_bytes(len(layers))
     optimizer, regularizer = train["optimizer"], train.get("regularizer") or {}
     states = 0 if optimizer["name"] == "sgd" and not optimizer["momentum"] else _OPTIMIZER_STATES[optimizer["name"]]
@@ -67,7 +122,20 @@ def measure(
         bytes_down=frozen_bytes + trained_bytes,
         bytes_up=trained_bytes,
         memory_bytes=frozen_bytes + (2 + states + kept) * trained_bytes + train["batch_size"] * activations,
+        sent=tuple(
+            Sent(what, down, up)
+            for what, down, up in (
+                ("backbone", frozen_bytes, 0),
+                ("adapters", trained_bytes - read_out, trained_bytes - read_out),
+                ("classifiers", read_out, read_out),
+            )
+            if down
+        ),
     )
+
+
+def _bytes(parameters: Iterable[Tensor]) -> int:
+    return sum(p.numel() * p.element_size() for p in parameters)
 
 
 def activations(

@@ -112,7 +112,7 @@ def layerwise(
             fold(model)
         return predict(model, seen)
 
-    def client_cost(L_n: int) -> cost.ClientCost | None:
+    def client_cost(L_n: int, t: int) -> cost.ClientCost | None:
         depth = depth_of(L_n)
         return None if depth is None else price(depth)
 

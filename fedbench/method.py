@@ -23,13 +23,15 @@ class Method:
     round(state, t, cohort, generator) -> (state, report): must not change the state it is given.
     predictor(state, client=None) -> predict: called once per evaluation, for the global model; predict(x (B, 3, H,
     W)) gives logits (B, C), or several by name, the method's own answer first. It is valid until the next call of
-    `round` or `predictor`. cost(capacity) -> ClientCost: what one client of that capacity pays; None for one that
-    takes no part. personal: whether clients have models of their own; predictor is then asked with their numbers
-    where the evaluation is by client.
+    `round` or `predictor`. cost(capacity, t) -> ClientCost: what one client of that capacity pays in round t; None for
+    one that takes no part. personal: whether clients have models of their own; predictor is then asked with their
+    numbers where the evaluation is by client. alone: whether it trains by other means than `setup.engine`, so that
+    one process computes it.
     """
 
     init: Callable[[Generator], State]
     round: Callable[[State, int, Cohort, Generator], tuple[State, Report]]
     predictor: Callable[..., Predict]
-    cost: Callable[[int], ClientCost | None]
+    cost: Callable[[int, int], ClientCost | None]
     personal: bool = False
+    alone: bool = False

@@ -113,6 +113,8 @@ class Trial:
             device=self.device,
             profile=self.config["profile"],
             fold=self.fast,
+            precision=self.precision,
+            receive=self._receive,
         )
         return plugins.make("method", self.config["method"], setup=setup)
 
@@ -135,14 +137,19 @@ class Trial:
     @property
     def shares(self) -> int:
         """How many processes can run it together: at most one for each client of a round."""
-        return max(1, len(self.federation.cohort(0))) if self.fast and self.device == "cpu" else 1
+        together = self.fast and self.device == "cpu" and not self.method.alone
+        return max(1, len(self.federation.cohort(0))) if together else 1
 
     def _train(self, model: Blocks, start: Mapping[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
         """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
         of_a_round = (model, start, plan, cohort, job)
         with self.precision():
             up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
-        return received(up, start, plan, cohort, job.t, self.federation.faults, self.guard)
+        return self._receive(up, start, plan, cohort, job.t)
+
+    def _receive(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:
+        """What the server has of uploads, through faults and guard."""
+        return received(up, start, plan, cohort, t, self.federation.faults, self.guard)
 
     def _test(self, t: int, state: State) -> Rows:
         """The rows of eval.parquet after round t."""
@@ -178,6 +185,8 @@ class Trial:
             rows = self.round_rows(t, report)
             rounds += rows
             progress.tables["uploads"] += upload_rows(t, report, self.federation.faults)
+            for kind, found in self.traffic_rows(t, report).items():
+                progress.tables[kind] += found
             if on_layers:
                 on_layers(layer_rows(t, self.model, before, state, report, self._weights()))
             if t + 1 in due:
@@ -204,16 +213,42 @@ class Trial:
         for t in range(self.rounds):
             cohort = self.federation.cohort(t)
             for n, client in enumerate(cohort.ids):
-                cost = self.method.cost(int(cohort.capacities[n]))
+                cost = self.method.cost(int(cohort.capacities[n]), t)
                 if cost is None:
                     continue
-                images = self.federation.images(client, int(cohort.steps[n]))
+                images, last = self._images(client, int(cohort.steps[n]))
+                lines = cost.exchange(images, last, bool(cohort.arrives[n]))
                 totals["client_rounds"] += 1
                 totals["images"] += images
                 totals["flops"] += images * cost.flops_per_image
-                totals["bytes_down"] += cost.bytes_down
-                totals["bytes_up"] += cost.bytes_up * bool(cohort.arrives[n])
+                totals["bytes_down"] += sum(down for _, down, _ in lines)
+                totals["bytes_up"] += sum(up for _, _, up in lines)
         return totals
+
+    def _images(self, client: int, steps: int) -> tuple[int, int]:
+        """How many images a client's steps are, and the last of them alone."""
+        images = self.federation.images(client, steps)
+        return images, images - self.federation.images(client, max(0, steps - 1))
+
+    def _exchange(self, report: Report, n: int) -> list[tuple[str, int, int]]:
+        """What crossed between the client at position n and the server, see `ClientCost.exchange`."""
+        up, client = report.uploads, report.cohort.ids[n]
+        sent = bool(up.arrived[n]) or n in up.rejected
+        return report.cost[n].exchange(*self._images(client, int(up.steps[n])), sent)
+
+    def traffic_rows(self, t: int, report: Report) -> dict[str, Rows]:
+        """The rows of exchange.parquet and of server.parquet of one round."""
+        moved: dict[str, list[int]] = {}
+        for n in range(len(report.cohort)):
+            for what, *both in self._exchange(report, n):
+                moved[what] = [a + b for a, b in zip(moved.get(what, (0, 0)), both, strict=True)]
+        exchange = [{"round": t + 1, "what": what, "bytes_down": d, "bytes_up": u} for what, (d, u) in moved.items()]
+        served = [(n, cost.server) for n, cost in enumerate(report.cost) if cost.server]
+        images = {n: self._images(report.cohort.ids[n], int(report.uploads.steps[n])) for n, _ in served}
+        flops = sum(server.flops(*images[n]) for n, server in served)
+        memory = max((server.memory_bytes for _, server in served), default=0)
+        server = [{"round": t + 1, "flops": flops, "memory_bytes": memory}] if served else []
+        return {"exchange": exchange, "server": server}
 
     def round_rows(self, t: int, report: Report) -> Rows:
         """One row for each client of a round; rounds are counted from 1, and `layers` are those whose adapters
@@ -227,7 +262,7 @@ class Trial:
                 raise Diverged(f"the training loss of client {client} in round {t + 1} is {loss}")
             if up.rejected.get(n) == NOT_FINITE and not self.federation.faults.kind_of(t, client):
                 raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
-            images = self.federation.images(client, int(up.steps[n]))
+            images, lines = self.federation.images(client, int(up.steps[n])), self._exchange(report, n)
             rows.append(
                 {
                     "round": t + 1,
@@ -239,8 +274,8 @@ class Trial:
                     "steps": int(up.steps[n]),
                     "arrived": bool(up.arrived[n]),
                     "loss": loss,
-                    "bytes_down": cost.bytes_down,
-                    "bytes_up": cost.bytes_up * sent,
+                    "bytes_down": sum(down for _, down, _ in lines),
+                    "bytes_up": sum(up for _, _, up in lines),
                     "flops": cost.flops_per_image * images,
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +211,10 @@ class Report:
     cost: Sequence[ClientCost]
 
 
+def _as_sent(uploads: Uploads, *_: Any) -> Uploads:
+    return uploads
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a method is built from.
@@ -217,6 +222,8 @@ class Setup:
     backbone: the frozen model, yet without adapters or classifiers · adapter(backbone) attaches the adapters
     · engine: see `fedbench.engine` · train: the suite's `train` section, resolved · component(kind, ref):
     makes a component of the registry · fold: whether a predictor may fold its adapters (`fedbench.adapter.fold`).
+    For a method that trains by other means than `engine`: precision() is the context in which models are called
+    · receive(uploads, start, plan, cohort, t) is what arrives of uploads.
     """
 
     backbone: Blocks
@@ -231,3 +238,5 @@ class Setup:
     device: str = "cpu"
     profile: str = "paper"
     fold: bool = False
+    precision: Callable[[], AbstractContextManager] = nullcontext
+    receive: Callable[..., Uploads] = _as_sent

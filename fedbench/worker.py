@@ -28,6 +28,7 @@ from fedbench.probe import probe
 from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.claims import Taken, joined
 from fedbench.results.files import cleared, described
+from fedbench.results.schema import ONLY_WITH_ROWS
 from fedbench.saved import keep
 from fedbench.trial import Diverged, Trial
 
@@ -134,7 +135,7 @@ class _Cell:
         together(min(processes, trial.shares), work)
         self.check()
         for kind, rows in progress.tables.items():
-            if rows or kind != "uploads":
+            if rows or kind not in ONLY_WITH_ROWS:
                 write_rows(self.folder, kind, rows)
         keep(self.folder, trial)
         return {"status": "finished", "files": described(self.folder)}

@@ -130,7 +130,7 @@ def progress_at(t):
     evaluation = [
         {"round": t, "split": "test", "domain": "d", "client": -1, "metric": "m", "value": 0.1, "examples": 3}
     ]
-    tables = {"eval": evaluation, "rounds": [], "layers": [], "uploads": []}
+    tables = {**Progress().tables, "eval": evaluation}
     return Progress(t, {**STATE, "t": t}, tables, seconds=1.5 * t)
 
 

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from fedbench.backbone import Blocks
-from fedbench.cost import _measure, _one_image, layer_costs, measure
+from fedbench.cost import ClientCost, Sent, ServerCost, _measure, _one_image, layer_costs, measure
 from fedbench.layerwise import head_at_end
 from fedbench.objective import cross_entropy, mutual_kl
 from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
@@ -74,6 +74,23 @@ def test_bytes_down_are_frozen_layers_adapters_and_head_and_up_what_was_trained(
         c = cost(model, depth)
         assert c.bytes_up == depth * lora + head
         assert c.bytes_down == c.bytes_up + model.frozen_bytes(depth)
+
+
+def test_what_crosses_is_named(model):
+    lora, head = 4 * (R * (D + D) + R * (H + D)), 4 * (C * D + C)
+    expected = [("backbone", model.frozen_bytes(2), 0), ("adapters", 2 * lora, 2 * lora), ("classifiers", head, head)]
+    assert cost(model, 2).exchange(images=100, last=4) == expected
+    assert cost(model, 2).exchange(100, 4, arrives=False) == [(what, down, 0) for what, down, _ in expected]
+    assert ClientCost(1, 5, 3, 1).exchange(9, 1) == [("weights", 5, 3)]
+
+
+def test_steps_add_to_what_crosses_also_where_the_work_is_lost():
+    """Features go up with every image, a second pass over the last batch sends more; a lost client never got there."""
+    sent = (Sent("features", up_per_image=7, down_per_image=2, down_last=3), Sent("losses", up=8))
+    price = ClientCost(1, 0, 8, 1, sent, ServerCost(flops_per_image=10, flops_last=4))
+    assert price.exchange(images=20, last=5) == [("features", 2 * 20 + 3 * 5, 7 * 20), ("losses", 0, 8)]
+    assert price.exchange(20, 5, arrives=False) == [("features", 2 * 20, 7 * 20), ("losses", 0, 0)]
+    assert price.server.flops(20, 5) == 220
 
 
 def test_every_exit_is_sent_with_its_classifier(model):

@@ -124,7 +124,7 @@ def one_round(setup, ref: dict, registry: Plugins, capacities: list[int]):
     for name, value in tensors(state):
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
     assert isinstance(report, Report) and len(report.cost) == len(report.cohort) == len(report.plan.M)
-    assert isinstance(method.cost(capacities[0]), ClientCost)
+    assert isinstance(method.cost(capacities[0], 0), ClientCost)
     assert method.predictor(new)(torch.randn(5, 3, 8, 8, dtype=torch.float64)).shape == (5, 3)
     return state, new, report
 

@@ -86,7 +86,7 @@ def test_one_client_is_always_tried(registry, cells, totals, monkeypatch):
 
 def test_processes_share_a_round_by_groups(registry, cells, monkeypatch):
     trial = Trial(cells["fedra"], registry)
-    work = [trial.method.cost(L_n).flops_per_image for L_n in (12, 4, 3, 2, 1, 1)]
+    work = [trial.method.cost(L_n, 0).flops_per_image for L_n in (12, 4, 3, 2, 1, 1)]
     assert longest_share(trial, 6, 1) == 1
     assert longest_share(trial, 6, 2) == 1  # all clients fit into one group
     monkeypatch.setattr(probing, "ROWS", 1)

@@ -290,6 +290,14 @@ def remembers_the_lost(method):
     return round
 
 
+def free_of_work(method):
+    return lambda capacity, t: replace(method.cost(capacity, t), flops_per_image=0)
+
+
+def sends_more_than_it_says(method):
+    return lambda capacity, t: replace(method.cost(capacity, t), bytes_up=1)
+
+
 def aliased(method):
     def init(generator):
         state = method.init(generator)
@@ -312,7 +320,8 @@ def aliased(method):
             "neither tensor nor JSON|another",
         ),
         (altered(predictor=lambda method: lambda state, client=None: lambda x: x.flatten(1)), "finite logits"),
-        (altered(cost=lambda method: lambda capacity: replace(method.cost(capacity), flops_per_image=0)), "positive"),
+        (altered(cost=free_of_work), "positive"),
+        (altered(cost=sends_more_than_it_says), "bytes_up is .*, but what is `sent` makes"),
     ],
 )
 def test_broken_methods(registry, broken, told):

@@ -68,6 +68,22 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
         assert planned == recorded, (scenario, method)
 
 
+def test_what_crosses_adds_up_to_the_bytes_of_the_rounds(registry, cells):
+    progress = Progress()
+    trial = Trial({**cells["skew", "depthfl"], "faults": {"dropout": 0.5}}, registry)
+    trial.run(progress=progress)
+    exchange = progress.tables["exchange"]
+    to_table("exchange", exchange)
+    assert [row["what"] for row in exchange if row["round"] == 1] == ["backbone", "adapters", "classifiers"]
+    for t in range(1, trial.rounds + 1):
+        for name in ("bytes_down", "bytes_up"):
+            by_kind, by_client = (
+                sum(row[name] for row in progress.tables[kind] if row["round"] == t) for kind in ("exchange", "rounds")
+            )
+            assert by_kind == by_client > 0
+    assert not progress.tables["server"]
+
+
 def test_rows_have_the_columns_of_the_schema(registry, cells):
     evaluation, rounds = Trial(cells["skew", "depthfl"], registry).run()
     assert all(row.keys() == COLUMNS["eval"].keys() for row in evaluation)

@@ -109,7 +109,7 @@ def chained(setup):
     def predictor(state, client=None):
         return lambda x: x.double().flatten(1)[:, : setup.num_classes] * state["sum"]
 
-    return Method(init, round, predictor, lambda capacity: cost)
+    return Method(init, round, predictor, lambda capacity, t: cost)
 
 
 @hookimpl

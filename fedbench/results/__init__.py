@@ -102,8 +102,20 @@ class Result:
     @cached_property
     def uploads(self) -> pyarrow.Table:
         """Without rows where no upload was corrupted or refused, and the cell has no such file."""
-        path = self.folder / "uploads.parquet"
-        return self._table("uploads") if path.is_file() else to_table("uploads", [])
+        return self._table_or_none("uploads")
+
+    @cached_property
+    def exchange(self) -> pyarrow.Table:
+        """Without rows where an older fedbench, which did not record it, computed the cell."""
+        return self._table_or_none("exchange")
+
+    @cached_property
+    def server(self) -> pyarrow.Table:
+        """Without rows where the server computes for no client, and the cell has no such file."""
+        return self._table_or_none("server")
+
+    def _table_or_none(self, kind: str) -> pyarrow.Table:
+        return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else to_table(kind, [])
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

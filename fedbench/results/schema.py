@@ -61,6 +61,20 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "aggregation_error": "float64",
         "product_norm": "float64",
     },
+    # A row for each round x kind of thing that crosses between clients and server; the bytes of all clients together.
+    "exchange": {
+        "round": "int32",
+        "what": "string",
+        "bytes_down": "int64",
+        "bytes_up": "int64",
+    },
+    # A row for each round in which the server computes for clients: FLOPs in all, memory for one client. No file
+    # without any.
+    "server": {
+        "round": "int32",
+        "flops": "int64",
+        "memory_bytes": "int64",
+    },
     # A row for each upload that a fault corrupted or the server refused; "" for neither. No file without any.
     "uploads": {
         "round": "int32",
@@ -70,11 +84,15 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+ONLY_WITH_ROWS = ("server", "uploads")  # tables that a cell is without where they would be empty
+
 # What depends on the machine and the hour, and is left out when two results are compared for equality.
 TIMINGS = {
     "eval": (),
     "rounds": ("seconds",),
     "layers": (),
+    "exchange": (),
+    "server": (),
     "uploads": (),
     "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn"),
 }

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedbench.cost import ClientCost
 from fedbench.method import Method, State
 from fedbench.plugins import Plugins
 from fedbench.seeding import generator
@@ -52,11 +53,22 @@ def check_method(
         _check_lost_client(method, state, list(capacities), lost)
     _check_predictor(method, state)
     for capacity in sorted(set(capacities)):
-        cost = method.cost(capacity)
-        expect(
-            cost is None or min(vars(cost).values()) > 0,
-            f"the cost of a client of capacity {capacity} must be positive",
-        )
+        for t in range(2):
+            _check_cost(method.cost(capacity, t), f"the cost of a client of capacity {capacity}")
+
+
+def _check_cost(cost: ClientCost | None, what: str) -> None:
+    if cost is None:
+        return
+    totals = {name: getattr(cost, name) for name in ("flops_per_image", "bytes_down", "bytes_up", "memory_bytes")}
+    moves = ("bytes_down", "bytes_up") if not cost.sent else ()
+    positive = [totals[name] > 0 for name in ("flops_per_image", "memory_bytes", *moves)]
+    expect(all(positive), f"{what} must be positive, not {totals}")
+    if cost.sent:
+        named = {"bytes_down": sum(s.down for s in cost.sent), "bytes_up": sum(s.up for s in cost.sent)}
+        for name, total in named.items():
+            expect(totals[name] == total, f"{what}: {name} is {totals[name]}, but what is `sent` makes {total}")
+        expect(any(line[1] + line[2] for line in cost.exchange(1, 1)), f"{what}: nothing is sent at all")
 
 
 def _two_rounds(method: Method, capacities: list[int]) -> State:

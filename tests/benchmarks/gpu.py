@@ -206,7 +206,7 @@ def dataset(side: int, images: int, clients: int) -> Dataset:
 def work_of(trial: Trial) -> tuple[int, int]:
     """Images of a round, and the FLOPs of their forward and backward passes as `fedbench.cost` counts them."""
     now = trial.federation.cohort(0)
-    prices = [trial.method.cost(int(L_n)) for L_n in now.capacities]
+    prices = [trial.method.cost(int(L_n), 0) for L_n in now.capacities]
     sizes = [trial.federation.images(n, int(steps)) for n, steps in zip(now.ids, now.steps, strict=True)]
     taking_part = [(n, price) for n, price in zip(sizes, prices, strict=True) if price is not None]
     return sum(n for n, _ in taking_part), sum(n * price.flops_per_image for n, price in taking_part)
