@@ -30,7 +30,7 @@ LAYERS = [
     ["pixels", "faults", "shares", "checkpoint"],
     ["federation", "evaluation", "guard"],
     ["trial"],
-    ["facts", "probe"],
+    ["facts", "probe", "sizes"],
     ["inventory"],
     ["plan", "saved"],
     ["worker", "export", "progress", "doctor"],
