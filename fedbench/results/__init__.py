@@ -24,7 +24,7 @@ from fedbench.results.index import (
     shortened,
     visible,
 )
-from fedbench.results.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, read_table, table_bytes, to_table
+from fedbench.results.schema import COLUMNS, RESULT_VERSION, STATUSES, TIMINGS, arrow_schema, read_table, table_bytes
 from fedbench.results.strangers import check_manifest, refuse_links
 
 if TYPE_CHECKING:
@@ -115,7 +115,14 @@ class Result:
         return self._table_or_none("server")
 
     def _table_or_none(self, kind: str) -> pyarrow.Table:
-        return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else to_table(kind, [])
+        return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else _empty(kind)
+
+
+def _empty(kind: str) -> pyarrow.Table:
+    """A table without rows, made of no batches: Arrow's arrays, empty ones too, import pandas."""
+    from pyarrow import Table
+
+    return Table.from_batches([], schema=arrow_schema(kind))
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
