@@ -112,6 +112,7 @@ def table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Tabl
     """One page of columns; dim says which of its rows stand back."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     room = console.width
     sizes = widths(page, room)
@@ -129,7 +130,8 @@ def table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Tabl
         title = column.title
         if column.title == "Γ*" and not console.encoding.startswith("utf"):
             title = "G*"
-        found.add_column(title, justify=justify, width=size, no_wrap=True, overflow="ellipsis")
+        # As Text: a str would be read as rich's markup, and a domain may be called "[/x]".
+        found.add_column(Text(title), justify=justify, width=size, no_wrap=True, overflow="ellipsis")
     for i, faint in enumerate(dim):
         if page[-1].part == "cost" and not any(column.cells[i].text for column in page[1:]):
             continue
