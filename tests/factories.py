@@ -116,6 +116,8 @@ def write_cell(
     evaluation: Sequence[Mapping[str, Any]] = (),
     rounds: Sequence[Mapping[str, Any]] | None = None,
     layers: Sequence[Mapping[str, Any]] | None = None,
+    exchange: Sequence[Mapping[str, Any]] | None = None,
+    server: Sequence[Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
@@ -126,8 +128,9 @@ def write_cell(
     if status == "finished":
         write_rows(folder, "eval", evaluation)
         write_rows(folder, "rounds", prefix_rounds() if rounds is None else rounds)
-        if layers is not None:  # older cells have none
-            write_rows(folder, "layers", layers)
+        for kind, table in {"layers": layers, "exchange": exchange, "server": server}.items():
+            if table is not None:  # older cells have none
+                write_rows(folder, kind, table)
     manifest = {
         "id": name[-12:],
         "status": status,

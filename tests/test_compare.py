@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fedbench.compare import leaderboards, marks
-from fedbench.compare.columns import columns, human_bytes, three_digits
+from fedbench.compare.columns import columns
+from fedbench.compare.cost import layer_coverage
 from fedbench.compare.formats import CSV_COLUMNS, render
 from fedbench.compare.grouping import select
-from fedbench.compare.measures import layer_coverage, sign_flip, t_quantile
+from fedbench.compare.measures import sign_flip, t_quantile
 from fedbench.compare.tables import show
+from fedbench.compare.units import human_bytes, three_digits
 from fedbench.errors import UserError
 from fedbench.results import load, merge_index
 
@@ -190,7 +192,7 @@ def test_clients_with_models_of_their_own(tmp_path):
     write_cell(tmp_path / "s", "ditto", evaluation=rows)
     found = board(tmp_path)
     assert found.rows[0].domains["a"].mean == pytest.approx(0.3)
-    assert found.rows[0].average.mean == pytest.approx(0.6)
+    assert found.rows[0].average.mean == pytest.approx(0.5)  # every client counts as much as any other
     lines = list(csv.DictReader(io.StringIO(render([found], "csv"))))
     assert [(r["domain"], r["client"], float(r["mean"])) for r in lines] == [
         ("a", "0", 0.2),
@@ -198,7 +200,9 @@ def test_clients_with_models_of_their_own(tmp_path):
         ("b", "2", 0.9),
         ("a", "", pytest.approx(0.3)),
         ("b", "", 0.9),
-        ("average", "", pytest.approx(0.6)),
+        ("average", "", 0.5),
+        ("client_sd", "", pytest.approx((0.26 / 3) ** 0.5)),
+        ("worst_10_percent", "", 0.2),
     ]
 
 
@@ -217,6 +221,7 @@ def test_cost_by_hand(tmp_path):
     cost = board(tmp_path).rows[0].cost
     assert (cost.bytes_down, cost.bytes_up, cost.gflops) == (1.5e6, 0.75e6, 3.0)
     assert (cost.total_bytes, cost.total_gflops, cost.client_rounds) == (9e6, 12.0, 4)
+    assert (cost.total_bytes_up, cost.server_gflops, cost.exchange) == (3e6, None, {})
     assert (cost.gamma, cost.coverage, cost.memory_bytes, cost.seconds) == (1, 1.5, 20e6, 21.0)
 
 
@@ -407,6 +412,12 @@ def test_all_in_one_table_where_there_is_room(tmp_path):
     write_suite(tmp_path / "s", seeds=(0,))
     lines = shown([board(tmp_path)], 140).splitlines()
     assert sum(line.startswith("method") for line in lines) == 1
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"[/x]": 0.5, "[red]y": 0.25}}))
+    header = next(line for line in shown([board(tmp_path)]).splitlines() if line.startswith("method"))
+    assert header.split()[:5] == ["method", "[/x]", "[red]y", "average", "worst"]
 
 
 def test_many_domains_are_split_over_tables(tmp_path):

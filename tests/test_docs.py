@@ -339,7 +339,10 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
     assert not set(STATUSES) - said
 
 
-@pytest.mark.parametrize(("heading", "module"), [("CSV", "formats"), ("Beside a paper", "paper.formats")])
+@pytest.mark.parametrize(
+    ("heading", "module"),
+    [("CSV", "formats"), ("Beside a paper", "paper.formats"), ("What leaves the clients", "traffic")],
+)
 def test_every_csv_column_stands_on_the_page(heading, module):
     columns = importlib.import_module(f"fedbench.compare.{module}").CSV_COLUMNS
     section = prose(ROOT / "docs/results.md").partition(f"## {heading}\n")[2].partition("\n## ")[0]

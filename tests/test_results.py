@@ -420,6 +420,8 @@ def test_reading_results_needs_neither_torch_nor_pandas(tmp_path):
         "from fedbench.compare.formats import render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]));"
         "show(boards, Console(file=io.StringIO())); render(boards, 'csv');"
+        f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
+        "from fedbench.compare.traffic import sheet; [sheet(board) for board in boards];"
         "print([m for m in ('torch', 'pandas', 'scipy', 'filelock', 'timm') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

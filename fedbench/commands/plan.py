@@ -148,7 +148,7 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
 
 def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
     """A row's names and amounts, as they are printed."""
-    from fedbench.compare.columns import human_bytes, three_digits
+    from fedbench.compare.units import human_bytes, three_digits
     from fedbench.estimate import roughly
 
     (_, method, _, seed), *others = row["names"]
@@ -161,7 +161,7 @@ def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
 
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
-    from fedbench.compare.columns import human_bytes, three_digits
+    from fedbench.compare.units import human_bytes, three_digits
 
     images, flops, down, up = (
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")

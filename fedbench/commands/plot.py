@@ -46,23 +46,32 @@ def plot() -> None:
     """
 
 
-@plot.command(short_help="A metric over rounds.")
+@plot.command(short_help="A metric over rounds, bytes or FLOPs.")
 @_common
 @click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is drawn.")
-@click.option("--by-domain", is_flag=True, help="A panel for each domain, instead of the mean over domains.")
-def curves(metric: str, by_domain: bool, **choices) -> None:
-    """Draw a metric over rounds: a panel for each leaderboard, a line for each method.
+@click.option("--by-domain", is_flag=True, help="A panel for each domain, instead of the average.")
+@click.option(
+    "--x",
+    type=click.Choice(["rounds", "bytes", "flops"]),
+    default="rounds",
+    show_default=True,
+    help="Over rounds, or over what all clients together have sent and received, or computed.",
+)
+def curves(metric: str, by_domain: bool, x: str, **choices) -> None:
+    """Draw a metric over rounds, bytes or FLOPs: a panel for each leaderboard, a line for each method.
 
     Bands are one standard deviation over seeds.
 
     \b
     fedbench plot curves results/quickstart
     fedbench plot curves results/quickstart --by-domain --metric loss --format svg
+    fedbench plot curves results/quickstart --x bytes
     """
     boards = _boards(choices)
     from fedbench.plots.curves import curves as draw
 
-    _write({"": draw(boards, metric, by_domain)}, _suites(boards), "curves", choices)
+    kind = "curves" if x == "rounds" else f"curves-{x}"
+    _write({"": draw(boards, metric, by_domain, x)}, _suites(boards), kind, choices)
 
 
 @plot.command(short_help="Who trained which layer, how often.")

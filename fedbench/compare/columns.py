@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedbench.compare import Leaderboard, Row, cell, marks
-from fedbench.compare.measures import Cost, Score
+from fedbench.compare.cost import Cost
+from fedbench.compare.measures import Score
+from fedbench.compare.units import amount, human_bytes, three_digits
 
 SPREAD = "±"
 DASH = "–"
@@ -32,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """cells has one entry a row. part is "name", "score" or "cost"."""
+    """cells has one entry a row. part is "name", "score", "cost" or "budget", which stands with either of them."""
 
     title: str
     part: str
@@ -47,22 +48,6 @@ def is_fraction(metric: str) -> bool:
 def number(value: float, metric: str, signed: bool = False) -> str:
     sign = "+" if signed else ""
     return f"{100 * value:{sign}.1f}" if is_fraction(metric) else f"{value:{sign}.3f}"
-
-
-def three_digits(value: float) -> str:
-    """At least three significant digits, without an exponent: 0.0123, 4.56, 789, 12,345."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:.0f}"
-    return f"{value:,.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
-
-
-def human_bytes(count: float) -> str:
-    """Decimal units: 999 B, 8.31 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} B" if unit == "B" else f"{three_digits(count)} {unit}"
-        count /= 1000
-    return f"{three_digits(count)} TB"
 
 
 def columns(board: Leaderboard) -> list[Column]:
@@ -81,14 +66,21 @@ def columns(board: Leaderboard) -> list[Column]:
         return number(value.mean, board.metric), ""
 
     found = [Column("method", "name", [Cell(row.label) for row in board.rows])]
-    found += [Column(domain, "score", scores(domain, plain)) for domain in board.domains]
+    if len(board.domains) > 1 or not board.by_client:
+        found += [Column(domain, "score", scores(domain, plain)) for domain in board.domains]
     found.append(Column("average", "score", _averages(board, marked)))
-    if len(board.domains) > 1:
+    if board.by_client:
+        found.append(Column("client sd", "score", scores("spread", plain)))
+        found.append(Column("worst 10 %", "score", scores("worst_clients", plain)))
+    elif len(board.domains) > 1:
         found.append(Column("worst", "score", scores("worst", plain)))
     if board.baseline:
         found.append(Column("gap", "score", [_gap(row) for row in board.rows]))
         if any(row.gap and row.gap.low is not None for row in board.rows):
             found.append(Column("gap, 95 % interval", "cost", [_interval(row) for row in board.rows]))
+    if board.budget is not None:
+        found.append(Column("round", "budget", [Cell(str(row.round) if row.runs else "") for row in board.rows]))
+        found.append(Column("spent", "budget", [_spent(row, board.at) for row in board.rows]))
     return found + _costs(board)
 
 
@@ -109,6 +101,10 @@ def _gap(row: Row) -> Cell:
     return Cell(number(row.gap.mean, row.metric, signed=True) if row.gap else "")
 
 
+def _spent(row: Row, what: str) -> Cell:
+    return Cell("" if row.spent is None else amount(row.spent, what))
+
+
 def _interval(row: Row) -> Cell:
     if row.gap is None or row.gap.low is None:
         return Cell("")
@@ -118,7 +114,9 @@ def _interval(row: Row) -> Cell:
 COSTS: Sequence[tuple[str, Callable[[Cost], float | None], Callable[[float], str]]] = (
     ("down + up", lambda c: c.bytes_down + c.bytes_up, human_bytes),
     ("GFLOPs", lambda c: c.gflops, three_digits),
+    ("srv GFLOPs", lambda c: c.server_gflops, three_digits),
     ("memory", lambda c: c.memory_bytes, human_bytes),
+    ("srv memory", lambda c: c.server_memory_bytes, human_bytes),
     ("Γ*", lambda c: c.gamma, str),
     ("cover", lambda c: c.coverage, "{:.2f}".format),
     ("seconds", lambda c: c.seconds, three_digits),
@@ -150,15 +148,23 @@ def subtitle(board: Leaderboard) -> str:
         "final": f"round {' or '.join(rounds)}",
         "best": "each seed's best round, chosen on these same test images: optimistic",
         "last4": f"mean of the last four evaluated rounds, up to round {' or '.join(rounds)}",
-    }[board.at]
+    }.get(board.at) or _within(board)
     unit = ", %" if is_fraction(board.metric) else ""
-    if not rounds:
+    if not rounds and board.budget is None:
         return f"{board.metric}: no cell has finished"
     return f"{board.metric}{unit} · {at} · {_seeds(board)}"
 
 
+def _within(board: Leaderboard) -> str:
+    """The budget of all clients together."""
+    what = {"bytes": "bytes down + up", "flops": "FLOPs"}[board.at]
+    return f"within {amount(board.budget or 0.0, board.at)} ({what} of all clients together)"
+
+
 def _seeds(board: Leaderboard) -> str:
     counts = sorted({len(row.runs) for row in board.rows if row.runs})
+    if not counts:
+        return "no seed"
     if counts == [1]:
         return "1 seed"
     n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -175,6 +181,12 @@ def legend(boards: Sequence[Leaderboard]) -> list[str]:
         sentences.append(f"* best, + second of a column{left_out}.")
     if "worst" in titles:
         sentences.append("average, worst: over the domains of each seed.")
+    if "client sd" in titles:
+        sentences.append("average: plain mean over clients, each tested on images of its own, whatever their domain.")
+        sentences.append(
+            "client sd, worst 10 %: standard deviation over clients, and mean of the worst tenth of them "
+            "(one at least), of each seed; then means over seeds."
+        )
     if "gap" in titles:
         sentences.append(f"gap: average minus that of {' or '.join(baselines)}, paired by seed.")
     if "gap, 95 % interval" in titles:
@@ -183,6 +195,13 @@ def legend(boards: Sequence[Leaderboard]) -> list[str]:
         sentences.append("down + up (traffic), GFLOPs: mean of one client in one round.")
     if "memory" in titles:
         sentences.append("memory: the largest estimate of any client.")
+    if "srv GFLOPs" in titles:
+        sentences.append("srv: what the server computes for one client in one round, and its memory for one at a time.")
+    if "spent" in titles:
+        sentences.append(
+            "round, spent: the last evaluated round within the budget, and what the clients had spent by then; "
+            "the other costs are of the whole run."
+        )
     if "Γ*" in titles:
         sentences.append("Γ*, cover: smallest and mean number of clients that train a layer in a round.")
     if "seconds" in titles:

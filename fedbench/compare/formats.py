@@ -28,27 +28,22 @@ def render(boards: Sequence[Leaderboard], format: str) -> str:
 
 
 def to_csv(boards: Sequence[Leaderboard]) -> str:
-    """A row for every method, metric and domain (and client, where each has its own model), then the average.
+    """A row for every method, metric and domain (and client, where each is tested), then the average.
 
-    client is -1 for the global model and empty for a mean over clients; std is empty for one seed. A method
-    without a finished cell has no rows.
+    client is -1 for the global model and empty for a mean over clients; std is empty for one seed. Where clients are
+    tested, `client_sd` and `worst_10_percent` follow in place of a domain; where a budget is set, `spent` and
+    `budget` with the metric `client_bytes` or `client_flops`. A method without a finished cell has no rows.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for board in boards:
         for row in (row for row in board.rows if row.runs):
-            for domain, client, value in _csv_scores(row):
-                where = (
-                    board.suite,
-                    board.scenario,
-                    row.method,
-                    board.variant,
-                    board.backbone,
-                    board.dataset,
-                )
+            where = (board.suite, board.scenario, row.method, board.variant, board.backbone, board.dataset)
+            values = [(row.metric, *value) for value in _csv_scores(row)] + list(_csv_budget(board, row))
+            for metric, domain, client, value in values:
                 std = "" if value.std is None else value.std
-                writer.writerow((*where, row.metric, domain, client, board.split, value.mean, std, value.n, row.round))
+                writer.writerow((*where, metric, domain, client, board.split, value.mean, std, value.n, row.round))
     return out.getvalue()
 
 
@@ -64,10 +59,20 @@ def _csv_scores(row: Row) -> Iterator[tuple[str, int | str, Score]]:
         for domain, value in row.domains.items():
             yield domain, "", value
     yield "average", GLOBAL if everyone else "", row.average
+    if row.spread and row.worst_clients:
+        yield "client_sd", "", row.spread
+        yield "worst_10_percent", "", row.worst_clients
+
+
+def _csv_budget(board: Leaderboard, row: Row) -> Iterator[tuple[str, str, str, Score]]:
+    if board.budget is not None and not row.output:
+        metric, n = f"client_{board.at}", len(row.runs)
+        yield metric, "spent", "", score([run.spent for run in row.runs if run.spent is not None])
+        yield metric, "budget", "", Score(board.budget, None, n)
 
 
 def to_json(boards: Sequence[Leaderboard]) -> str:
-    """Everything a leaderboard knows, in fractions, bytes and seconds; what does not exist is null."""
+    """Everything a leaderboard knows, in fractions, bytes, FLOPs and seconds; what does not exist is null."""
     found = [plain(_board(board)) for board in boards]
     return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -76,6 +81,7 @@ def _board(board: Leaderboard) -> dict[str, Any]:
     found = asdict(board) | {"domains": list(board.domains)}
     for row, into in zip(board.rows, found["rows"], strict=True):
         into |= {"label": row.label, "n_seeds": len(row.runs), "round": row.round if row.runs else None}
+        into["spent"] = row.spent
         for run in into["runs"]:
             run["clients"] = [
                 {"domain": d, "client": c, "value": v} for (d, c), v in run["clients"].items() if c != GLOBAL
@@ -96,14 +102,17 @@ def to_markdown(boards: Sequence[Leaderboard]) -> str:
     """Pipe tables; best in bold, second in italics."""
     parts = []
     for board in boards:
-        found = columns(board)
         lines = [f"### {escape_markdown(heading(board))}", "", escape_markdown(subtitle(board)), ""]
-        lines += piped_table(found)
+        lines += piped_table(columns(board))
         if board.notes:
             lines += ["", *(f"- {escape_markdown(note)}" for note in board.notes)]
         parts.append("\n".join(lines))
-    words = " ".join(legend(boards)).replace("* best, + second", "Bold best, italic second", 1)
-    return "\n\n".join([*parts, escape_markdown(words)]) + "\n"
+    return "\n\n".join([*parts, markdown_legend(legend(boards))]) + "\n"
+
+
+def markdown_legend(sentences: Sequence[str]) -> str:
+    """What columns mean, with Markdown's marks in the place of a terminal's."""
+    return escape_markdown(" ".join(sentences).replace("* best, + second", "Bold best, italic second", 1))
 
 
 def piped_table(page: Sequence[Column]) -> list[str]:
@@ -140,10 +149,9 @@ def to_latex(boards: Sequence[Leaderboard]) -> str:
     lines = ["% \\usepackage{booktabs}"]
     for board in boards:
         name, *rest = columns(board)
-        for part in ("score", "cost"):
-            if chosen := [column for column in rest if column.part == part]:
-                caption = [heading(board), subtitle(board) if part == "score" else "cost"]
-                lines += tabular([name, *chosen], "; ".join(caption))
+        for parts, told in ((("score", "budget"), subtitle(board)), (("cost",), "cost")):
+            if chosen := [column for column in rest if column.part in parts]:
+                lines += tabular([name, *chosen], "; ".join([heading(board), told]))
         lines += [f"% {note}" for note in board.notes]
     return "\n".join(lines) + "\n"
 

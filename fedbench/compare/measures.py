@@ -1,7 +1,8 @@
-"""The numbers behind a leaderboard: what a run scored and cost, and how runs compare over seeds."""
+"""The numbers behind a leaderboard: what a run scored, and how runs compare over seeds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,9 +27,12 @@ def higher_is_better(metric: str) -> bool:
 class Run:
     """One seed's values at the chosen round (for last4: their means over the last four evaluated rounds).
 
-    clients: by (domain, client), client -1 for a global model. A domain's value is the global model's, or
-    where every client has its own, the plain mean over the domain's clients. average: the plain mean over
-    domains. worst: the worst domain.
+    clients: by (domain, client), client -1 for a global model. A domain's value is the global model's, or where every
+    client is tested on images of its own, the plain mean over the domain's clients. average: the plain mean over
+    domains, or then over clients, as in FedV. worst: the worst domain.
+    spread: the standard deviation over clients (n: they are all there are, no sample). worst_clients: the mean of the
+    worst tenth of clients. Both are None where clients are not tested. spent: what the clients had paid by this round,
+    where a budget is set.
     """
 
     seed: int
@@ -37,6 +41,9 @@ class Run:
     domains: Mapping[str, float]
     average: float
     worst: float
+    spread: float | None = None
+    worst_clients: float | None = None
+    spent: float | None = None
 
 
 def metrics(table: pyarrow.Table, metric: str, split: str) -> list[str]:
@@ -45,27 +52,55 @@ def metrics(table: pyarrow.Table, metric: str, split: str) -> list[str]:
     return [name for name, part in pairs if part == split and (name == metric or name.startswith(f"{metric}/"))]
 
 
-def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str) -> Run | None:
-    """The values of one metric (exactly that name) in one evaluation table; None where it has none."""
-    values = _by_round(table, metric, split)
+def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str, until: float = math.inf) -> Run | None:
+    """The values of one metric (exactly that name) in one evaluation table; None where it has none.
+
+    until: rounds after it are left out.
+    """
+    values = {t: found for t, found in _by_round(table, metric, split).items() if t <= until}
     if not values:
         return None
     rounds = sorted(values)
     if at == "best":
         sign = 1 if higher_is_better(metric) else -1
         # Of equal rounds the earliest: max keeps the first it meets.
-        rounds = [max(rounds, key=lambda t: sign * _average(_by_domain(values[t])))]
+        rounds = [max(rounds, key=lambda t: sign * _average(values[t]))]
     else:
         rounds = rounds[-4:] if at == "last4" else rounds[-1:]
     clients = {key: float(np.mean([values[t][key] for t in rounds if key in values[t]])) for key in values[rounds[-1]]}
     domains = _by_domain(clients)
     worst = min if higher_is_better(metric) else max
-    return Run(seed, rounds[-1], clients, domains, _average(domains), worst(domains.values()))
+    own = list(clients.values()) if by_client(clients) else []
+    return Run(
+        seed,
+        rounds[-1],
+        clients,
+        domains,
+        _average(clients),
+        worst(domains.values()),
+        spread=float(np.std(own)) if own else None,
+        worst_clients=worst_tenth(own, metric) if own else None,
+    )
 
 
-def curve(table: pyarrow.Table, metric: str, split: str = "test") -> dict[int, dict[str, float]]:
-    """The value of every domain after each evaluated round, in order; empty where the table has no such metric."""
-    return {t: _by_domain(values) for t, values in sorted(_by_round(table, metric, split).items())}
+def curve(table: pyarrow.Table, metric: str, split: str = "test") -> dict[int, tuple[float, dict[str, float]]]:
+    """The average, and the value of every domain, after each evaluated round, in order, as `Run` defines them; empty
+    where the table has no such metric."""
+    return {t: (_average(v), _by_domain(v)) for t, v in sorted(_by_round(table, metric, split).items())}
+
+
+def worst_tenth(clients: Sequence[float], metric: str) -> float:
+    """The mean over the worst tenth of the clients, rounded down, and over one client at least.
+
+    This is the "worst 10%" of Li et al., Fair Resource Allocation in Federated Learning (arXiv 1905.10497), Table 1.
+    """
+    worst_first = sorted(clients, reverse=not higher_is_better(metric))
+    return float(np.mean(worst_first[: max(1, len(clients) // 10)]))
+
+
+def by_client(clients: Mapping[tuple[str, int], float]) -> bool:
+    """Whether clients were tested, each on images of its own, and not domains."""
+    return all(client != GLOBAL for _, client in clients)
 
 
 def _by_round(table: pyarrow.Table, metric: str, split: str) -> dict[int, dict[tuple[str, int], float]]:
@@ -85,8 +120,9 @@ def _by_domain(clients: Mapping[tuple[str, int], float]) -> dict[str, float]:
     return {d: by[GLOBAL] if GLOBAL in by else float(np.mean(list(by.values()))) for d, by in grouped.items()}
 
 
-def _average(domains: Mapping[str, float]) -> float:
-    return float(np.mean(list(domains.values())))
+def _average(clients: Mapping[tuple[str, int], float]) -> float:
+    """The plain mean over clients where they were tested, else over domains."""
+    return float(np.mean(list((clients if by_client(clients) else _by_domain(clients)).values())))
 
 
 @dataclass(frozen=True)
@@ -100,77 +136,6 @@ class Score:
 
 def score(values: Sequence[float]) -> Score:
     return Score(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a run took: bytes and GFLOPs as means over client-rounds (one client in one round) and in total.
-
-    memory_bytes: the largest estimate of any client · seconds: wall time of the cell.
-    gamma: FedRA v2's Gamma* (Theorem 1), the smallest number of clients that trained a layer, over rounds t
-    and the layers S^t trained in t. coverage: the mean of that number over all rounds and all layers ever
-    trained, a layer that nobody held in a round counting 0. Only clients whose work arrived are counted; both
-    are None where no layer is trained.
-    """
-
-    client_rounds: float
-    bytes_down: float
-    bytes_up: float
-    gflops: float
-    total_bytes: float
-    total_gflops: float
-    memory_bytes: float
-    seconds: float
-    gamma: int | None
-    coverage: float | None
-
-
-def cost(table: pyarrow.Table, seconds: float, rounds: int) -> Cost | None:
-    """The cost of one run of so many rounds from its rounds table; None where no client ever took part."""
-    n = table.num_rows
-    if n == 0:
-        return None
-    # to_pylist, here and above: the columns are short, and Arrow's to_numpy would import pandas.
-    down, up, flops = (float(sum(table[name].to_pylist())) for name in ("bytes_down", "bytes_up", "flops"))
-    gamma, coverage = layer_coverage(*(table[name].to_pylist() for name in ("round", "layers", "arrived")), rounds)
-    return Cost(
-        client_rounds=n,
-        bytes_down=down / n,
-        bytes_up=up / n,
-        gflops=flops / n / 1e9,
-        total_bytes=down + up,
-        total_gflops=flops / 1e9,
-        memory_bytes=float(max(table["memory_bytes"].to_pylist())),
-        seconds=seconds,
-        gamma=gamma,
-        coverage=coverage,
-    )
-
-
-def layer_coverage(
-    rounds: Sequence[int], layers: Sequence[Sequence[int]], arrived: Sequence[bool], T: int
-) -> tuple[int | None, float | None]:
-    """(Gamma*, mean coverage) as `Cost` defines them; position i is one client in one of T rounds."""
-    holders: dict[tuple[int, int], int] = {}
-    for t, held, came in zip(rounds, layers, arrived, strict=True):
-        for layer in held if came else ():
-            holders[t, layer] = holders.get((t, layer), 0) + 1
-    if not holders:
-        return None, None
-    trained = {layer for _, layer in holders}
-    return min(holders.values()), sum(holders.values()) / (T * len(trained))
-
-
-def mean_cost(costs: Sequence[Cost]) -> Cost | None:
-    """Means over seeds; Gamma* is the smallest and the memory the largest of them."""
-    if not costs:
-        return None
-    special = {"gamma": min, "memory_bytes": max}
-    merged = {}
-    for name in Cost.__dataclass_fields__:
-        values = [value for c in costs if (value := getattr(c, name)) is not None]
-        merged[name] = special.get(name, lambda v: float(np.mean(v)))(values) if values else None
-    return Cost(**merged)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,11 @@ def pages(found: Sequence[Column], width: int) -> list[list[Column]]:
     if _natural([name, *rest]) <= width:
         return [[name, *rest]]
     split = []
+    scores = [column for column in rest if column.part in ("score", "budget")]
+    with_budget = "score" if _natural([name, *scores]) <= width else "cost"
     for part in ("score", "cost"):
         page: list[Column] = []
-        for column in (c for c in rest if c.part == part):
+        for column in (c for c in rest if part == (with_budget if c.part == "budget" else c.part)):
             if page and _least([name, *page, column]) > width:
                 split.append([name, *page])
                 page = []

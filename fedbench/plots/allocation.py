@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from fedbench.compare.measures import layer_coverage
+from fedbench.compare.cost import layer_coverage
 from fedbench.errors import UserError
 from fedbench.plots.boards import Board
 from fedbench.plots.style import GREY, WIDTH, layer_axis, paper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from factories import DOMAINS, eval_rows, write_cell, write_suite
+from factories import DOMAINS, eval_rows, round_row, write_cell, write_suite
 
 from fedbench.errors import UserError
 from fedbench.plots.boards import boards
@@ -93,3 +93,25 @@ def test_nothing_finished_is_nothing_to_draw(tmp_path):
     write_cell(tmp_path / "s", "fedra", status="timeout")
     with pytest.raises(UserError, match="no cell of these results has finished"):
         boards(load([tmp_path]))
+
+
+def test_over_bytes_or_flops_a_test_stands_where_its_clients_have_come_to(tmp_path):
+    for seed in (0, 1):
+        costs = {"bytes_down": 600_000, "bytes_up": 400_000, "flops": (1 + seed) * 10**9}
+        rounds = [round_row(t, n, [], **costs) for t in (1, 2, 3, 4) for n in (0, 1, 2)]
+        scores = eval_rows({2: {"a": 0.5}, 4: {"a": 0.7}})
+        write_cell(tmp_path / "s", "fedra", seed, evaluation=scores, rounds=rounds)
+    (by_bytes,) = curves(boards(load([tmp_path])), x="bytes").axes
+    assert lines(by_bytes)["fedra"] == (pytest.approx([6, 12]), pytest.approx([50, 70]))
+    assert by_bytes.get_xlabel() == "bytes down + up, all clients (MB)"
+    (by_flops,) = curves(boards(load([tmp_path])), x="flops").axes
+    assert lines(by_flops)["fedra"][0] == pytest.approx([9, 18])  # 6 and 12 in one seed, 12 and 24 in the other
+    assert by_flops.get_xlabel() == "FLOPs of all clients (GFLOPs)"
+
+
+def test_clients_that_were_tested_count_equally(tmp_path):
+    scores = [row for n, d in enumerate("aab") for row in eval_rows({1: {d: 0.3 * n}}, client=n)]
+    write_cell(tmp_path / "s", "fedv", evaluation=scores, evaluation__by="client")
+    figure = curves(boards(load([tmp_path])))
+    assert lines(figure.axes[0])["fedv"][1] == pytest.approx([30])  # over domains it would be 37.5
+    assert figure.get_supylabel() == "accuracy, mean over clients (%)"

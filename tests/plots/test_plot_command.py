@@ -33,6 +33,11 @@ def test_results_is_where_it_looks_and_plots_where_it_writes(here):
     assert (here / "plots/s-curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_curves_over_bytes_have_a_file_of_their_own(here):
+    done = fedbench("plot", "curves", "--x", "bytes", "--format", "svg", cwd=here)
+    assert (done.exit_code, done.output) == (0, "plots/s-curves-bytes.svg\n")
+
+
 @pytest.mark.parametrize("kind", ["allocation", "layers"])
 def test_a_picture_for_each_leaderboard(here, kind):
     done = fedbench("plot", kind, "results/s", "--format", "svg", cwd=here)
