@@ -8,7 +8,7 @@ import json
 
 import pytest
 from command import fedbench
-from factories import eval_rows, write_cell
+from factories import DOMAINS, eval_rows, write_cell
 
 from fedbench.compare import leaderboards, marks
 from fedbench.compare.clients import MOST, sheets
@@ -129,6 +129,15 @@ def test_a_leaderboard_of_clients_fits(fsl, width):
     assert next(line for line in lines if line.startswith("fedv")).split() == [
         *("fedv", "40.0*", "85.0*", "55.0", "±7.1*", "22.9", "30.0*"),
     ]
+
+
+def test_six_domains_are_shortened_before_what_is_over_clients(tmp_path):
+    for seed in (0, 1):
+        rows = of_clients(*((domain, 0.1 * (n + 4 * seed)) for n, domain in enumerate(DOMAINS)))
+        write_cell(tmp_path / "s", "a_method_with_a_long_name", seed, evaluation=rows, evaluation__by="client")
+    lines = fedbench("compare", "s", cwd=tmp_path, columns=80).output.splitlines()
+    header = next(line for line in lines if line.startswith("method"))
+    assert header.endswith("client sd worst 10 %") and "…" in header and len(header) <= 80
 
 
 def test_by_client_a_line_for_each_is_the_mean_over_seeds(fsl):

@@ -33,11 +33,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """cells has one entry a row. part is "name", "score", "cost" or "budget", which stands with either of them."""
+    """cells has one entry a row. part is "name", "score", "cost" or "budget", which stands with either of them. least:
+    how many letters of the title must stay where room is short."""
 
     title: str
     part: str
     cells: Sequence[Cell]
+    least: int = 5
 
 
 def is_fraction(metric: str) -> bool:
@@ -70,8 +72,8 @@ def columns(board: Leaderboard) -> list[Column]:
         found += [Column(domain, "score", scores(domain, plain)) for domain in board.domains]
     found.append(Column("average", "score", _averages(board, marked)))
     if board.by_client:
-        found.append(Column("client sd", "score", scores("spread", plain)))
-        found.append(Column("worst 10 %", "score", scores("worst_clients", plain)))
+        found.append(Column("client sd", "score", scores("spread", plain), least=9))
+        found.append(Column("worst 10 %", "score", scores("worst_clients", plain), least=10))
     elif len(board.domains) > 1:
         found.append(Column("worst", "score", scores("worst", plain)))
     if board.baseline:
@@ -130,7 +132,7 @@ def _costs(board: Leaderboard) -> list[Column]:
         values = [pick(row.cost) if row.cost and not row.output else None for row in board.rows]
         if any(value is not None for value in values):
             cells = [Cell("" if value is None else show(value)) for value in values]
-            found.append(Column(title, "cost", cells))
+            found.append(Column(title, "cost", cells, least=10 if title.startswith("srv") else 5))
     return found
 
 

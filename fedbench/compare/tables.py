@@ -82,10 +82,10 @@ def _content(column: Column) -> int:
 
 
 def _floor(column: Column) -> int:
-    """How narrow a column may get: a name keeps ten letters, a title five, numbers all they have."""
+    """How narrow a column may get: a name keeps ten letters, a title five or its `least`, numbers all they have."""
     if column.part == "name":
         return min(_content(column), 10)
-    return max(_content(column), min(len(column.title), 5))
+    return max(_content(column), min(len(column.title), column.least))
 
 
 def widths(page: Sequence[Column], width: int) -> list[int]:

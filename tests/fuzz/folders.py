@@ -25,6 +25,8 @@ from fedbench.results.expected import write_expected
 from fuzz.mutants import TEXTS, changed, damaged, rewritten
 from fuzz.watch import SECRET, Leak
 
+SENT = {"round": 1, "what": "features", "bytes_down": 10, "bytes_up": 10}
+SERVED = {"round": 1, "flops": 10, "memory_bytes": 10}
 FORMATS = ("rich", "csv", "json", "markdown", "latex")
 
 
@@ -35,7 +37,8 @@ class Folders:
         for method in ("fedra", "alllarge"):
             for seed in (0, 1):
                 layers = [layer_row(t, n) for t in (1, 2) for n in range(3)]
-                write_cell(self.good / "s", method, seed, evaluation=eval_rows(values), layers=layers)
+                tables = {"exchange": [SENT], "server": [SERVED], "layers": layers}
+                write_cell(self.good / "s", method, seed, evaluation=eval_rows(values), **tables)
         write_cell(self.good / "s", "exclusive", status="not_applicable", reason="no client holds all")
         row = {"scenario": "mixed", "variant": "", "dataset": "strokes6", "backbone": "micro_vit", "method": "fedra"}
         rows = [{**row, "metric": metric, "value_percent": 71.5, "source": "Table 1"} for metric in ("average", "dim")]
@@ -116,9 +119,9 @@ class Folders:
             "--format",
             chance.choice(FORMATS),
             "--at",
-            chance.choice(["final", "best", "last4"]),
+            chance.choice(["final", "best", "last4", "bytes", "flops=1e9"]),
         ]
-        words += ["--paper"] if chance.random() < 0.4 else []
+        words += chance.choice([["--paper"], ["--paper"], ["--costs"], ["--by", "client"], []])
         done = CliRunner().invoke(main, words, catch_exceptions=False)
         if done.exit_code == 2:
             raise UserError(done.output)
