@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedbench.errors import UserError
 from fedbench.plan import Work
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claim, Claims
@@ -20,7 +21,8 @@ class Backlog:
 
     before: what was on disk of each cell (id -> manifest, or None) when the run found that it has to compute it ·
     claims: of this run, entered · tell: takes the event `elsewhere` (`folder`, `status`, `reason`) for every cell that
-    another run has computed, and `waiting` (`cells`, `holders`) when nothing is left but cells that others have.
+    another run has computed, `unclaimed` (the same) for one that fails because its claim cannot be written, and
+    `waiting` (`cells`, `holders`) when nothing is left but cells that others have.
     """
 
     def __init__(
@@ -56,7 +58,13 @@ class Backlog:
     def claimed(self) -> Iterator[tuple[Work, Claim]]:
         """Every cell that no other run has, claimed when it is asked for."""
         for work in list(self.left.values()):
-            claim = self.claims.take(work.id)
+            try:
+                claim = self.claims.take(work.id)
+            except UserError as error:  # the disk is full, say; those that are at work may have room yet
+                del self.left[work.id]
+                place, end = str(work.folder_in(self.folder)), {"status": "failed", "reason": str(error)}
+                self.tell({"event": "unclaimed", "folder": place, **end})
+                continue
             if claim is None:
                 continue
             if self._done_elsewhere(work):

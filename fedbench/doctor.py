@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -116,12 +115,9 @@ def _data(files: Sequence[str]) -> Iterator[Finding]:
 
 
 def _folder(what: str, folder: Path, mend: str) -> Finding:
-    there = folder.resolve()
-    while not there.exists():
-        there = there.parent
-    if not os.access(there, os.W_OK):
+    if not os.access(machine.existing(folder), os.W_OK):
         return Finding("STOP", what, f"{folder} cannot be written to", mend)
-    free = shutil.disk_usage(there).free / 2**30
+    free = machine.free_disk(folder) / 2**30
     if free < ENOUGH_DISK_GIB:
         return Finding("note", what, f"{folder}: only {free:.1f} GiB free", mend)
     return Finding("ok", what, f"{folder}: {free:.0f} GiB free")

@@ -7,3 +7,11 @@ class UserError(Exception):
 
 class NotApplicable(Exception):
     """A method has no meaning in a scenario (`exclusive` where nobody holds the full model): a dash, not a failure."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was asked to end, by Ctrl-C or a signal; its exit code is that of a program that the signal ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number

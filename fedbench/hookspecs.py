@@ -111,11 +111,13 @@ def fedbench_register_metrics(register: Register) -> None:
 
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
-    """Where cells run: `make(workers, timeout, **options) -> execute(jobs, on_event)`, see `fedbench.executors.local`.
+    """Where cells run: `make(workers, timeout, memory_limit, **options) -> execute(jobs, on_event)`, see
+    `fedbench.executors.local`.
 
     A job is what `fedbench.worker.run` takes, as a JSON string. `jobs` is an iterator, and a cell is claimed for this
     run when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
-    `event` (`started`, `torn`, `round`, `ended`) and `folder`, and answers whether further cells may start.
+    `event` (`started`, `torn`, `round`, `stopping`, `ended`) and `folder`, and answers whether further cells may start.
+    An `execute` that is asked to end by a signal raises `fedbench.errors.Interrupted` when its cells have ended.
     """
 
 

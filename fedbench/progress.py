@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Watch:
         self.bars: Progress | None = None
         self.began: dict[str, float] = {}
         self.done = 0
+        self.stopping = False
 
     def __call__(self, suite: str, works: list[Work], missing: list[Work]) -> Any:
         self.works = {work.id: work for work in missing}
@@ -74,11 +76,18 @@ class Watch:
 
     def __exit__(self, *_: Any) -> None:
         if self.bars:
-            self.bars.stop()
+            with suppress(OSError):
+                self.bars.stop()
 
     def event(self, event: dict[str, Any]) -> None:
         if self.quiet:
             return
+        try:
+            self._show(event)
+        except OSError:  # the terminal was closed: nobody looks any more
+            self.quiet = True
+
+    def _show(self, event: dict[str, Any]) -> None:
         if event["event"] == "waiting":
             cells, holders = counted(event["cells"], "cell"), ", ".join(event["holders"])
             self.console.print(f"Waiting for {cells} that another run computes: {holders}", soft_wrap=True)
@@ -94,10 +103,16 @@ class Watch:
         elif event["event"] == "torn":
             for reason in event["reasons"]:
                 self.console.print(Text(reason, style="yellow"), soft_wrap=True)
+        elif event["event"] == "stopping" and not self.stopping:
+            self.stopping = True
+            self.console.print(
+                f"Finishing the current round, for at most {event['seconds']:g} s; Ctrl-C again stops at once.",
+                style="yellow",
+            )
         elif event["event"] == "ended":
             self._ended(event, work, duration(time.monotonic() - self.began[folder]))
-        elif event["event"] == "elsewhere":
-            self._ended(event, work, "by another run")
+        elif event["event"] in ("elsewhere", "unclaimed"):
+            self._ended(event, work, "by another run" if event["event"] == "elsewhere" else "not started")
 
     def _advance(self, folder: str, t: int) -> None:
         """Show t rounds as done; more than one at once where a cell goes on from its checkpoint."""

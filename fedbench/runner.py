@@ -22,6 +22,8 @@ from fedbench.results import read_manifest, refuse_links
 from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.index import merge_index, prepare_folder
+from fedbench.results.schema import ENDED
+from fedbench.room import require_room
 
 KEPT = ("finished", "not_applicable")
 GIVEN_UP = ("failed", "timeout")
@@ -40,6 +42,7 @@ class Options:
     jobs: str | int = "auto"
     executor: str = "local"
     timeout: float | None = None
+    memory_limit: int | None = None
     retry_failed: bool = False
     max_failures: int | None = None
     force: bool = False
@@ -139,9 +142,11 @@ def execute(
     named, todo = todo, options.of_shard(todo)
     before = {work.id: read_manifest(work.folder_in(folder)) for work in todo}
     missing = [work for work in todo if _is_missing(status(work, folder), options)]
-    run_all = plugins.make(
-        "executor", {"name": options.executor}, workers=min(options.workers(), len(missing)), timeout=options.timeout
-    )
+    limits = {"timeout": options.timeout, "memory_limit": options.memory_limit}
+    workers = min(options.workers(), len(missing))
+    run_all = plugins.make("executor", {"name": options.executor}, workers=workers, **limits)
+    if missing:
+        require_room(folder)
     _prepare_data(missing, facts)
     prepare_folder(folder)
     merge_index(folder, suite.name, names := entries(named, folder))
@@ -149,19 +154,22 @@ def execute(
     plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in todo])
     listen = observe(suite.name, todo, missing) if observe else lambda event: None
     failures, going = 0, True
+    ends: dict[str, dict[str, Any]] = {}
 
     def on_event(event: dict[str, Any]) -> bool:
         """Pass an event on; whether new cells may still start."""
         nonlocal failures, going
         if event["event"] == "ended" and not backlog.ended(event["folder"]):
             event = {**event, "status": "taken", "reason": "another run has taken it over"}
-        failures += event["event"] == "ended" and event["status"] in GIVEN_UP
+        if event["event"] in ("ended", "unclaimed"):
+            ends[Path(event["folder"]).name] = event
+            failures += event["status"] in GIVEN_UP
         listen(event)
         going = options.max_failures is None or failures < options.max_failures
         return going
 
     with Claims(folder) as claims:
-        backlog = Backlog(missing, before, folder, claims, listen)
+        backlog = Backlog(missing, before, folder, claims, on_event)
         git = machine.git_revision(Path(suite.path).resolve().parent) if missing else None
         shared = {
             "device": options.device,
@@ -176,7 +184,7 @@ def execute(
     manifests = {}
     for work in todo:
         place = work.folder_in(folder)
-        manifests[place.name] = read_manifest(place) or {**work.manifest(), "status": "pending"}
+        manifests[place.name] = _last(work, place, ends.get(place.name))
         if manifests[place.name]["status"] == "finished":
             forget(place)  # where a worker was killed just before it did so
     plugins.tell("fedbench_suite_finished", suite=suite.name, cells=list(manifests.values()))
@@ -190,6 +198,14 @@ def execute(
         stopped=any(manifest["status"] in ("pending", "interrupted") for manifest in manifests.values()),
         titles={work.folder_in(folder).name: work.title for work in todo},
     )
+
+
+def _last(work: Work, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
+    """The last manifest of a cell; where its end could not be written down, that end is told all the same."""
+    manifest = read_manifest(place) or {**work.manifest(), "status": "pending"}
+    if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
+        return {**manifest, "status": end["status"], "reason": end["reason"]}
+    return manifest
 
 
 def _prepare_data(missing: list[Work], facts: Facts) -> None:

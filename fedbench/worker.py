@@ -9,9 +9,8 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Imported before the workers are forked, so that each of them starts with them in place (see executors/local.py).
 import pandas  # noqa: F401  (pyarrow imports it with its first table)
@@ -32,14 +31,17 @@ from fedbench.results.schema import ONLY_WITH_ROWS
 from fedbench.saved import keep
 from fedbench.trial import Diverged, Trial
 
+if TYPE_CHECKING:
+    from fedbench.executors.events import Teller
+
 Send = Callable[[dict[str, Any]], None]
 
 
-class Interrupted(Exception):
+class Stopped(Exception):
     """The cell was asked to end, and can go on from its checkpoint."""
 
 
-def main(job: str, events: Connection) -> None:
+def main(job: str, teller: Teller) -> None:
     """The entry point of a worker process: a job is one JSON string, events go back through a pipe."""
     os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
     torch.set_num_threads(1)
@@ -47,7 +49,7 @@ def main(job: str, events: Connection) -> None:
 
     def send(event: dict[str, Any]) -> None:
         try:
-            events.send_bytes(json.dumps(event).encode())  # plain JSON: no pickle comes back
+            teller.tell(event)
         except OSError:  # the run was killed: the cell stays `running` on disk, and the next run takes it up
             os._exit(1)
 
@@ -59,7 +61,7 @@ def main(job: str, events: Connection) -> None:
         asked: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
         run(parsed, send, parsed["processes"], lambda: bool(asked))
-    events.close()
+    teller.close()
 
 
 def run(
@@ -89,7 +91,7 @@ def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
         outcome = cell.compute(job, processes)
     except Taken:
         raise
-    except Interrupted as reason:
+    except Stopped as reason:
         outcome = {"status": "interrupted", "reason": str(reason)}
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}
@@ -98,7 +100,7 @@ def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
     except Exception as error:  # one cell's fault must not become another's
         outcome = {
             "status": "failed",
-            "reason": f"{type(error).__name__}: {error}",
+            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}",
             "traceback": traceback.format_exc(),
         }
     return cell.end(outcome)
@@ -148,12 +150,14 @@ class _Cell:
         self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, every)
         self.progress, refused = self.checkpoints.latest()
         self.began -= self.progress.seconds
+        self.manifest["round"] = self.progress.round
         if torn := [*torn, *refused]:
             self.manifest["torn"] = torn
             self.send({"event": "torn", "reasons": torn})
 
     def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
         self.check()
+        self.manifest["round"] = t
         self.plugins.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
         self.send({"event": "round", "round": t})
         stopping = self.stopping()
@@ -161,23 +165,30 @@ class _Cell:
             self.progress.seconds = self._seconds()
             self.checkpoints.write(self.progress)
             if stopping:
-                raise Interrupted(f"interrupted after round {t} of {self.trial.rounds}; the next run goes on")
+                raise Stopped(f"interrupted after round {t} of {self.trial.rounds}; the next run goes on")
 
     def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
         """Write the last manifest, and return it."""
         self.check()
         self.manifest = {**self.manifest, **outcome, "seconds": self._seconds()}
+        done = outcome["status"] in ("finished", "not_applicable")
+        if done:
+            self.manifest.pop("round", None)
         write_manifest(self.folder, self.manifest)
-        finished = outcome["status"] == "finished"
-        if finished or outcome["status"] == "not_applicable":
+        if done:
             forget(self.folder)
-        evaluation = self.progress.tables["eval"] if finished else []
+        evaluation = self.progress.tables["eval"] if outcome["status"] == "finished" else []
         self.plugins.tell("fedbench_cell_finished", manifest=self.manifest, evaluation=evaluation)
         return self.manifest
 
     def _seconds(self) -> float:
         """What the cell took, its earlier runs up to the checkpoint included."""
         return round(time.perf_counter() - self.began, 3)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an allocation was refused; on a CPU torch says so by a plain RuntimeError."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def tried(job: dict[str, Any]) -> dict[str, Any]:

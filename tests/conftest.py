@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -37,6 +38,16 @@ def own_cache(tmp_path_factory):
     patch.setenv("FEDBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()
+
+
+@pytest.fixture
+def hears_signals():
+    """This process as a terminal starts it: a shell lets what it starts in the background ignore Ctrl-C."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

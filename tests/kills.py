@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,7 @@ from typing import Any
 from command import TINY, write_suite
 
 from fedbench import worker
+from fedbench.executors.events import Listener, Teller
 from fedbench.facts import Facts
 from fedbench.plan import works
 from fedbench.plugins import Plugins
@@ -101,20 +102,21 @@ def half_written(cell: Path) -> bool:
 
 
 @contextmanager
-def started(job: dict[str, Any]) -> Iterator[tuple[BaseProcess, Connection]]:
+def started(job: dict[str, Any]) -> Iterator[tuple[BaseProcess, Listener]]:
     """A worker that has the job, forked from a process that has torch loaded."""
     context = multiprocessing.get_context("forkserver")
     forkserver.set_forkserver_preload(["fedbench.worker"])
-    events, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=worker.main, args=(json.dumps(job), theirs))
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=worker.main, args=(json.dumps(job), Teller(theirs)))
     script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")  # pytest need not be imported
     try:
         process.start()
     finally:
         sys.modules["__main__"] = script
     theirs.close()
+    events = Listener(ours)
     try:
-        assert json.loads(events.recv_bytes())["event"] == "ready"
+        assert heard(events)[0] == {"event": "ready"}
         yield process, events
     finally:
         process.kill()
@@ -122,15 +124,14 @@ def started(job: dict[str, Any]) -> Iterator[tuple[BaseProcess, Connection]]:
         events.close()
 
 
-def listens(events: Connection, seconds: float) -> bool:
+def heard(events: Listener, seconds: float = 60.0) -> list[dict[str, Any]]:
+    """What a worker tells next; nothing where it has ended or was silent for so long."""
+    return events.heard() if wait([events], max(0.0, seconds)) else []
+
+
+def listens(events: Listener, seconds: float) -> bool:
     """Whether there is time left and somebody to listen to."""
-    if seconds <= 0 or not wait([events], seconds):
-        return False
-    try:
-        events.recv_bytes()
-    except EOFError:
-        return False
-    return True
+    return bool(heard(events, seconds)) and seconds > 0
 
 
 def killed_before_write(job: dict[str, Any], number: int) -> bool:

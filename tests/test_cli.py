@@ -124,6 +124,8 @@ def test_a_results_folder_with_foreign_files(tmp_path):
         (("--jobs", "0"), ("--jobs", "from 1")),
         (("--jobs", "few"), ("--jobs", "few")),
         (("--timeout", "0"), ("--timeout",)),
+        (("--memory-limit", "4"), ("--memory-limit", "600MB or 4GB", "'4'")),
+        (("--memory-limit", "0GB"), ("--memory-limit", "'0GB'")),
         (("--max-failures", "0"), ("--max-failures",)),
         (("--scenario", "smal"), ("no scenario", "small")),
         (("--method", "fedar"), ("no method", "fedra")),

@@ -374,6 +374,31 @@ def tiny_suite(folder: Path, methods: str) -> tuple[str, ...]:
     return "run", "tiny.yaml", "--plugin", "tiny_plugin.py", "--seed", "0", "--device", "cpu"
 
 
+LIMITED = """
+from fedbench import hookimpl
+
+def limited(timeout, memory_limit):
+    return lambda jobs, on_event: print("LIMITS", timeout, memory_limit, len(list(jobs)))
+
+@hookimpl
+def fedbench_register_executors(register):
+    register("limited", limited)
+"""
+
+
+@pytest.mark.parametrize(
+    ("suites", "given", "told"),
+    [("", (), "None None"), ("\ntimeout: 600", (), "600 None"), ("\ntimeout: 600", ("--timeout", 5), "5.0 None"),
+     ("", ("--memory-limit", "1.5GB"), "None 1500000000")],
+)  # fmt: skip
+def test_limits_are_the_command_lines_before_the_suites(tmp_path, suites, given, told):
+    words = tiny_suite(tmp_path, "fedra")
+    write_suite(tmp_path, "fedra", {"suite: tiny": f"suite: tiny{suites}"})
+    (tmp_path / "limited.py").write_text(LIMITED)
+    done = fedbench(*words, "--plugin", "limited.py", "--executor", "limited", *given, cwd=tmp_path)
+    assert f"LIMITS {told} 1\n" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(("methods", "told"), [("fedra", "1 [8]"), (GOOD, "3 [2, 2, 2]")])
 def test_cores_without_a_cell_of_their_own_are_shared_out(tmp_path, methods, told):
     words = tiny_suite(tmp_path, methods)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import click
@@ -34,6 +35,21 @@ def cells(command: Callable) -> Callable:
     for option in reversed(_CELLS):
         command = option(command)
     return command
+
+
+class Size(click.ParamType):
+    """Bytes: `600MB`, `4GB` or `3.5 GiB`."""
+
+    name = "SIZE"
+
+    def convert(self, value: str | int, *_: object) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?) ?([KMGT])(i?)B", value.strip(), re.IGNORECASE | re.ASCII)
+        unit = (1024 if found[3] else 1000) ** ("KMGT".index(found[2].upper()) + 1) if found else 0
+        if not (found and (count := int(float(found[1]) * unit))):
+            raise UserError(f"--memory-limit: expected a size such as 600MB or 4GB, got {value!r}")
+        return count
 
 
 class Shard(click.ParamType):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
+import shlex
 import sys
+from contextlib import suppress
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Shard, cells, workers
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Shard, Size, cells, workers
+from fedbench.errors import Interrupted
+from fedbench.executors.signals import raising
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -25,6 +28,7 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long."
 )
+@click.option("--memory-limit", type=Size(), help="End a cell that takes more memory, e.g. 600MB or 4GB.")
 @click.option(
     "--checkpoint",
     "checkpoint_every",
@@ -56,7 +60,8 @@ def run(
     fedbench run suites/extreme_hetero.yaml --scenario 'all_*' --method fedra --seed 1
     fedbench run suites/quickstart.yaml --set train.rounds=3 --results /tmp/try
 
-    Exit code: 0 all fine, 1 some cells failed, 2 the input is wrong, 130 interrupted.
+    Ctrl-C lets running cells finish their round and ends the run, a second one ends it at once; the same command goes
+    on from there. Exit code: 0 all fine, 1 some cells failed, 2 the input is wrong, 130 interrupted.
     """  # fmt: skip
     from rich.console import Console
 
@@ -65,17 +70,13 @@ def run(
 
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet = quiet or as_json
-    signal.signal(signal.SIGTERM, _end)
     try:
-        with Watch(Console(highlight=False), quiet) as watch:
+        with raising(), Watch(Console(highlight=False), quiet) as watch:
             outcome = runner.run(suite, sets=sets, plugins=plugins, jobs=workers(jobs), observe=watch, **choices)
-    except KeyboardInterrupt:
-        click.echo(
-            "\nInterrupted. Finished cells are kept; the same command runs the rest.\n"
-            "`fedbench compare` shows what is there so far.",
-            err=True,
-        )
-        sys.exit(130)
+    except Interrupted as interrupted:
+        with suppress(OSError):  # the terminal was closed
+            _tell_how_to_resume(choices["force"])
+        sys.exit(interrupted.exit_code)
     if as_json:
         click.echo(json.dumps(_summary(outcome), indent=1))
     elif not quiet:
@@ -83,9 +84,16 @@ def run(
     sys.exit(1 if outcome.failed or outcome.stopped else 0)
 
 
-def _end(*_: object) -> None:
-    """A scheduler's SIGTERM: leave as Ctrl-C does, workers ended and finished cells kept."""
-    sys.exit(143)
+def _tell_how_to_resume(force: bool) -> None:
+    """The command that goes on: as it was typed, but for --force, which would begin anew with every cell."""
+    words = [word for word in sys.argv[1:] if word != "--force"]
+    anew = "\nWith --force it would begin anew; what that had not got to keeps its former result." if force else ""
+    click.echo(
+        "\nInterrupted. What is finished is kept; this runs the rest:\n"
+        f"  {shlex.join(['fedbench', *words])}{anew}\n"
+        "`fedbench compare` shows what is there so far.",
+        err=True,
+    )
 
 
 def _close(outcome) -> None:
@@ -95,6 +103,7 @@ def _close(outcome) -> None:
 
     from fedbench.compare import leaderboards
     from fedbench.compare.tables import show
+    from fedbench.executors.output import OUTPUT
     from fedbench.progress import counted, duration
     from fedbench.results import load
     from fedbench.results.expected import EXPECTED
@@ -114,12 +123,18 @@ def _close(outcome) -> None:
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
     if (outcome.folder / EXPECTED).is_file():
         console.print(f"Beside the paper: fedbench compare {outcome.folder} --paper", soft_wrap=True)
+    spoke = {name for name in outcome.manifests if (outcome.folder / name / OUTPUT).is_file()}
+    if quietly := spoke - outcome.failed.keys():
+        told = f"{counted(len(quietly), 'finished cell')} printed something: {outcome.folder}/*/{OUTPUT}"
+        console.print(Text(told, style="dim"), soft_wrap=True)
     if outcome.failed:
         console.print(
             f"{counted(len(outcome.failed), 'cell')} failed; `--retry-failed` runs failed cells again:", style="red"
         )
         for name in list(outcome.failed)[:MOST_SHOWN]:
-            console.print(Text(f"  {outcome.titles[name]}: {outcome.folder / name / 'manifest.json'}"), soft_wrap=True)
+            also = f", {OUTPUT}" if name in spoke else ""
+            line = f"  {outcome.titles[name]}: {outcome.folder / name / 'manifest.json'}{also}"
+            console.print(Text(line), soft_wrap=True)
         if (left := len(outcome.failed) - MOST_SHOWN) > 0:
             console.print(f"  and {left} more")
     if outcome.stopped:

@@ -20,15 +20,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from fedbench.errors import UserError
 from fedbench.results.atomic import cannot_write, write_atomically
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
 
 LOCK = ".claims.lock"
 BEATS = 6  # signs of life within the time after which a claim is stale
@@ -68,8 +65,7 @@ class Claims:
     def __exit__(self, *_: Any) -> None:
         self._stop()
         for id in list(self.mine):
-            with suppress(OSError):  # what ended the run may have been the folder; a claim that stays is stale soon
-                self.release(id)
+            self.release(id)
 
     def take(self, id: str) -> Claim | None:
         """Claim a cell for this run, or None where another has it. Raises: UserError where it cannot be written."""
@@ -84,17 +80,23 @@ class Claims:
             except FileExistsError:  # by a machine that the lock does not reach
                 return None
             except OSError as error:
+                with suppress(OSError):  # a file without a word would bar the cell to all for a while
+                    file.unlink(missing_ok=True)
                 raise cannot_write(file, error) from error
         self.mine[id] = {"file": str(file), "token": token}
         return self.mine[id]
 
     def release(self, id: str) -> bool:
-        """Give a claim back; whether it was this run's to the end."""
+        """Give a claim back; whether it was this run's to the end. One that cannot be deleted is stale soon."""
         claim = self.mine.pop(id, None)
-        with _lock(self.folder):
-            held = claim is not None and is_held(claim)
-            if held:
-                self._file(id).unlink(missing_ok=True)
+        if claim is None:
+            return False
+        try:
+            with _lock(self.folder):
+                if held := is_held(claim):
+                    self._file(id).unlink(missing_ok=True)
+        except (UserError, OSError):  # a disk that is read-only by now
+            return is_held(claim)
         return held
 
     def holder(self, id: str) -> str | None:
@@ -179,10 +181,20 @@ def _beat(claims: dict[str, Claim]) -> Callable[[], None]:
     return stop
 
 
-def _lock(suite_folder: Path) -> BaseFileLock:
+@contextmanager
+def _lock(suite_folder: Path) -> Iterator[None]:
+    """Raises: UserError where the lock cannot be had: a read-only folder, say."""
     from filelock import FileLock
 
-    return FileLock(suite_folder / LOCK)
+    lock = FileLock(suite_folder / LOCK)
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise cannot_write(suite_folder / LOCK, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _read(file: Path) -> tuple[dict[str, Any], int] | None:

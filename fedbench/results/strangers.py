@@ -16,9 +16,10 @@ Text = str | None
 
 # The parts of a manifest and of its configuration that are read; what else stands there is passed on as it is.
 MANIFEST_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("status", "started", "id"), str),
+    **dict.fromkeys(("status", "started", "id", "signal"), str),
     **dict.fromkeys(("reason", "traceback", "git"), Text),
     **dict.fromkeys(("config", "machine", "versions", "fingerprints"), dict),
+    **dict.fromkeys(("round", "exit_code"), int),
     "seconds": Number,
 }
 CONFIG_TYPES: dict[str, Any] = {

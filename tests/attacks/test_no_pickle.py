@@ -82,8 +82,8 @@ def test_what_is_allowed_is_left_alone(source):
 
 
 def test_one_string_is_all_that_a_worker_is_started_with():
-    """multiprocessing pickles what a process is started with: here a text and the end of a pipe."""
-    tree = ast.parse((ROOT / "fedbench/executors/local.py").read_text())
+    """multiprocessing pickles what a process is started with: here a text, the ends of two pipes and a number."""
+    tree = ast.parse((ROOT / "fedbench/executors/workers.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     words = [word for call in calls if ast.unparse(call.func) == "context.Process" for word in call.keywords]
-    assert [ast.unparse(word.value) for word in words if word.arg == "args"] == ["(job, send)"]
+    assert [ast.unparse(word.value) for word in words if word.arg == "args"] == ["(job, send, far, memory_limit)"]

@@ -1,0 +1,72 @@
+"""What a cell tells the run, through a pipe: a JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import os
+from multiprocessing.connection import Connection
+from typing import Any
+
+LONGEST = 2**20  # bytes of a line
+
+# What a cell may tell, and the types of what goes with it; start and end are the executor's to tell.
+SHAPES: dict[str, dict[str, type]] = {
+    "ready": {},
+    "torn": {"reasons": list},
+    "round": {"round": int},
+    "probed": {},
+    "broke": {"reason": str},
+}
+
+
+class Teller:
+    """The cell's end."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Raises: OSError where nobody listens any more."""
+        line = json.dumps(event).encode() + b"\n"
+        while line:
+            line = line[os.write(self.pipe.fileno(), line) :]
+
+    def close(self) -> None:
+        self.pipe.close()
+
+
+class Listener:
+    """The run's end. It never waits, and passes over what is no event: a method may write where it likes."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe, self.open, self.rest = pipe, True, b""
+        os.set_blocking(pipe.fileno(), False)
+
+    def fileno(self) -> int:
+        return self.pipe.fileno()
+
+    def heard(self) -> list[dict[str, Any]]:
+        """The events since the last call, out of at most 64 KiB."""
+        try:
+            more = os.read(self.pipe.fileno(), 2**16)
+        except BlockingIOError:
+            return []
+        self.open = bool(more)
+        *lines, rest = (self.rest + more).split(b"\n")
+        self.rest = rest[-LONGEST:]
+        return [event for line in lines if (event := _event(line))]
+
+    def close(self) -> None:
+        self.pipe.close()
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    what = event.get("event") if isinstance(event, dict) else None
+    if not isinstance(what, str) or what not in SHAPES:
+        return None
+    right = all(type(event.get(name)) is wanted for name, wanted in SHAPES[what].items())
+    return event if right and all(isinstance(reason, str) for reason in event.get("reasons", ())) else None
