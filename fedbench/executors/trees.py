@@ -35,14 +35,14 @@ def end_descendants(patience: float = 5.0) -> None:
     a process that waits for a broken disk cannot be killed."""
     until = time.monotonic() + patience
     while time.monotonic() < until:
-        for one in psutil.Process().children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
+        for one in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
         time.sleep(0.005)
 
 

@@ -49,8 +49,10 @@ def test_a_worker_whose_run_was_killed_leaves_its_cell_to_the_next_run(tmp_path)
         process.kill()
         process.communicate()
     assert int((tmp_path / "x.pid").read_text()) in {one.pid for one in started}
+    began = time.monotonic()
     gone, alive = psutil.wait_procs(started, timeout=10)
     assert not alive
+    print(f"gone {time.monotonic() - began:.2f} s after the run was killed")
     (manifest,) = (tmp_path / "r").glob("tiny/*/manifest.json")
     assert json.loads(manifest.read_text())["status"] == "running"
 
