@@ -16,12 +16,14 @@ import termios
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import forkserver
 from pathlib import Path
 
 import psutil
 import pytest
 from command import MAIN, TINY, environment, fedbench, write_suite
 
+from fedbench.executors.workers import start_server
 from fedbench.results import content_hash, read_index
 
 DYING = Path(__file__).with_name("dying_plugin.py")
@@ -122,6 +124,15 @@ def all_ended(folder: Path) -> bool:
     pids = [int(pid) for pid in (folder / "pids").read_text().split()]
     assert len(pids) == 3
     return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
+
+
+def test_garbage_on_every_pipe_harms_no_other_cell(tmp_path, own_cache):
+    start_server()
+    server = forkserver._forkserver._forkserver_pid
+    found, done, _ = run(tmp_path, "writes_garbage", "takes_a_second", words=("--jobs", 3))
+    assert done.exit_code == 0 and {cell["status"] for cell in found.values()} == {"finished"}
+    start_server()
+    assert forkserver._forkserver._forkserver_pid == server
 
 
 def test_failed_cells_are_kept_until_they_are_to_be_retried(dead):

@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import NoReturn
@@ -104,6 +105,7 @@ def _heed(line: Connection, cell: int) -> None:
 def _be_the_cell(job: str, events: Connection, voice: int) -> NoReturn:
     """The life of a worker process: whatever happens, it ends here."""
     trees.end_with_parent()
+    _hide_server()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     os.dup2(voice, 1)
@@ -132,6 +134,16 @@ def _be_the_cell(job: str, events: Connection, voice: int) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _hide_server() -> None:
+    """Every process that a server has forked holds the pipe that tells it that the run lives. Writing into that would
+    end it, and all other cells with it."""
+    fd = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
+    if fd is not None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, fd)
+        os.close(nothing)
 
 
 def _join_threads() -> None:
