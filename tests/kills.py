@@ -70,7 +70,7 @@ def said(folder: str | Path) -> tuple[str, bytes, bytes]:
     cell = Path(folder)
     assert (manifest := read_manifest(cell))["status"] == "finished", manifest
     assert sorted(path.name for path in cell.iterdir()) == sorted(
-        ["manifest.json", "eval.parquet", "rounds.parquet", "layers.parquet", TENSORS, STRUCTURE]
+        ["manifest.json", *(f"{kind}.parquet" for kind in ("eval", "rounds", "layers", "exchange")), TENSORS, STRUCTURE]
     )
     return content_hash(cell), (cell / TENSORS).read_bytes(), (cell / STRUCTURE).read_bytes()
 

@@ -15,6 +15,7 @@ import pytest
 from command import MAIN, TINY, environment, fedbench, run, write_suite
 
 from fedbench.backlog import Backlog
+from fedbench.errors import UserError
 from fedbench.plan import Work
 from fedbench.results import content_hash, read_manifest, write_manifest
 from fedbench.results.claims import Claims
@@ -108,6 +109,22 @@ def test_a_cell_to_be_computed_again_is_so_by_one_run(tmp_path, status):
     ended(tmp_path, TWO, status, seconds=2.0)
     assert runs.computed() == [ONE]
     assert [Path(event["folder"]).name for event in runs.events] == [f"slug-{TWO}"]
+
+
+def test_a_cell_whose_claim_cannot_be_written_fails_alone(tmp_path, monkeypatch):
+    runs = Runs(tmp_path, {ONE: None, TWO: None})
+    take = runs.backlog.claims.take
+
+    def full_at_first(id: str):
+        if id == ONE:
+            raise UserError("no space")
+        return take(id)
+
+    monkeypatch.setattr(runs.backlog.claims, "take", full_at_first)
+    assert runs.computed() == [TWO]
+    (event,) = runs.events
+    assert (event["event"], event["status"], event["reason"]) == ("unclaimed", "failed", "no space")
+    assert Path(event["folder"]).name.endswith(ONE) and runs.backlog.wait() is False
 
 
 def test_a_cell_that_is_taken_over_is_left_again(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -159,6 +160,31 @@ def test_a_job_without_a_claim_is_nobody_elses():
     assert is_held(None)
     with joined(None) as check:
         check()
+
+
+def test_a_claim_that_finds_no_room_leaves_no_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    claims = Claims(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("fedbench.results.claims.json.dump", full)
+        with pytest.raises(UserError, match="cannot be written .No space left on device."):
+            claims.take(CELL)
+    assert not list(tmp_path.glob("*.claim"))
+    assert claims.take(CELL)
+
+
+def test_a_claim_that_cannot_be_given_back_was_held_all_the_same(tmp_path, monkeypatch):
+    """On a disk that is read-only by now."""
+    claims = Claims(tmp_path)
+    claim = claims.take(CELL)
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("fedbench.results.claims.Path.unlink", read_only)
+    assert claims.release(CELL) and is_held(claim)
 
 
 @pytest.mark.parametrize("told", ["soon", "0", "-1", "inf", "nan"])
