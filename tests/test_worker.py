@@ -142,5 +142,6 @@ def test_the_manifest_describes_the_files(job):
     files = worker.run(job)["files"]
     for name, facts in files.items():
         assert (Path(job["folder"]) / name).stat().st_size == facts["size"]
-    assert sorted(files) == ["eval.parquet", "layers.parquet", "rounds.parquet", "state.json", "state.safetensors"]
+    tables = [f"{kind}.parquet" for kind in ("eval", "exchange", "layers", "rounds")]
+    assert sorted(files) == [*tables, "state.json", "state.safetensors"]
     json.dumps(files)
