@@ -1,4 +1,4 @@
-"""A pre-trained timm model cut where layers can be left out: embed, blocks, norm, classifiers."""
+"""A pre-trained timm model: cut where layers can be left out (embed, blocks, norm, classifiers), or as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedbench.errors import UserError
+from fedbench.errors import NotApplicable, UserError
 from fedbench.types import Exit
 
 
@@ -36,7 +36,8 @@ class Architecture:
 class Source:
     """What a backbone plugin returns.
 
-    model: a timm VisionTransformer or MlpMixer without its classifier · image_size: pixels a side · mean,
+    model: a timm model without its classifier: a VisionTransformer or MlpMixer, which can be cut into layers, or any
+    other whose forward gives pooled features (B, num_features) · image_size: pixels a side · mean,
     std: per channel, for images in [0, 1] · fingerprint: identifies the weights, and enters the identity of
     every cell · architecture: how the model is made anew, where it is to be exported with its weights.
     """
@@ -58,44 +59,59 @@ class Classifier(nn.Linear):
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
-class Blocks(nn.Module):
-    """theta: a frozen backbone whose L layers can be run in any ascending selection S_n, as FedRA's clients do
-    (Sec. 3.5).
-
-    Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the
-    features after any number of layers through the frozen final norm.
+class Body(nn.Module):
+    """A model without its classifier, frozen until somebody trains it, and the classifiers that read it.
 
     origin: what it and its adapters are made of, where known; what models of one origin cost is measured once.
     """
 
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:
         super().__init__()
-        missing = [part for part in ("blocks", "norm", "forward_head", "num_features") if not hasattr(model, part)]
-        if missing or not (hasattr(model, "patch_embed") or hasattr(model, "stem")):
+        self.model = model.requires_grad_(False)
+        self.origin = origin
+        self.classifiers = nn.ModuleDict()
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def add_classifier(self, name: str, num_classes: int) -> None:
+        """Add a trainable classifier; `head` is the one at the end of every model."""
+        like = next(self.model.parameters())
+        self.classifiers[name] = Classifier(self.model.num_features, num_classes).to(like.device, like.dtype)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Initialise from one generator all that knows how (`draw`): adapters and classifiers."""
+        device = self.device
+        for module in self.modules():
+            if module is not self and hasattr(module, "draw"):
+                module.to(generator.device).draw(generator)  # a GPU would draw other numbers
+                module.to(device)
+
+
+class Blocks(Body):
+    """theta: a frozen backbone whose L layers can be run in any ascending selection S_n, as FedRA's clients do
+    (Sec. 3.5).
+
+    Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the
+    features after any number of layers through the frozen final norm.
+    """
+
+    def __init__(self, model: nn.Module, origin: str | None = None) -> None:
+        if not _can_be_cut(model):
             raise UserError(
                 f"{type(model).__name__} cannot be cut into layers: needed is a timm VisionTransformer or MlpMixer "
                 "(try vit_base_patch16_224 or mixer_b16_224)"
             )
-        self.model = model.requires_grad_(False)
-        self.origin = origin
-        self.classifiers = nn.ModuleDict()
+        super().__init__(model, origin)
 
     @property
     def blocks(self) -> nn.Sequential:
         return self.model.blocks
 
     @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
-    @property
     def num_layers(self) -> int:
         return len(self.model.blocks)
-
-    def add_classifier(self, name: str, num_classes: int) -> None:
-        """Add a trainable classifier; `head` is the one at the end of every model."""
-        like = next(self.model.parameters())
-        self.classifiers[name] = Classifier(self.model.num_features, num_classes).to(like.device, like.dtype)
 
     def embed(self, x: Tensor) -> Tensor:
         """(B, 3, H, W), or tokens that are embedded already, -> (B, T, D)"""
@@ -115,6 +131,13 @@ class Blocks(nn.Module):
     def features(self, tokens: Tensor) -> Tensor:
         """(B, T, D) -> (B, D): the frozen final norm, then timm's pooling."""
         return self.model.forward_head(self.model.norm(tokens), pre_logits=True)
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D): the features after all layers."""
+        tokens = self.embed(x)
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.features(tokens)
 
     def forward(self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit]) -> list[Tensor]:
         """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order."""
@@ -141,14 +164,6 @@ class Blocks(nn.Module):
         }
         return {name.removeprefix("classifiers."): p for name, p in outside.items()}
 
-    def draw(self, generator: torch.Generator) -> None:
-        """Initialise everything trainable from one generator: adapters and classifiers know how (`draw`)."""
-        device = self.device
-        for module in self.modules():
-            if module is not self and hasattr(module, "draw"):
-                module.to(generator.device).draw(generator)  # a GPU would draw other numbers
-                module.to(device)
-
     def frozen_bytes(self, layers: int) -> int:
         """Bytes of the frozen parameters a client with that many layers is sent: embedding, layers and norm.
 
@@ -159,11 +174,53 @@ class Blocks(nn.Module):
         return outside + layers * _bytes(p for name, p in frozen if name.startswith("blocks.0."))
 
 
+class Plain(Body):
+    """A model that is used as a whole, such as a ResNet; it counts as one layer.
+
+    Raises UserError where its forward pass gives no pooled features, or remembers what it has seen.
+    """
+
+    num_layers = 1
+
+    def __init__(self, model: nn.Module, origin: str | None = None) -> None:
+        kind = type(model).__name__
+        if not hasattr(model, "num_features"):
+            raise UserError(f"{kind} cannot be a backbone: it does not say how many features it has (num_features)")
+        if any(getattr(module, "running_mean", None) is not None for module in model.modules()):
+            raise UserError(
+                f"{kind} keeps running statistics (batch norm), which no client's own training could average; take a "
+                "model with group norm (try resnet50_gn)"
+            )
+        super().__init__(model, origin)
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D)"""
+        return self.model(x)
+
+
+def body_of(model: nn.Module, origin: str | None = None) -> Blocks | Plain:
+    """The model cut into layers, or as a whole where that cannot be. Raises UserError."""
+    return Blocks(model, origin) if _can_be_cut(model) else Plain(model, origin)
+
+
+def in_layers(body: Body) -> Blocks:
+    """The body, where it is cut into layers. Raises NotApplicable."""
+    if not isinstance(body, Blocks):
+        raise NotApplicable(
+            f"{type(body.model).__name__} cannot be cut into layers, which this method gives to clients"
+        )
+    return body
+
+
+def _can_be_cut(model: nn.Module) -> bool:
+    parts = all(hasattr(model, part) for part in ("blocks", "norm", "forward_head", "num_features"))
+    return parts and (hasattr(model, "stem") or (hasattr(model, "patch_embed") and hasattr(model, "_pos_embed")))
+
+
 def holds(classifiers: Iterable[str], name: str) -> bool:
     """Whether a client with these classifiers trains the shared tensor `name`: its classifiers', and all that is
     not one's."""
-    owner = name.rsplit(".", 1)[0]
-    return owner in classifiers or owner.startswith("model.")
+    return name.startswith("model.") or name.rsplit(".", 1)[0] in classifiers
 
 
 def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -> None:

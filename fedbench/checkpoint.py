@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedbench.clientstore import ClientStore, keys_of
 from fedbench.errors import UserError
 from fedbench.results import read_rows
 from fedbench.results.atomic import cannot_write, json_text, read_json
@@ -26,6 +27,7 @@ FORMAT = 1
 REQUIRED = ("format", "id", "device", "number", "round", "seconds", "off_cpu", "files", "sha256")
 NEXT, OLD = ".next", ".old"  # a checkpoint being written, and one being deleted
 GONE = ".checkpoint.gone"  # all of them, being deleted
+CLIENTS = "clients"  # the tensors of clients that checkpoints refer to
 
 
 @dataclass
@@ -45,12 +47,15 @@ class Checkpoints:
     A checkpoint is a folder with the files of `fedbench.state`, the tables, and what says that they belong
     together: their hashes and its own, the cell's id, the kind of device, and a number that only grows. It is written
     beside the places, read back, and put into the older one's place. One process at a time may use a cell's folder.
+
+    Clients' own tensors lie beside them, in `store`; a checkpoint names those that its state refers to.
     """
 
     def __init__(self, folder: Path, id: str, device: str, every: float = 0.0) -> None:
         """id: the cell's, in which all is that can change a result · device: the kind it is computed on · every:
         seconds between two."""
         self.folder, self.id, self.device, self.every = folder / CHECKPOINT, id, device, every
+        self.store = ClientStore(folder / CLIENTS)
         self.number = 0
         self.written = time.monotonic()
 
@@ -69,13 +74,18 @@ class Checkpoints:
                     found.append((self._facts(self.folder / place), place))
                 except UserError as error:
                     refused.append(self._set_aside(place, error))
+        progress = Progress()
+        self.store.pinned = {place: frozenset(facts.get("clients", ())) for facts, place in found}
         for facts, place in sorted(found, key=lambda one: one[0]["number"], reverse=True):
             self.number = max(self.number, facts["number"])
             try:
-                return self._read(self.folder / place, facts), refused
+                progress = self._read(self.folder / place, facts)
+                break
             except UserError as error:
                 refused.append(self._set_aside(place, error))
-        return Progress(), refused
+                del self.store.pinned[place]
+        self.store.sweep(progress.state or {})
+        return progress, refused
 
     def write(self, progress: Progress) -> None:
         """Keep this progress, and the last one until this is known to be whole. Raises UserError for what is no
@@ -83,6 +93,7 @@ class Checkpoints:
         contents = file_bytes(progress.state)
         contents |= {f"{kind}.parquet": table_bytes(kind, rows) for kind, rows in progress.tables.items()}
         tensors, _ = taken_apart(progress.state)
+        place, clients = PLACES[(self.number + 1) % 2], keys_of(progress.state)
         facts = {
             "format": FORMAT,
             "id": self.id,
@@ -93,11 +104,15 @@ class Checkpoints:
             "off_cpu": [name for name, tensor in tensors.items() if tensor.device.type != "cpu"],
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
         }
+        if clients:
+            facts["clients"] = sorted(clients)
         contents[FACTS] = json_text({**facts, "sha256": _own(facts)}).encode()
         try:
-            self._put(contents, self.folder / PLACES[facts["number"] % 2])
+            self._put(contents, self.folder / place)
         except OSError as error:
             raise cannot_write(self.folder, error) from error
+        self.store.pinned[place] = frozenset(clients)
+        self.store.sweep(progress.state)
         self.number, self.written = facts["number"], time.monotonic()
 
     def _put(self, contents: dict[str, bytes], place: Path) -> None:
@@ -133,6 +148,7 @@ class Checkpoints:
 
     def _read(self, place: Path, facts: dict[str, Any]) -> Progress:
         _check(place, facts)
+        self.store.check(facts.get("clients", ()))
         state = load(place, dict.fromkeys(facts["off_cpu"], self.device))
         return Progress(facts["round"], state, {kind: read_rows(place, kind) for kind in COLUMNS}, facts["seconds"])
 
@@ -142,12 +158,13 @@ class Checkpoints:
 
 
 def forget(folder: Path) -> None:
-    """Delete the checkpoints of a cell that is done, or that begins anew: out of sight first, so that one killed at
-    this leaves none that looks torn."""
+    """Delete the checkpoints of a cell that is done, or that begins anew, and the tensors of its clients: out of sight
+    first, so that one killed at this leaves none that looks torn."""
     shutil.rmtree(folder / GONE, ignore_errors=True)
     with suppress(OSError):  # there may be none
         (folder / CHECKPOINT).rename(folder / GONE)
-    shutil.rmtree(folder / GONE, ignore_errors=True)
+    for done in (GONE, CLIENTS):
+        shutil.rmtree(folder / done, ignore_errors=True)
 
 
 def _own(facts: dict[str, Any]) -> str:

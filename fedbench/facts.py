@@ -36,7 +36,7 @@ class Facts:
         self._stamps: dict[str, Any] = {}
 
     def num_layers(self, backbone: Ref) -> int:
-        """L of a backbone. Raises UserError where it does not exist or cannot be cut into layers."""
+        """L of a backbone. 1 where it cannot be cut into layers. Raises UserError where it does not exist."""
         return self.backbone(backbone)["num_layers"]
 
     def domains(self, data: Ref) -> tuple[str, ...]:
@@ -48,10 +48,10 @@ class Facts:
         """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
 
         def compute() -> dict[str, Any]:
-            from fedbench.backbone import Blocks
+            from fedbench.backbone import body_of
 
             source = self._source(ref)
-            layers = Blocks(source.model).num_layers
+            layers = body_of(source.model).num_layers
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
         weights = ref.get("pretrained")

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from fedbench import allocation as alloc
 from fedbench import cost
 from fedbench.adapter import fold
-from fedbench.backbone import Blocks, load
+from fedbench.backbone import Blocks, in_layers, load
 from fedbench.globalmodel import GlobalModel
 from fedbench.method import Method, Predict, State
 from fedbench.regularizer import first_books, pull_of, server_step
@@ -121,7 +121,7 @@ def layerwise(
 
 def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:
     """The backbone with its adapters and every classifier that some depth has."""
-    model = setup.backbone
+    model = in_layers(setup.backbone)
     if adapt:
         setup.adapter(model)
     names = {exit.classifier for depth in range(1, model.num_layers + 1) for exit in exits_of(depth)}

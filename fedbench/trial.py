@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from fedbench.aggregation import WEIGHTS
-from fedbench.backbone import Blocks, Source
+from fedbench.backbone import Blocks, Source, body_of
 from fedbench.checkpoint import Progress
+from fedbench.clientstore import ClientStore
 from fedbench.data import dataset_of
 from fedbench.diagnostics import layer_rows
 from fedbench.engine.cohort import train as train_together
@@ -54,12 +55,15 @@ class Trial:
         source: Source | None = None,
         dataset: Dataset | None = None,
         clients: list[Client] | None = None,
+        store: ClientStore | None = None,
     ) -> None:
         """device `meta` builds shapes alone, for `totals` · source, dataset, clients: where they are made already,
-        the source for this trial alone. Raises UserError, NotApplicable."""
+        the source for this trial alone · store: where clients' own tensors lie, by default in a temporary folder that
+        ends with the trial. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
+        self.store = store or ClientStore()
         self.source = source = source or self._source(plugins)
         self.dataset = dataset or dataset_of(config["data"], plugins, source.image_size)
         splits = self.dataset.load()
@@ -69,13 +73,13 @@ class Trial:
             partition = plugins.make("partition", config["data"]["partition"])
             draw = numpy_generator(self.seed, use="partition")
             clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
-        self.model = Blocks(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
+        self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, self.model.num_layers, train)
         self.guard = Guard(config["train"].get("guard"))
         self.method = self._method(plugins, image_size=splits.test.x.shape[-1])
         metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
         images = config["evaluation"]["batch_size"]
-        if self.fast and device == "cpu":
+        if self.fast and device == "cpu" and isinstance(self.model, Blocks):
             if not any(name.startswith("model.") for name in self.model.shared()):
                 train.keep_embedded(self.model.embed)
             images = min(images, max(1, ROWS // self.model.tokens(splits.test.x.shape[-1])))
@@ -115,6 +119,7 @@ class Trial:
             fold=self.fast,
             precision=self.precision,
             receive=self._receive,
+            store=self.store,
         )
         return plugins.make("method", self.config["method"], setup=setup)
 
@@ -192,6 +197,7 @@ class Trial:
             if t + 1 in due:
                 evaluation += self._test(t + 1, state)
             progress.round, progress.state = t + 1, state
+            self.store.sweep(state)
             on_round(t + 1, rows)
         self.state = state
         return evaluation, rounds

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from fedbench.backbone import Blocks
+    from fedbench.backbone import Blocks, Plain
+    from fedbench.clientstore import ClientStore
     from fedbench.cost import ClientCost
 
 MIXED = -1  # the domain of a client whose images come from several
@@ -219,14 +220,15 @@ def _as_sent(uploads: Uploads, *_: Any) -> Uploads:
 class Setup:
     """What a method is built from.
 
-    backbone: the frozen model, yet without adapters or classifiers · adapter(backbone) attaches the adapters
-    · engine: see `fedbench.engine` · train: the suite's `train` section, resolved · component(kind, ref):
-    makes a component of the registry · fold: whether a predictor may fold its adapters (`fedbench.adapter.fold`).
-    For a method that trains by other means than `engine`: precision() is the context in which models are called
-    · receive(uploads, start, plan, cohort, t) is what arrives of uploads.
+    backbone: the frozen model, yet without adapters or classifiers; cut into layers where that can be ·
+    adapter(backbone) attaches the adapters · engine: see `fedbench.engine` · train: the suite's `train` section,
+    resolved · component(kind, ref): makes a component of the registry · fold: whether a predictor may fold its
+    adapters (`fedbench.adapter.fold`). For a method that trains by other means than `engine`: precision() is the
+    context in which models are called · receive(uploads, start, plan, cohort, t) is what arrives of uploads · store:
+    where clients' own tensors are kept.
     """
 
-    backbone: Blocks
+    backbone: Blocks | Plain
     adapter: Callable[[Blocks], None]
     engine: Callable[..., Uploads]
     scenario: Scenario
@@ -240,3 +242,4 @@ class Setup:
     fold: bool = False
     precision: Callable[[], AbstractContextManager] = nullcontext
     receive: Callable[..., Uploads] = _as_sent
+    store: ClientStore | None = None

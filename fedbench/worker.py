@@ -127,7 +127,7 @@ class _Cell:
         self._take_up(device, job.get("checkpoint_every", EVERY), fresh=job.get("fresh", False))
         write_manifest(self.folder, self.manifest)
         self.plugins.tell("fedbench_cell_started", manifest=self.manifest)
-        self.trial = trial = Trial(self.manifest["config"], self.plugins, device)
+        self.trial = trial = Trial(self.manifest["config"], self.plugins, device, store=self.checkpoints.store)
         progress = self.progress
 
         def work(team: Team) -> None:

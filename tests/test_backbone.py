@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.backbone import Blocks
-from fedbench.errors import UserError
+from fedbench.backbone import Blocks, Plain, body_of, holds, in_layers
+from fedbench.errors import NotApplicable, UserError
 from fedbench.testing.world import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
@@ -80,3 +80,53 @@ def test_tokens_are_patches_and_the_class_token():
 def test_what_is_embedded_already_stays_as_it_is():
     tokens = torch.randn(2, 5, 8)
     assert Blocks(tiny_vit()).embed(tokens) is tokens
+
+
+# --- models that are used as a whole ------------------------------------------------------------------------------
+
+
+class Pooled(nn.Module):
+    """Anything whose forward pass gives features."""
+
+    num_features = 5
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.conv = nn.Conv2d(3, 5, 3)
+
+    def forward(self, x):
+        return self.scale * self.conv(x).mean((2, 3))
+
+
+def test_a_model_without_layers_to_cut_is_used_as_a_whole():
+    body = body_of(Pooled())
+    assert isinstance(body, Plain) and body.num_layers == 1
+    body.add_classifier("head", 3)
+    assert not any(p.requires_grad for p in body.model.parameters())
+    assert body.classifiers["head"](body.pooled(torch.randn(2, 3, 8, 8))).shape == (2, 3)
+    with pytest.raises(NotApplicable, match="Pooled cannot be cut into layers"):
+        in_layers(body)
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_pooled_features_are_those_after_all_layers(make):
+    blocks = body_of(make())
+    assert isinstance(blocks, Blocks) and in_layers(blocks) is blocks
+    blocks.add_classifier("head", 3)
+    x = torch.randn(2, 3, 8, 8)
+    (logits,) = blocks(x, range(4), [Exit(4, "head")])
+    assert torch.equal(blocks.classifiers["head"](blocks.pooled(x)), logits)
+    assert torch.allclose(blocks.pooled(x), blocks.model(x))
+
+
+def test_running_statistics_are_refused_and_group_norm_is_named():
+    model = Pooled()
+    model.norm = nn.BatchNorm2d(3)
+    with pytest.raises(UserError, match="running statistics.*resnet50_gn"):
+        body_of(model)
+
+
+def test_a_parameter_of_the_model_itself_is_everybodys():
+    assert holds([], "model.scale") and holds([], "model.conv.weight")
+    assert holds(["head"], "head.weight") and not holds(["head"], "exit3.weight")

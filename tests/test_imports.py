@@ -26,7 +26,7 @@ LAYERS = [
     ["hookspecs", "catalogue"],
     ["plugins"],
     ["profiles", "results"],
-    ["suite", "compare", "state"],
+    ["suite", "compare", "state", "clientstore"],
     ["pixels", "faults", "shares", "checkpoint"],
     ["federation", "evaluation", "guard"],
     ["trial"],

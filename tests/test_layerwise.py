@@ -95,5 +95,5 @@ def test_cost_beforehand_is_cost_afterwards(registry):
     for name in METHODS:
         method, _ = made(registry, name)
         _, report = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
-        expected = [cost for cost in map(method.cost, CAPACITIES) if cost is not None]
+        expected = [cost for cost in (method.cost(L_n, 0) for L_n in CAPACITIES) if cost is not None]
         assert report.cost == expected, name

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedbench.backbone import Blocks
+from fedbench.backbone import Blocks, body_of
+from fedbench.clientstore import ClientStore
 from fedbench.engine import sequential
 from fedbench.plugins import Plugins
 from fedbench.types import Client, Cohort, Scenario, Setup
@@ -71,7 +72,7 @@ def setup_of(
     registry: Plugins, model: nn.Module, capacities: list[int], adapter: dict | None = None, **train: Any
 ) -> Setup:
     """A set-up in float64 with the sequential engine; `train` changes single training options."""
-    blocks = Blocks(model).double()
+    blocks = body_of(model).double()
     clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]
     options = {**TRAIN, **train}
 
@@ -97,6 +98,7 @@ def setup_of(
         image_size=8,
         seed=0,
         component=component,
+        store=ClientStore(),
     )
     return setup
 
