@@ -207,7 +207,7 @@ def in_layers(body: Body) -> Blocks:
     """The body, where it is cut into layers. Raises NotApplicable."""
     if not isinstance(body, Blocks):
         raise NotApplicable(
-            f"{type(body.model).__name__} cannot be cut into layers, which this method gives to clients"
+            f"{type(body.model).__name__} cannot be cut into layers, and this method gives clients some of them"
         )
     return body
 

@@ -60,7 +60,8 @@ class ClientStore:
         return key
 
     def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]:
-        """The tensors of that key, in memory of their own. Raises UserError where they are missing or torn."""
+        """The tensors of that key by name, in the names' order, in memory of their own. Raises UserError where they are
+        missing or torn."""
         from safetensors.torch import load
 
         content = self._file(key).read_bytes() if self._there(key) else None
@@ -70,7 +71,8 @@ class ClientStore:
             )
         if hashlib.sha256(content).hexdigest() != key:
             raise UserError(f"{self._file(key)}: torn (its hash is another).")
-        return {name: value.to(device, copy=True) for name, value in load(content).items()}
+        # safetensors gives them in a random order, and sums over them would not come out the same twice.
+        return {name: value.to(device, copy=True) for name, value in sorted(load(content).items())}
 
     def check(self, keys: Iterable[str]) -> None:
         """Raises UserError where a key's tensors are missing or torn."""

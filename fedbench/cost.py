@@ -114,14 +114,12 @@ def measure(
     read_out = _bytes(p for name, p in shared.items() if not name.startswith("model."))
     trained_bytes = _bytes([*shared.values(), *(p for j in layers for p in model.r(j).values())])
     frozen_bytes = model.frozen_bytes(len(layers))
-    optimizer, regularizer = train["optimizer"], train.get("regularizer") or {}
-    states = 0 if optimizer["name"] == "sgd" and not optimizer["momentum"] else _OPTIMIZER_STATES[optimizer["name"]]
-    kept = sum(_REGULARIZER_COPIES[name] for name in regularizer)
+    copies = 2 + optimizer_states(train["optimizer"]) + regularizer_copies(train)
     return ClientCost(
         flops_per_image=flops,
         bytes_down=frozen_bytes + trained_bytes,
         bytes_up=trained_bytes,
-        memory_bytes=frozen_bytes + (2 + states + kept) * trained_bytes + train["batch_size"] * activations,
+        memory_bytes=frozen_bytes + copies * trained_bytes + train["batch_size"] * activations,
         sent=tuple(
             Sent(what, down, up)
             for what, down, up in (
@@ -132,6 +130,16 @@ def measure(
             if down
         ),
     )
+
+
+def optimizer_states(optimizer: Mapping[str, Any]) -> int:
+    """How many tensors it keeps for every trained one."""
+    return 0 if optimizer["name"] == "sgd" and not optimizer["momentum"] else _OPTIMIZER_STATES[optimizer["name"]]
+
+
+def regularizer_copies(train: Mapping[str, Any]) -> int:
+    """How many tensors a client's regulariser keeps for every trained one."""
+    return sum(_REGULARIZER_COPIES[name] for name in train.get("regularizer") or {})
 
 
 def _bytes(parameters: Iterable[Tensor]) -> int:
@@ -204,7 +212,12 @@ def _identity(objective: Callable) -> Hashable:
 def _measure(
     model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
 ) -> tuple[int, int]:
-    """Count one forward and backward pass on the meta device."""
+    return counted(model, lambda twin, x, y: objective(twin(x, layers, exits), y, 0), image_size)
+
+
+def counted(model: nn.Module, loss: Callable[[Any, Tensor, Tensor], Tensor], image_size: int) -> tuple[int, int]:
+    """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass, counted on
+    the meta device."""
     twin = copy.deepcopy(model).to("meta")
     for module in twin.modules():
         if hasattr(module, "fused_attn"):
@@ -221,7 +234,7 @@ def _measure(
     x = torch.empty(1, 3, image_size, image_size, device="meta", dtype=next(twin.parameters()).dtype)
     y = torch.zeros(1, dtype=torch.long, device="meta")
     with FlopCounterMode(display=False) as counter, saved_tensors_hooks(remember, lambda tensor: tensor):
-        objective(twin(x, layers, exits), y, 0).backward()
+        loss(twin, x, y).backward()
     return counter.get_total_flops(), sum(saved.values())
 
 

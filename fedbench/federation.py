@@ -41,6 +41,7 @@ class Federation:
         self.clients, self.pixels = Registered(clients), pixels
         self.seed, self.train = config["seed"], config["train"]
         self.capacities, self.participation = config["capacities"], config["participation"]
+        self.num_layers = num_layers
         self.faults = Faults(config.get("faults", {}), self.seed)
         if idle := [client.id for client in clients if not len(client)]:
             raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
@@ -77,6 +78,8 @@ class Federation:
 
     def _range(self, client: Client) -> tuple[int, int]:
         """The smallest and the largest L_n this client can have."""
+        if "all" in self.capacities:
+            return self.num_layers, self.num_layers
         if "uniform" in self.capacities:
             return tuple(self.capacities["uniform"])
         place, key = (client.id, "by_client") if "by_client" in self.capacities else (client.domain, "by_domain")
@@ -134,6 +137,11 @@ class Batches:
     def embedded(self, n: int) -> Iterator[Batch]:
         """The same, embedded where that is kept."""
         return self._made_by(self.federation.pixels.embedded, n)
+
+    def labels(self, n: int) -> Tensor:
+        """(|D_n|,) int64: of all images of client n."""
+        own = self.federation.clients[self.ids[n]].indices
+        return torch.from_numpy(self.federation.pixels.images.y[own])
 
     def only(self, rows: Sequence[int]) -> Batches:
         return Batches(self.federation, self.t, [self.ids[n] for n in rows])

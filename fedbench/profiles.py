@@ -14,6 +14,7 @@ from typing import Any
 
 DEFAULTS: dict[str, Any] = {
     "data": {"image_size": None, "normalize": "backbone", "partition": {"name": "by_domain"}},
+    "capacities": {"all": True},
     "rotate_capacities": False,
     "participation": {"all": True},
     "evaluation": {"every": None, "batch_size": 500, "metrics": [{"name": "accuracy"}]},

@@ -29,6 +29,12 @@ def test_equal_tensors_have_one_key_and_others_another(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_tensors_come_back_in_one_order(tmp_path):
+    store = ClientStore(tmp_path)
+    key = store.put({str(i): torch.zeros(1) for i in reversed(range(10))})
+    assert all(list(store.get(key)) == [str(i) for i in range(10)] for _ in range(5))
+
+
 def test_torn_tensors_are_noticed_and_written_again(tmp_path):
     store = ClientStore(tmp_path)
     key = store.put(tensors())

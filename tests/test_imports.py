@@ -22,7 +22,7 @@ LAYERS = [
     ["adapter", "allocation", "aggregation", "objective", "data", "cost"],
     ["engine", "method", "globalmodel"],
     ["regularizer"],
-    ["layerwise", "diagnostics"],
+    ["layerwise", "wholemodel", "diagnostics"],
     ["hookspecs", "catalogue"],
     ["plugins"],
     ["profiles", "results"],
@@ -88,6 +88,7 @@ PUBLIC = {
     "objective",
     "seeding",
     "types",
+    "wholemodel",
 }
 
 

@@ -52,8 +52,8 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         _check_all(config.get(part, {}), {"name": str}, f"config.{part}.")
     _check_all(config.get("train", {}), {"rounds": int}, "config.train.")
     for way, depths in config.get("capacities", {}).items():
-        _check(f"config.capacities.{way}", depths, list)
-        for depth in depths:
+        _check(f"config.capacities.{way}", [] if depths is True else depths, list)
+        for depth in () if depths is True else depths:
             _check(f"a depth of config.capacities.{way}", depth, int)
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():

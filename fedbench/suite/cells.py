@@ -99,9 +99,9 @@ class Suite:
 
 
 def rotated(capacities: dict[str, list[int]], seed: int) -> dict[str, list[int]]:
-    """Every client or domain gets the depth of the one `seed` places on, cyclically; `uniform` has no places."""
+    """Every client or domain gets the depth of the one `seed` places on, cyclically; `uniform` and `all` have none."""
     ((way, depths),) = capacities.items()
-    if way == "uniform":
+    if way in ("all", "uniform"):
         return capacities
     places = seed % len(depths)
     return {way: depths[places:] + depths[:places]}

@@ -123,9 +123,10 @@ class Data(Component, total=False):
 
 
 class Capacities(TypedDict, total=False):
-    """How many layers a client can hold: by client, by its domain, or drawn anew for each client and round."""
+    """How many layers a client can hold: all, by client, by its domain, or drawn anew for each client and round."""
 
     __pydantic_config__ = _CLOSED
+    all: Literal[True]
     by_client: Annotated[list[Count], Field(min_length=1)]
     by_domain: Annotated[list[Count], Field(min_length=1)]
     uniform: Annotated[list[Count], AfterValidator(_span), Field(description="[lowest, highest], both included")]
@@ -257,8 +258,10 @@ class Settings(TypedDict, total=False):
     data: Annotated[Data, Kind("dataset")]
     capacities: Annotated[
         Capacities,
-        _one_of("by_client", "by_domain", "uniform"),
-        Shorthand({"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}),
+        _one_of("all", "by_client", "by_domain", "uniform"),
+        Shorthand(
+            {"anyOf": [{"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}, {"const": "all"}]}
+        ),
     ]
     rotate_capacities: Annotated[
         bool, Field(description="seed s gives everyone the depth of the neighbour s places on")

@@ -20,7 +20,7 @@ from fedbench.suite.problems import Problems, nearest, suggestion
 Path = tuple[str | int, ...]
 
 # What every cell needs and no default gives.
-NEEDED = ("backbone", "data", "capacities")
+NEEDED = ("backbone", "data")
 
 # What these mappings must say where a suite has them; no default does.
 WHOLE = {
@@ -39,7 +39,7 @@ _EXPECTED = {
     "data": _REFERENCE,
     "partition": _REFERENCE,
     "metrics": "a list of names",
-    "capacities": "a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
+    "capacities": "all, a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
     "participation": "all, {fraction: ...}, {count: ...} or {per_domain: ...}",
     "guard": "{max_norm: ...} or null",
     "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
@@ -105,7 +105,9 @@ def _written_out(node: Node) -> Node:
     node = _change(node, ("evaluation", "metrics"), _named_items)
     node = _change(node, ("capacities",), lambda n: _wrap(n, "by_client", n) if isinstance(n.value, list) else n)
     everyone = Node(True, node.mark)
-    return _change(node, ("participation",), lambda n: _wrap(n, "all", everyone) if n.value == "all" else n)
+    for path in (("capacities",), ("participation",)):
+        node = _change(node, path, lambda n: _wrap(n, "all", everyone) if n.value == "all" else n)
+    return node
 
 
 def _change(node: Node, path: tuple[str, ...], change: Callable[[Node], Node]) -> Node:

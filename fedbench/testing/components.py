@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedbench import allocation as alloc
-from fedbench.backbone import Blocks, Source
+from fedbench.backbone import Blocks, Source, body_of
 from fedbench.errors import UserError
 from fedbench.testing.world import cohort_of, expect, same, tiny_vit, twice, untouched
 from fedbench.types import MIXED, Client, Dataset, Exit, Images, Plan, Uploads
@@ -138,18 +138,21 @@ def check_adapter(attach: Callable[[Blocks], None]) -> None:
 
 
 def check_backbone(source: Source) -> None:
-    """A model that can be cut into layers, with finite features of the size it names, and facts of the right types."""
+    """A model with finite features of the size it names, also of some of its layers where it can be cut into layers,
+    and facts of the right types."""
     expect(isinstance(source, Source), f"a backbone is a fedbench.backbone.Source, not {type(source).__name__}")
     expect(isinstance(source.fingerprint, str) and source.fingerprint, "the fingerprint must be a text")
     expect(
         len(source.mean) == len(source.std) == 3 and all(s > 0 for s in source.std), "mean and std: three numbers each"
     )
-    blocks = Blocks(source.model).eval()
-    blocks.add_classifier("head", 3)
+    body = body_of(source.model).eval()
+    body.add_classifier("head", 3)
     x = torch.randn(1, 3, source.image_size, source.image_size, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        for layers in ([0], range(0, blocks.num_layers, 2), range(blocks.num_layers)):
-            logits = blocks(x, layers, [Exit(len(layers), "head")])[0]
+        logits = body.classifiers["head"](body.pooled(x))
+        expect(logits.shape == (1, 3) and logits.isfinite().all(), "the model gives no finite features")
+        for layers in ([0], range(0, body.num_layers, 2), range(body.num_layers)) if isinstance(body, Blocks) else ():
+            logits = body(x, layers, [Exit(len(layers), "head")])[0]
             expect(logits.shape == (1, 3) and logits.isfinite().all(), f"layers {list(layers)} give no finite logits")
 
 

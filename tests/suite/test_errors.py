@@ -116,10 +116,9 @@ WRONG = {
         "  capacities: {uniform: [1, 2, 3]}\n": "s.yaml:5:25: defaults.capacities.uniform: expected [lowest, highest], got 3 numbers",
         "  capacities: {uniform: [4, 2]}\n": "s.yaml:5:25: defaults.capacities.uniform: the lowest depth, 4, is above the highest, 2",
         "  capacities: {uniform: [1, 13]}\n": "s.yaml:5:29: capacity 13 is above the 12 layers of micro_vit",
-        "  capacities: {}\n": "s.yaml:5:15: defaults.capacities: expected one of by_client, by_domain, uniform, got 0 of them",
-        "  capacities: 6\n": "s.yaml:5:15: defaults.capacities: expected a list with a depth for each client, "
+        "  capacities: {}\n": "s.yaml:5:15: defaults.capacities: expected one of all, by_client, by_domain, uniform, got 0 of them",
+        "  capacities: 6\n": "s.yaml:5:15: defaults.capacities: expected all, a list with a depth for each client, "
         "{by_domain: [...]} or {uniform: [lowest, highest]}, got 6",
-        "": 's.yaml:6:3: scenario "skew" has no capacities, and neither have the defaults',
     },
     "  skew: {}\n": {
         "  skew: 3\n": "s.yaml:7:9: scenarios.skew: expected a mapping (key: value), got 3",

@@ -374,3 +374,10 @@ def test_corrupted_uploads_need_no_scale(suite_of):
     assert config(suite_of(text))["faults"] == {"corrupted": {"probability": 0.1, "kind": "nan"}}
     scaled = suite_of(text, sets=["faults.corrupted.kind=scaled", "faults.corrupted.scale=-1"])
     assert config(scaled)["faults"]["corrupted"] == {"probability": 0.1, "kind": "scaled", "scale": -1.0}
+
+
+def test_everybody_holds_all_layers_where_nothing_else_is_said(suite_of):
+    without = SMALL.replace("  capacities: [12, 10, 8, 6, 4, 3]\n", "")
+    assert config(suite_of(without))["capacities"] == {"all": True}
+    said = SMALL.replace("[12, 10, 8, 6, 4, 3]", "all\n  rotate_capacities: true")
+    assert config(suite_of(said), seeds=[3])["capacities"] == {"all": True}
