@@ -198,6 +198,7 @@ class Trial:
                 evaluation += self._test(t + 1, state)
             progress.round, progress.state = t + 1, state
             self.store.sweep(state)
+            del before, report  # the uploads of whole models are large, and the next round has its own
             on_round(t + 1, rows)
         self.state = state
         return evaluation, rounds
