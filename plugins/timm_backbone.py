@@ -1,4 +1,4 @@
-"""Any ViT or MLP-Mixer of timm by its name, with its own weights, none, or those of a file."""
+"""Any model of timm by its name, with its own weights, none, or those of a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ REFUSED = ("cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_ove
 
 
 def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **options) -> Source:
-    """timm's model of that name: `vit_base_patch16_224`, `mixer_b16_224`, with a tag (`.augreg_in21k`) if wanted.
+    """timm's model of that name: `vit_base_patch16_224`, `mixer_b16_224`, `resnet50_gn`, with a tag (`.augreg_in21k`)
+    if wanted.
 
     pretrained: true fetches timm's weights, false draws them from the run's seed, a path loads a .safetensors
     file. Further options go to timm.create_model (`img_size: 96`).
@@ -28,7 +29,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
         )
     base = name.split(".")[0]
     if not timm.is_model(base):
-        near = difflib.get_close_matches(base, timm.list_models(["vit_*", "deit*", "mixer_*"]), n=3)
+        near = difflib.get_close_matches(base, timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"]), n=3)
         raise UserError(f"no backbone is called {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
     try:
         model = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
