@@ -30,7 +30,7 @@ from fedbench.results.atomic import cannot_write, write_atomically
 LOCK = ".claims.lock"
 BEATS = 6  # signs of life within the time after which a claim is stale
 
-Claim = dict[str, str]  # `file` and `token`: what a job is handed
+Claim = dict[str, str]  # `file` and `token`, and `attempt` where it was handed out: what a job is handed
 
 
 class Taken(Exception):
@@ -152,12 +152,50 @@ def joined(claim: Claim | None) -> Iterator[Callable[[], None]]:
         stop()
 
 
+def handed_out(claim: Claim) -> Claim:
+    """The claim for one more attempt at its cell, by a process that may be on another machine.
+
+    Who was handed it before holds it no more: what a lost machine may have left at work writes nothing from now on.
+    Raises: Taken where the claim is the run's no more.
+    """
+    attempt = secrets.token_hex(8)
+    _amend({key: claim[key] for key in ("file", "token")}, attempt=attempt, worker=None, ending=False)
+    return {**claim, "attempt": attempt}
+
+
+def ask_to_end(claim: Claim) -> None:
+    """Ask who was handed a claim, wherever it is, to end its cell; see `is_to_end`. Raises: Taken."""
+    _amend(claim, ending=True)
+
+
+def is_to_end(claim: Claim) -> bool:
+    """Whether who was handed a claim was asked to end, or holds it no more."""
+    found = _read(Path(claim["file"]))
+    return not is_held(claim) or (found is not None and bool(found[0].get("ending")))
+
+
 def is_held(claim: Claim | None) -> bool:
-    """Whether nobody has taken a claim over; nobody does where there is none."""
+    """Whether nobody has taken a claim over; nobody does where there is none.
+
+    A run holds its claim whatever was handed out of it, an attempt no longer than until the next one.
+    """
     if claim is None:
         return True
     found = _read(Path(claim["file"]))
-    return found is not None and found[0].get("token") == claim["token"]
+    if found is None or found[0].get("token") != claim["token"]:
+        return False
+    return "attempt" not in claim or found[0].get("attempt") == claim["attempt"]
+
+
+def _amend(claim: Claim, **changes: Any) -> None:
+    """Change what a claim says. Raises: Taken where it is not held."""
+    file = Path(claim["file"])
+    with _lock(file.parent):
+        found = _read(file)
+        if found is None or not is_held(claim):
+            raise Taken("another run has taken the cell over")
+        text = json.dumps({**found[0], **changes})
+        write_atomically(file, lambda temporary: temporary.write_text(text))
 
 
 def _beat(claims: dict[str, Claim]) -> Callable[[], None]:

@@ -15,7 +15,17 @@ from types import SimpleNamespace
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.results.claims import Claims, Taken, _self, is_held, joined, patience
+from fedbench.results.claims import (
+    Claims,
+    Taken,
+    _self,
+    ask_to_end,
+    handed_out,
+    is_held,
+    is_to_end,
+    joined,
+    patience,
+)
 
 CELL = "0123456789ab"
 STALE_AFTER = 0.6  # seconds; signs of life come every tenth of a second
@@ -154,6 +164,51 @@ def test_who_was_taken_over_is_told_and_touches_nothing_of_the_new_owner(tmp_pat
             pass
         assert slow.release(CELL) is False
     assert json.loads(file.read_text())["token"] == "new"
+
+
+def test_an_attempt_holds_a_claim_until_the_next_one_and_the_run_to_the_end(tmp_path):
+    with Claims(tmp_path) as run:
+        claim = run.take(CELL)
+        first = handed_out(claim)
+        with joined(first) as check:
+            check()
+            second = handed_out(claim)
+            with pytest.raises(Taken):
+                check()
+        with pytest.raises(Taken), joined(first):
+            pass
+        assert is_held(second) and is_held(claim) and not is_held(first)
+        with joined(second) as check:
+            check()
+        assert run.release(CELL)
+    with pytest.raises(Taken):
+        handed_out(claim)
+
+
+def test_an_attempt_that_is_over_gives_no_signs_of_life(tmp_path):
+    with Claims(tmp_path) as run:
+        claim = run.take(CELL)
+    file = left_behind(tmp_path, gone())
+    old = handed_out({**claim, "token": "old"})
+    with joined(old):
+        handed_out({**claim, "token": "old"})
+        os.utime(file, (1, 1))
+        time.sleep(0.3)
+        assert file.stat().st_mtime == 1
+
+
+def test_an_attempt_can_be_asked_to_end_and_the_next_one_was_not(tmp_path):
+    with Claims(tmp_path) as run:
+        claim = run.take(CELL)
+        first = handed_out(claim)
+        assert not is_to_end(first)
+        with joined(first):
+            ask_to_end(first)
+            assert is_to_end(first)
+        second = handed_out(claim)
+        assert is_to_end(first) and not is_to_end(second)
+        with pytest.raises(Taken):
+            ask_to_end(first)
 
 
 def test_a_job_without_a_claim_is_nobody_elses():
