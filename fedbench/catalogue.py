@@ -31,13 +31,19 @@ REQUIRED = "<required>"
 ALLOCATION_INPUTS = frozenset(
     ["capacities", "num_layers", "generator", "round", "client_ids", "layer_costs", "budgets", "scores", "history"]
 )
-_GIVEN = {"allocation": ALLOCATION_INPUTS, "dataset": {"image_size"}, "backbone": {"name", "load"}}
+EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu"])
+_GIVEN = {
+    "allocation": ALLOCATION_INPUTS,
+    "dataset": {"image_size"},
+    "backbone": {"name", "load"},
+    "executor": EXECUTOR_INPUTS,
+}
 
 
 @dataclass(frozen=True)
 class Component:
-    """A registered name: who registered it, what it is for, its options with their defaults, and for a data set
-    where its files come from."""
+    """A registered name: who registered it, what it is for, its options with their defaults; for a data set
+    where its files come from, for an executor whether its cells run on other machines."""
 
     name: str
     kind: str
@@ -48,6 +54,7 @@ class Component:
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: bool = False
     exact: bool = True
+    elsewhere: bool = False
     source: Source | None = None
 
     @classmethod

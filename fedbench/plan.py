@@ -68,7 +68,7 @@ def works(cells: Iterable[Cell], plugins: Plugins, facts: Facts) -> list[Work]:
     not there."""
     found: dict[str, Work] = {}
     for cell in cells:
-        fingerprints, versions = facts.fingerprints(cell.config), _versions(cell.config, plugins)
+        fingerprints, versions = facts.fingerprints(cell.config), versions_of(cell.config, plugins)
         id = identity(cell.config, fingerprints, versions)
         if id in found:
             found[id].cells.append(cell)
@@ -111,7 +111,7 @@ def status(work: Work, suite_folder: Path) -> str:
     return "damaged" if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
 
 
-def _versions(config: dict[str, Any], plugins: Plugins) -> dict[str, str]:
+def versions_of(config: dict[str, Any], plugins: Plugins) -> dict[str, str]:
     """Versions of fedbench, of the numerical packages and of every plugin that the configuration names."""
     versions = {"fedbench": __version__} | {name: package_version(name) or "none" for name in NUMERICAL}
     for kind, ref in _references(config):

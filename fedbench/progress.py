@@ -109,6 +109,9 @@ class Watch:
                 f"Finishing the current round, for at most {event['seconds']:g} s; Ctrl-C again stops at once.",
                 style="yellow",
             )
+        elif event["event"] == "lost":
+            told = f"{work.title} was lost and runs again: {event['reason']}"
+            self.console.print(Text(told, style="yellow"), soft_wrap=True)
         elif event["event"] == "ended":
             self._ended(event, work, duration(time.monotonic() - self.began[folder]))
         elif event["event"] in ("elsewhere", "unclaimed"):

@@ -24,6 +24,7 @@ from fedbench.results.expected import write_expected
 from fedbench.results.index import merge_index, prepare_folder
 from fedbench.results.schema import ENDED
 from fedbench.room import require_room
+from fedbench.suite.components import reference
 
 KEPT = ("finished", "not_applicable")
 GIVEN_UP = ("failed", "timeout")
@@ -40,7 +41,7 @@ class Options:
     results: str = "results"
     device: str = "auto"
     jobs: str | int = "auto"
-    executor: str = "local"
+    executor: str | dict[str, Any] = "local"
     timeout: float | None = None
     memory_limit: int | None = None
     retry_failed: bool = False
@@ -48,13 +49,26 @@ class Options:
     force: bool = False
     shard: tuple[int, int] | None = None
     checkpoint_every: float = EVERY
+    gpu_fraction: float | None = None
 
     def workers(self) -> int:
-        """`auto` is one for each core; one in all where there is a GPU to be shared."""
+        """`auto` is one for each core, or as many as share a GPU where there is one."""
         if self.jobs != "auto":
             return int(self.jobs)
         on_gpu = self.device == "cuda" or (self.device == "auto" and machine.has_gpu())
-        return 1 if on_gpu else machine.cores()
+        return int(1 / (self.gpu_fraction or 1.0) + 1e-9) if on_gpu else machine.cores()
+
+    def gpu(self) -> float:
+        """The share of a GPU that a cell asks a cluster for; with `auto` none, unless a share is named."""
+        if self.device == "cpu":
+            return 0.0
+        return self.gpu_fraction or float(self.device == "cuda")
+
+    def asked(self) -> dict[str, Any]:
+        """What executors are given, if they have parameters of these names."""
+        most = None if self.jobs == "auto" else int(self.jobs)
+        limits = {"timeout": self.timeout, "memory_limit": self.memory_limit}
+        return {"workers": self.workers(), "most": most, "gpu": self.gpu(), **limits}
 
     def of_shard(self, works: Sequence[Work]) -> list[Work]:
         """The works of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their ids, so
@@ -131,7 +145,9 @@ def execute(
 ) -> Outcome:
     """Run what is not on disk yet; the index names every cell from the start, so that `compare` can follow along."""
     began = time.monotonic()
-    if options.device == "cuda" and not machine.has_gpu():
+    executor = reference(plugins.catalogue, "executor", options.executor, "--executor")
+    elsewhere = plugins.catalogue.find("executor", executor["name"]).elsewhere
+    if options.device == "cuda" and not elsewhere and not machine.has_gpu():
         raise UserError(
             "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
         )
@@ -142,9 +158,8 @@ def execute(
     named, todo = todo, options.of_shard(todo)
     before = {work.id: read_manifest(work.folder_in(folder)) for work in todo}
     missing = [work for work in todo if _is_missing(status(work, folder), options)]
-    limits = {"timeout": options.timeout, "memory_limit": options.memory_limit}
-    workers = min(options.workers(), len(missing))
-    run_all = plugins.make("executor", {"name": options.executor}, workers=workers, **limits)
+    given = options.asked()
+    run_all = plugins.make("executor", executor, **{**given, "workers": min(given["workers"], len(missing))})
     if missing:
         require_room(folder)
     _prepare_data(missing, facts)
@@ -176,6 +191,7 @@ def execute(
             "processes": max(1, options.workers() // max(1, len(missing))),
             "checkpoint_every": options.checkpoint_every,
             "fresh": options.force,
+            "gpu_fraction": options.gpu_fraction,
         }
         while going and backlog.wait():
             run_all((_job(work, folder, plugins, git, claim, shared) for work, claim in backlog.claimed()), on_event)

@@ -73,7 +73,8 @@ def run(
     """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
     job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin),
-    `checkpoint_every` (seconds), `fresh` (whether to begin anew) and, where other runs may be at the folder too,
+    `checkpoint_every` (seconds), `fresh` (whether to begin anew), `gpu_fraction` (of a GPU's memory, the most it may
+    take; None: all) and, where other runs may be at the folder too,
     `claim` (see `results.claims`) · processes: how many may compute the cell together; more than one only where torch
     has not used threads yet · stopping: asked after each round; where it says so, the cell ends as `interrupted`, with
     a checkpoint. A cell that another run has taken over is left to it.
@@ -123,6 +124,8 @@ class _Cell:
     def compute(self, job: dict[str, Any], processes: int) -> dict[str, Any]:
         """All rounds that are left, and the files; how it ended."""
         device = resolved(job["device"])
+        if device == "cuda" and job.get("gpu_fraction"):  # what it takes beyond that is its own fault, not others'
+            torch.cuda.set_per_process_memory_fraction(job["gpu_fraction"])
         self.manifest["machine"] = machine.describe(device)
         self._take_up(device, job.get("checkpoint_every", EVERY), fresh=job.get("fresh", False))
         write_manifest(self.folder, self.manifest)

@@ -24,7 +24,19 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Short for --set precision=...")
 @click.option("--engine", type=click.Choice(["auto", "sequential", "cohort"]), help="Short for --set engine=...")
 @JOBS
-@click.option("--executor", default="local", show_default=True, metavar="NAME", help="Where cells run.")
+@click.option(
+    "--executor",
+    default="local",
+    show_default=True,
+    metavar="NAME",
+    help="Where cells run: local, ray or slurm; with options as in a suite: '{name: ray, address: auto}'.",
+)
+@click.option(
+    "--gpu-fraction",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    metavar="F",
+    help="The share of a GPU for each cell; 0.25: four cells share one.",
+)
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long."
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from fedbench.errors import UserError
 from fedbench.suite.layers import BESIDE, NESTED, stack, written_out
 from fedbench.suite.node import INVALID, Mark, Node, shown
 from fedbench.suite.problems import Problems, suggestion
+from fedbench.suite.source import parse_value
 from fedbench.suite.structure import COMPONENTS
 
 # Options that take more than their default shows; a contract of the core with every component of the kind.
@@ -18,6 +19,20 @@ _ALSO_TEXT = {("backbone", "pretrained")}
 
 _NOUNS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a mapping"}
 _TRUTHS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
+
+
+def reference(catalogue: Catalogue, kind: str, given: str | Mapping[str, Any], source: str) -> dict[str, Any]:
+    """A reference outside a suite, every option written out: a name, or `{name: ..., option: value}` as YAML or a dict.
+
+    source: where it stands, such as `--executor`. Raises: UserError with everything that is wrong.
+    """
+    problems, mark = Problems(), Mark(source)
+    node = parse_value(given, mark) if isinstance(given, str) else Node.of(dict(given), mark)
+    if not node.is_mapping:
+        node = Node.of({"name": node.plain()}, mark)
+    done = References(catalogue, "paper", problems).complete(node, kind)
+    problems.raise_any()
+    return done.plain()
 
 
 @dataclass(frozen=True)
