@@ -111,13 +111,16 @@ def fedbench_register_metrics(register: Register) -> None:
 
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
-    """Where cells run: `make(workers, timeout, memory_limit, **options) -> execute(jobs, on_event)`, see
-    `fedbench.executors.local`.
+    """Where cells run: `make(workers, most, timeout, memory_limit, gpu, **options) ->
+    execute(jobs, on_event)`, see `fedbench.executors.local`.
+
+    :param elsewhere: optional, True where cells run on other machines.
 
     A job is what `fedbench.worker.run` takes, as a JSON string. `jobs` is an iterator, and a cell is claimed for this
     run when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
-    `event` (`started`, `torn`, `round`, `stopping`, `ended`) and `folder`, and answers whether further cells may start.
-    An `execute` that is asked to end by a signal raises `fedbench.errors.Interrupted` when its cells have ended.
+    `event` (`started`, `torn`, `round`, `lost`, `stopping`, `ended`) and `folder`, and answers whether further cells
+    may start. An `execute` that is asked to end by a signal raises `fedbench.errors.Interrupted` when its cells have
+    ended.
     """
 
 

@@ -15,6 +15,7 @@ import pytest
 from command import MAIN, TINY, environment, fedbench, run, write_suite
 
 from fedbench.results import content_hash, load
+from fedbench.runner import Options
 
 METHODS = """
   fedra, {name: same, extends: fedra, missing_layers: keep}, allsmall,
@@ -450,3 +451,30 @@ def test_a_cell_that_is_computed_in_the_users_own_process_is_not_shared_out(tmp_
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("the process was copied"))
     done = fedbench(*words, "--plugin", "in_process.py", "--executor", "in_process", "--jobs", 8, cwd=tmp_path)
     assert done.exit_code == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "gpu"),
+    [
+        ({"device": "cpu", "gpu_fraction": 0.5}, None, 0.0),
+        ({"device": "auto"}, None, 0.0),
+        ({"device": "cuda"}, 1, 1.0),
+        ({"device": "cuda", "gpu_fraction": 0.25}, 4, 0.25),
+        ({"device": "cuda", "gpu_fraction": 0.3}, 3, 0.3),
+        ({"device": "cuda", "gpu_fraction": 0.25, "jobs": 2}, 2, 0.25),
+    ],
+)
+def test_a_share_of_a_gpu_says_how_many_cells_share_one(given, workers, gpu):
+    asked = Options(**given).asked()
+    assert asked["gpu"] == gpu and asked["most"] == given.get("jobs")
+    assert workers in (None, asked["workers"])
+
+
+@pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("slurm", "submitit")])
+def test_an_executor_whose_package_is_missing_says_what_to_install(tmp_path, monkeypatch, name, package):
+    words = tiny_suite(tmp_path, "fedra")
+    monkeypatch.setitem(sys.modules, package, None)
+    done = fedbench(*words, "--executor", name, cwd=tmp_path)
+    assert done.exit_code == 2 and f"pip install 'fedbench[{name}]'" in done.stderr, done.stderr
+    assert fedbench("plugins", "show", name, cwd=tmp_path).exit_code == 0
+    assert not (tmp_path / "results").exists()

@@ -135,7 +135,8 @@ def _stopping(execute: Local, claim: Mapping[str, str]) -> Iterator[None]:
     def listen() -> None:
         while not done.wait(LISTEN):
             if is_to_end(claim):
-                return stop()
+                stop()
+                break
 
     before = signal.signal(signal.SIGUSR2, stop)
     listener = threading.Thread(target=listen, name="fedbench end", daemon=True)

@@ -87,3 +87,16 @@ def test_one_string_is_all_that_a_worker_is_started_with():
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     words = [word for call in calls if ast.unparse(call.func) == "context.Process" for word in call.keywords]
     assert [ast.unparse(word.value) for word in words if word.arg == "args"] == ["(job, send, far, memory_limit)"]
+
+
+@pytest.mark.parametrize(
+    ("file", "call", "given"),
+    [("ray", "self.cell.remote", ["order"]), ("slurm", "self.executor.map_array", ["remote.printed", "orders"])],
+)
+def test_one_string_is_all_that_another_machine_is_handed(file, call, given):
+    """Ray and submitit pickle a function, by its name, and what it is called with: here texts."""
+    tree = ast.parse((ROOT / f"fedbench/executors/{file}.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == call]
+    assert [[ast.unparse(word) for word in one.args] for one in calls] == [given]
+    opens = {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and hasattr(node.func, "attr")}
+    assert not opens & {"result", "results", "exception", "submission"}, "submitit would open a pickle"
