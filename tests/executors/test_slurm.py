@@ -90,12 +90,14 @@ def test_what_submitit_pickles_is_a_function_by_name_and_one_string(tmp_path, mo
     assert json.loads(order)["job"]["manifest"]["config"]["method"]["name"] == "chained"
 
 
+@pytest.mark.slow
 def test_a_run_whose_jobs_all_end_well_leaves_no_file_of_submitits(tmp_path):
     write_suite(tmp_path, "chained")
     told(tmp_path, executor={**LOCAL, "logs": str(tmp_path / "logs")}, jobs=1)
     assert not list((tmp_path / "logs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_leaves_no_job(tmp_path):
     write_suite(tmp_path, "chained", {**SEEDS, "rounds: 2": "rounds: 5000"})
     at_work: list[psutil.Process] = []
@@ -171,6 +173,7 @@ def slurm(tmp_path, monkeypatch):
     return home
 
 
+@pytest.mark.slow
 def test_an_array_gives_the_numbers_of_one_worker_and_a_preempted_job_goes_on(slurm, whole, tmp_path):
     preempted = []
 
@@ -193,6 +196,7 @@ def test_an_array_gives_the_numbers_of_one_worker_and_a_preempted_job_goes_on(sl
         assert f"#SBATCH --{word}\n" in first
 
 
+@pytest.mark.slow
 def test_a_job_that_does_not_end_when_asked_is_cancelled(slurm, tmp_path, monkeypatch):
     monkeypatch.setattr("fedbench.executors.dispatch.ENDING", 0.0)
     write_suite(tmp_path, "chained", {"rounds: 2": "rounds: 5000"})
