@@ -18,7 +18,7 @@ ROOT = HOUSE.parent
 LAYERS = [
     ["errors", "types", "seeding", "machine", "installed"],
     ["kernels"],
-    ["backbone"],
+    ["backbone", "spsa"],
     ["adapter", "allocation", "aggregation", "objective", "data", "cost"],
     ["engine", "method", "globalmodel"],
     ["regularizer"],
@@ -90,6 +90,7 @@ PUBLIC = {
     "method",
     "objective",
     "seeding",
+    "spsa",
     "types",
     "wholemodel",
 }

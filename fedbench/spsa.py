@@ -1,0 +1,89 @@
+"""SPSA, a gradient from forward passes alone (Spall, 1992; FedVZ, Eq. 5):
+
+    g = (L(w + eps z) - L(w - eps z)) / (2 eps) z,    z ~ N(0, I)
+
+z is never stored: wherever a part of it is needed, that part is drawn again from its seed. The weights are never
+moved either: a module computes with a copy of its own weights, w +- eps z, that is made when it is called and dropped
+when it returns. So they keep their bits, and a call needs one module's weights more than a forward pass does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedbench.seeding import generator
+
+CHUNK = 2**16  # numbers of z that exist at once
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One z, by what it is drawn from: the run's seed, the round, the client, and its number among the client's."""
+
+    seed: int
+    t: int
+    client: int
+    number: int = 0
+
+    @torch.no_grad()
+    def add(self, name: str, tensor: Tensor, scale: float) -> Tensor:
+        """tensor += scale z, with the part of z that belongs to the parameter of that name; tensor is contiguous."""
+        draw = generator(self.seed, self.t, self.client, f"spsa/{self.number}/{name}", tensor.device)
+        for part in tensor.view(-1).split(CHUNK):
+            z = torch.empty_like(part).normal_(generator=draw)
+            part.add_(z, alpha=scale)
+        return tensor
+
+
+@torch.no_grad()
+def slope(
+    modules: Mapping[str, nn.Module], loss: Callable[[], Tensor], direction: Direction, epsilon: float
+) -> tuple[float, float, float]:
+    """(L(w + eps z) - L(w - eps z)) / (2 eps), and the two losses.
+
+    modules: what w belongs to, by the prefix of its names; loss() calls them and gives a scalar.
+    """
+    losses = []
+    for sign in (1, -1):
+        with perturbed(modules, direction, sign * epsilon):
+            losses.append(float(loss()))
+    return (losses[0] - losses[1]) / (2 * epsilon), *losses
+
+
+@contextmanager
+def perturbed(modules: Mapping[str, nn.Module], direction: Direction, scale: float) -> Iterator[None]:
+    """Inside, every module below `modules` computes with w + scale z in place of its own w."""
+    with ExitStack() as hooks:
+        for prefix, top in modules.items():
+            for path, module in top.named_modules(prefix=prefix):
+                if any(True for _ in module.parameters(recurse=False)):
+                    _hook(hooks, path, module, direction, scale)
+        yield
+
+
+def _hook(hooks: ExitStack, path: str, module: nn.Module, direction: Direction, scale: float) -> None:
+    own = {name: parameter for name, parameter in module._parameters.items() if parameter is not None}
+
+    def move(*_: Any) -> None:
+        for name, parameter in own.items():
+            copy = parameter.detach().clone(memory_format=torch.contiguous_format)
+            module._parameters[name] = direction.add(f"{path}.{name}", copy, scale)
+
+    def restore(*_: Any) -> None:
+        module._parameters.update(own)
+
+    hooks.callback(module.register_forward_pre_hook(move).remove)
+    hooks.callback(module.register_forward_hook(restore, always_call=True).remove)
+
+
+def descend(w: Mapping[str, Tensor], directions: Sequence[Direction], slopes: Sequence[float], lr: float) -> None:
+    """w -= lr times the mean of slope z over the directions, in place; w by the names that `slope` draws z by."""
+    for name, tensor in w.items():
+        for direction, s in zip(directions, slopes, strict=True):
+            direction.add(name, tensor, -lr * s / len(directions))
