@@ -33,7 +33,8 @@ class Sent:
 
     what: `backbone` (frozen), `adapters`, `classifiers`, `weights`, `features`, `gradients`, `losses` · down, up: to
     and from the client in a round, however many its steps · down_per_image, up_per_image: added by every image of
-    every step · down_last, up_last: added by every image of the round's last step.
+    every step · down_last, up_last: added by every image of the round's last step · down_after: sent back to a client
+    whose work has arrived.
     """
 
     what: str
@@ -43,6 +44,7 @@ class Sent:
     up_per_image: int = 0
     down_last: int = 0
     up_last: int = 0
+    down_after: int = 0
 
     def bytes_of(self, images: int, last: int) -> tuple[int, int]:
         """(down, up) of a round of so many images, `last` of them in its last step."""
@@ -78,7 +80,7 @@ class ClientCost:
     sends it · bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser
     state, what a regulariser keeps, and the activations saved for a batch (an estimate: allocator and workspace
     are not in it) · sent: what these bytes are, kind by kind, and what every step adds to them · server: of
-    methods whose server computes along.
+    methods whose server computes along · flops_last: more, for every image of the round's last step.
     """
 
     flops_per_image: int
@@ -87,6 +89,12 @@ class ClientCost:
     memory_bytes: int
     sent: tuple[Sent, ...] = ()
     server: ServerCost | None = None
+    flops_last: int = 0
+
+    def flops(self, images: int, last: int, arrives: bool = True) -> int:
+        """Of a round of so many images, `last` of them in its last step, which a client whose work is lost has not
+        come to."""
+        return self.flops_per_image * images + self.flops_last * (last if arrives else 0)
 
     def exchange(self, images: int, last: int, arrives: bool = True) -> list[tuple[str, int, int]]:
         """(what, bytes down, bytes up) of a round of so many images, `last` of them in its last step. Of a client
@@ -95,7 +103,7 @@ class ClientCost:
         lines = []
         for one in given:
             down, up = one.bytes_of(images, last if arrives else 0)
-            lines.append((one.what, down, up if arrives else up - one.up))
+            lines.append((one.what, down + one.down_after, up) if arrives else (one.what, down, up - one.up))
         return lines
 
 
@@ -218,11 +226,30 @@ def _measure(
 def counted(model: nn.Module, loss: Callable[[Any, Tensor, Tensor], Tensor], image_size: int) -> tuple[int, int]:
     """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass, counted on
     the meta device."""
+    twin = on_meta(model)
+    x, y = one_image(twin, image_size)
+    return count(twin, lambda: loss(twin, x, y).backward())
+
+
+def on_meta(model: nn.Module) -> nn.Module:
+    """A copy that has shapes alone, with attention as explicit products, which the counter knows on every device."""
     twin = copy.deepcopy(model).to("meta")
     for module in twin.modules():
         if hasattr(module, "fused_attn"):
-            module.fused_attn = False  # explicit products, which the counter knows on every device
-    weights = {p.untyped_storage()._cdata for p in twin.parameters()}
+            module.fused_attn = False
+    return twin
+
+
+def one_image(model: nn.Module, image_size: int) -> tuple[Tensor, Tensor]:
+    """x (1, 3, H, W) and y (1,) on the meta device."""
+    like = next(model.parameters()).dtype
+    x = torch.empty(1, 3, image_size, image_size, device="meta", dtype=like)
+    return x, torch.zeros(1, dtype=torch.long, device="meta")
+
+
+def count(model: nn.Module, work: Callable[[], Any]) -> tuple[int, int]:
+    """FLOPs of work(), and the bytes that autograd saves in it, but for the model's weights."""
+    weights = {p.untyped_storage()._cdata for p in model.parameters()}
     saved: dict[int, int] = {}
 
     def remember(tensor: Tensor) -> Tensor:
@@ -231,10 +258,8 @@ def counted(model: nn.Module, loss: Callable[[Any, Tensor, Tensor], Tensor], ima
             saved[storage._cdata] = storage.nbytes()
         return tensor
 
-    x = torch.empty(1, 3, image_size, image_size, device="meta", dtype=next(twin.parameters()).dtype)
-    y = torch.zeros(1, dtype=torch.long, device="meta")
     with FlopCounterMode(display=False) as counter, saved_tensors_hooks(remember, lambda tensor: tensor):
-        loss(twin, x, y).backward()
+        work()
     return counter.get_total_flops(), sum(saved.values())
 
 

@@ -227,7 +227,7 @@ class Trial:
                 lines = cost.exchange(images, last, bool(cohort.arrives[n]))
                 totals["client_rounds"] += 1
                 totals["images"] += images
-                totals["flops"] += images * cost.flops_per_image
+                totals["flops"] += cost.flops(images, last, bool(cohort.arrives[n]))
                 totals["bytes_down"] += sum(down for _, down, _ in lines)
                 totals["bytes_up"] += sum(up for _, _, up in lines)
         return totals
@@ -239,9 +239,12 @@ class Trial:
 
     def _exchange(self, report: Report, n: int) -> list[tuple[str, int, int]]:
         """What crossed between the client at position n and the server, see `ClientCost.exchange`."""
-        up, client = report.uploads, report.cohort.ids[n]
-        sent = bool(up.arrived[n]) or n in up.rejected
-        return report.cost[n].exchange(*self._images(client, int(up.steps[n])), sent)
+        return report.cost[n].exchange(*self._done(report, n), _sent(report.uploads, n))
+
+    def _done(self, report: Report, n: int) -> tuple[int, int]:
+        """(images, last) of the client at position n; one whose work is lost has come to no last step."""
+        images, last = self._images(report.cohort.ids[n], int(report.uploads.steps[n]))
+        return images, last if _sent(report.uploads, n) else 0
 
     def traffic_rows(self, t: int, report: Report) -> dict[str, Rows]:
         """The rows of exchange.parquet and of server.parquet of one round."""
@@ -251,8 +254,7 @@ class Trial:
                 moved[what] = [a + b for a, b in zip(moved.get(what, (0, 0)), both, strict=True)]
         exchange = [{"round": t + 1, "what": what, "bytes_down": d, "bytes_up": u} for what, (d, u) in moved.items()]
         served = [(n, cost.server) for n, cost in enumerate(report.cost) if cost.server]
-        images = {n: self._images(report.cohort.ids[n], int(report.uploads.steps[n])) for n, _ in served}
-        flops = sum(server.flops(*images[n]) for n, server in served)
+        flops = sum(server.flops(*self._done(report, n)) for n, server in served)
         memory = max((server.memory_bytes for _, server in served), default=0)
         server = [{"round": t + 1, "flops": flops, "memory_bytes": memory}] if served else []
         return {"exchange": exchange, "server": server}
@@ -264,12 +266,11 @@ class Trial:
         up, cohort = report.uploads, report.cohort
         for n, client in enumerate(cohort.ids):
             cost, loss = report.cost[n], float(up.loss[n])
-            sent = bool(up.arrived[n]) or n in up.rejected
-            if sent and not math.isfinite(loss):
+            if _sent(up, n) and not math.isfinite(loss):
                 raise Diverged(f"the training loss of client {client} in round {t + 1} is {loss}")
             if up.rejected.get(n) == NOT_FINITE and not self.federation.faults.kind_of(t, client):
                 raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
-            images, lines = self.federation.images(client, int(up.steps[n])), self._exchange(report, n)
+            lines = self._exchange(report, n)
             rows.append(
                 {
                     "round": t + 1,
@@ -283,9 +284,14 @@ class Trial:
                     "loss": loss,
                     "bytes_down": sum(down for _, down, _ in lines),
                     "bytes_up": sum(up for _, _, up in lines),
-                    "flops": cost.flops_per_image * images,
+                    "flops": cost.flops(*self._done(report, n)),
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),
                 }
             )
         return rows
+
+
+def _sent(uploads: Uploads, n: int) -> bool:
+    """Whether the client at position n has sent its work, taken or refused."""
+    return bool(uploads.arrived[n]) or n in uploads.rejected

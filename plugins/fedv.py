@@ -1,0 +1,43 @@
+"""FedV: split learning with a pre-trained image transformer (Shi et al., arXiv 2403.16050, Algorithm 1, option I)."""
+
+from __future__ import annotations
+
+from fedbench import hookimpl
+from fedbench.method import Method
+from fedbench.split import PLAIN_MEAN, Ref, split
+from fedbench.types import Setup
+
+
+def fedv(
+    setup: Setup,
+    server_lr: float | None = None,
+    fedround: int = 50,
+    head_blocks: int = 0,
+    tail_blocks: int = 0,
+    client_start: str = "random",
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """Every client has a head and a tail of its own around the server's pre-trained encoder, which steps once a round,
+    on the mean gradient of the clients' last steps.
+
+    server_lr: null takes the clients' learning rate (the paper writes one eta for both); 0 freezes the encoder.
+    fedround: heads and tails are averaged every so many rounds, from the first on. head_blocks, tail_blocks: how many
+    of the first and last blocks are the client's. client_start: heads and tails `random` as in the paper, or
+    `pretrained` but for the classifier.
+    """
+    return split(
+        setup,
+        server_lr=server_lr,
+        fedround=fedround,
+        head_blocks=head_blocks,
+        tail_blocks=tail_blocks,
+        client_start=client_start,
+        aggregator=aggregator,
+        objective=objective,
+    )
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("fedv", fedv)

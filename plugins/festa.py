@@ -1,0 +1,42 @@
+"""FESTA: a vision transformer split between clients and server, trained at every step (Park et al., NeurIPS 2021,
+arXiv 2111.01338)."""
+
+from __future__ import annotations
+
+from fedbench import hookimpl
+from fedbench.method import Method
+from fedbench.split import PLAIN_MEAN, Ref, split
+from fedbench.types import Setup
+
+
+def festa(
+    setup: Setup,
+    server_lr: float | None = None,
+    fedround: int = 50,
+    head_blocks: int = 0,
+    tail_blocks: int = 0,
+    client_start: str = "random",
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """As fedv, but the server's body steps at every local step, on the mean gradient over the clients that take it.
+
+    The head is the backbone's own embedding, as FedV's authors compare it, with one task for all clients. It is
+    trained from scratch there: give such a suite `backbone: {pretrained: false}`. The options are fedv's.
+    """
+    return split(
+        setup,
+        learns="every_step",
+        server_lr=server_lr,
+        fedround=fedround,
+        head_blocks=head_blocks,
+        tail_blocks=tail_blocks,
+        client_start=client_start,
+        aggregator=aggregator,
+        objective=objective,
+    )
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("festa", festa)
