@@ -10,13 +10,16 @@ import torch
 from fedbench.backbone import Blocks, Plain
 from fedbench.cost import Sent
 from fedbench.errors import NotApplicable, UserError
+from fedbench.faults import Faults
+from fedbench.guard import Guard, received
 from fedbench.method import Method
 from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.split import price, split
 from fedbench.split.cut import Cut
+from fedbench.state import load, save
 from fedbench.testing.methods import check_method
-from fedbench.testing.world import CLASSES, TRAIN, cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.world import CLASSES, TRAIN, cohort_of, same, setup_of, tiny_mixer, tiny_vit
 
 L, T, D, H, C = 4, 5, 8, 16, CLASSES
 SHAPE = {"img_size": 8, "patch_size": 4, "embed_dim": D, "depth": L, "num_heads": 2, "mlp_ratio": 2.0}
@@ -193,6 +196,57 @@ def test_only_clients_of_the_round_are_loaded(registry):
     assert len(asked) == 1
     assert sorted(state["clients"]) == ["0", "1", "2", "3", "8"]
     assert len({state["clients"][i] for i in "012"}) == 1, "who got the average keeps the same file"
+
+
+def spoilt(setup, kind, client=1):
+    """A set-up in which that client's messages arrive spoilt, in every round."""
+    faults = Faults({"corrupted": {"probability": 1.0, "kind": kind}}, seed=0)
+    usual = faults.kind_of
+    faults.kind_of = lambda t, i: usual(t, i) if i == client else ""
+    return replace(setup, receive=lambda *of_a_round: received(*of_a_round, faults, Guard()))
+
+
+@pytest.mark.parametrize("name", ["fedv", "fedvz", "festa"])
+@pytest.mark.parametrize("t", [0, 1])
+@pytest.mark.parametrize("kind", ["nan", "wrong_shape"])
+def test_of_a_refused_client_nothing_remains(registry, name, t, kind):
+    """Whether heads and tails are averaged or not, it is as if its work had been lost."""
+    spoiling, well = (setup_of(registry, tiny_vit(), [L] * 3) for _ in range(2))
+    a, b = (registry.make("method", {"name": name}, setup=one) for one in (spoilt(spoiling, kind), well))
+    cohort = cohort_of([L] * 3)
+    with_it, report = a.round(a.init(generator(0)), t, cohort, generator(0, t))
+    lost = replace(cohort, arrives=torch.tensor([True, False, True]))
+    without, _ = b.round(b.init(generator(0)), t, lost, generator(0, t))
+    assert same(with_it, without)
+    assert list(report.uploads.rejected) == [1]
+    assert report.uploads.arrived.tolist() == [True, False, True]
+
+
+def test_what_a_client_keeps_is_not_spoilt_on_the_way(registry):
+    """Boosted a million times, a message moves the encoder; the client's own head and tail it does not, unless they
+    were sent."""
+    setups = [setup_of(registry, tiny_vit(), [L] * 3) for _ in range(2)]
+    a, b = (registry.make("method", {"name": "fedv"}, setup=s) for s in (spoilt(setups[0], "scaled"), setups[1]))
+    for t, sent in ((1, False), (0, True)):
+        one, two = (m.round(m.init(generator(0)), t, cohort_of([L] * 3), generator(0, t))[0] for m in (a, b))
+        assert not same(one["encoder"], two["encoder"])
+        assert (one["clients"] == two["clients"]) != sent
+
+
+def test_a_state_read_from_disk_goes_on_as_it_was(registry, tmp_path):
+    setup = setup_of(registry, tiny_vit(), [L] * 3)
+    for name in ("fedv", "fedvz", "festa"):
+        method, again = (registry.make("method", {"name": name, "fedround": 2}, setup=setup) for _ in range(2))
+        state = method.init(generator(0))
+        for t in range(2):
+            state, _ = method.round(state, t, cohort_of([L] * 3), generator(0, t))
+        save(tmp_path / name, state)
+        again.init(generator(0))
+        ends = [
+            m.round(s, 2, cohort_of([L] * 3), generator(0, 2))[0]
+            for m, s in ((method, state), (again, load(tmp_path / name)))
+        ]
+        assert same(*ends)
 
 
 # --- what it costs ------------------------------------------------------------------------------------------------
