@@ -33,7 +33,7 @@ LAYERS = [
     ["facts", "probe", "sizes"],
     ["inventory"],
     ["plan", "saved", "room"],
-    ["worker", "export", "progress", "doctor"],
+    ["worker", "export", "inversion", "progress", "doctor"],
     ["executors"],
     ["backlog"],
     ["testing", "runner", "estimate", "plots"],
