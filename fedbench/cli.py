@@ -11,7 +11,20 @@ import click
 from fedbench import __version__, installed
 from fedbench.errors import UserError
 
-COMMANDS = ("run", "plan", "compare", "merge", "plot", "export", "plugins", "data", "backbones", "schema", "doctor")
+COMMANDS = (
+    "run",
+    "plan",
+    "compare",
+    "merge",
+    "plot",
+    "invert",
+    "export",
+    "plugins",
+    "data",
+    "backbones",
+    "schema",
+    "doctor",
+)
 GROUP = "fedbench.commands"
 
 

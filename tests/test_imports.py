@@ -48,6 +48,7 @@ NO_TORCH = [
     "fedbench.cli",
     "fedbench.commands.compare",
     "fedbench.commands.export",
+    "fedbench.commands.invert",
     "fedbench.commands.plan",
     "fedbench.commands.plot",
     "fedbench.commands.run",
