@@ -217,6 +217,29 @@ def _can_be_cut(model: nn.Module) -> bool:
     return parts and (hasattr(model, "stem") or (hasattr(model, "patch_embed") and hasattr(model, "_pos_embed")))
 
 
+STARTS = ("pretrained", "random")
+
+
+def begin(body: Body, option: str, how: str, seed: int) -> None:
+    """Leave the model's weights as the backbone came, or draw all of them anew. Raises UserError for another `how`;
+    option: what the user calls it."""
+    if how not in STARTS:
+        raise UserError(f"{option} is {' or '.join(STARTS)}, not {how!r}")
+    if how == "random":
+        redraw(body.model, seed)
+
+
+def redraw(model: nn.Module, seed: int) -> None:
+    """Draw all weights of a timm model anew, as torch and timm draw such layers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in model.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+        if hasattr(model, "init_weights"):
+            model.init_weights()
+
+
 def holds(classifiers: Iterable[str], name: str) -> bool:
     """Whether a client with these classifiers trains the shared tensor `name`: its classifiers', and all that is
     not one's."""

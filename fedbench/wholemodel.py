@@ -15,10 +15,11 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
 from fedbench import cost
-from fedbench.backbone import Body, load
+from fedbench.backbone import Body, begin, load
 from fedbench.engine.sequential import make_optimizer
 from fedbench.errors import NotApplicable
 from fedbench.method import Method, State
+from fedbench.seeding import seed_of
 from fedbench.types import Cohort, Exit, Plan, Report, Setup, Uploads
 
 HEAD = "head"
@@ -59,9 +60,13 @@ def read(weights: Tensors, classifier: str, features: Tensor) -> Tensor:
     return nn.functional.linear(features, weights[f"{classifier}.weight"], weights[f"{classifier}.bias"])
 
 
-def trainable(setup: Setup) -> WholeModel:
-    """The backbone with a classifier, all of its weights to be trained. The adapter of the suite is left aside."""
+def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
+    """The backbone with a classifier, all of its weights to be trained. The adapter of the suite is left aside.
+
+    start: `pretrained`, as the backbone is, or `random`, drawn anew. Raises UserError.
+    """
     body = setup.backbone.requires_grad_(True)
+    begin(body, "body", start, seed_of(setup.seed, use="body"))
     body.add_classifier(HEAD, setup.num_classes)
     return WholeModel(body.to(setup.device).eval())
 

@@ -28,6 +28,7 @@ def ditto(
     setup: Setup,
     lam: float = 0.75,
     personal_epochs: int | None = None,
+    body: str = "pretrained",
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -36,14 +37,14 @@ def ditto(
 
     lam: lambda, 0.75 in the comparison of FedV. personal_epochs: passes over its images that v_k takes in a round; by
     default the local_epochs of w. w^t is the global model at the start of the round, as in Algorithm 1, and not the one
-    the client has just trained. v_k begins as the w^t of the first round that the client takes part in. Both take
-    `train.optimizer`; the loss recorded is that of w.
+    the client has just trained. body: `pretrained`, as the backbone is, or `random`. v_k begins as the w^t of the first
+    round that the client takes part in. Both take `train.optimizer`; the loss recorded is that of w.
     """
     if lam < 0:
         raise UserError(f"ditto: lam is at least 0, not {lam}")
     if personal_epochs is not None and not (isinstance(personal_epochs, int) and personal_epochs > 0):
         raise UserError(f"ditto: personal_epochs is a whole number above 0, or null, not {personal_epochs!r}")
-    model, loss = trainable(setup), setup.component("objective", objective)
+    model, loss = trainable(setup, body), setup.component("objective", objective)
     ratio = 1.0 if personal_epochs is None else personal_epochs / setup.train["local_epochs"]
 
     def train(visit: Visit) -> tuple[float, Tensors]:

@@ -11,14 +11,17 @@ from fedbench.types import Setup
 from fedbench.wholemodel import Ref, Visit, WholeModel, fit, price_of, trainable, wholemodel
 
 
-def fedavg(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy") -> Method:
+def fedavg(
+    setup: Setup, body: str = "pretrained", aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy"
+) -> Method:
     """Each client trains all weights of body and classifier from the global model, and the server takes their mean
     (Algorithm 1).
 
-    The mean is weighted by |D_n|. With `train.regularizer: {fedprox: ...}` it is FedProx. Capacities and adapter have
+    body: `pretrained`, as the backbone is, or `random`. The mean is weighted by |D_n|.
+    With `train.regularizer: {fedprox: ...}` it is FedProx. Capacities and adapter have
     no say. Nobody has a model of his own: with `evaluation.by: client` the global one is scored on everybody's images.
     """
-    model, loss = trainable(setup), setup.component("objective", objective)
+    model, loss = trainable(setup, body), setup.component("objective", objective)
 
     def train(visit: Visit) -> tuple[float, None]:
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:

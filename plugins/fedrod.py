@@ -33,21 +33,27 @@ PERSONAL = "personal"
 Balanced = Callable[[Tensor, Tensor], Tensor]
 
 
-def fedrod(setup: Setup, balance: str = "softmax", gamma: float = 1.0, aggregator: Ref = "weighted_mean") -> Method:
+def fedrod(
+    setup: Setup,
+    balance: str = "softmax",
+    gamma: float = 1.0,
+    body: str = "pretrained",
+    aggregator: Ref = "weighted_mean",
+) -> Method:
     """Body and generic head minimise a class-balanced loss and are averaged; every client keeps a personal head,
     trained by plain cross-entropy on the sum of both heads' logits.
 
-    The linear version (Sec. 4.2 to 4.4): the personal head's loss moves that head alone, body and generic head move by
-    the balanced loss alone, both in the same step. balance: `softmax`, -log(N_y^gamma exp g_y / sum_c N_c^gamma exp
-    g_c), or `risk`, cross-entropy weighted by 1 / N_y^gamma, where N_c counts the client's images of class c. The
-    personal head begins at 0, so that a client that never took part answers with the generic head, which is also the
-    global model. The loss recorded is the balanced one.
+    The linear version: the personal head's loss moves that head alone, body and generic head move by the balanced loss
+    alone, both in the same step. balance: `softmax`, -log(N_y^gamma exp g_y / sum_c N_c^gamma exp g_c), or `risk`,
+    cross-entropy weighted by 1 / N_y^gamma, where N_c counts the client's images of class c. body: `pretrained`, as the
+    backbone is, or `random`. The personal head begins at 0, so that a client that never took part answers with the
+    generic head, which is also the global model. The loss recorded is the balanced one.
     """
     if balance not in BALANCED:
         raise UserError(f"fedrod: balance is {' or '.join(BALANCED)}, not {balance!r}")
     if gamma < 0:
         raise UserError(f"fedrod: gamma is at least 0, not {gamma}")
-    model, C = trainable(setup), setup.num_classes
+    model, C = trainable(setup, body), setup.num_classes
 
     def train(visit: Visit) -> tuple[float, Tensors]:
         own = copies(no_head(visit.start) if visit.own is None else visit.own)

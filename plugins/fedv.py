@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fedbench import hookimpl
 from fedbench.method import Method
 from fedbench.split import PLAIN_MEAN, Ref, split
@@ -15,6 +18,8 @@ def fedv(
     head_blocks: int = 0,
     tail_blocks: int = 0,
     client_start: str = "random",
+    encoder: str = "pretrained",
+    optimizer: Mapping[str, Any] | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -24,7 +29,8 @@ def fedv(
     server_lr: null takes the clients' learning rate (the paper writes one eta for both); 0 freezes the encoder.
     fedround: heads and tails are averaged every so many rounds, from the first on. head_blocks, tail_blocks: how many
     of the first and last blocks are the client's. client_start: heads and tails `random` as in the paper, or
-    `pretrained` but for the classifier.
+    `pretrained` but for the classifier. encoder: `pretrained`, as the backbone is, or `random`. optimizer: the
+    clients', {name, lr, ...}; null takes the suite's.
     """
     return split(
         setup,
@@ -33,6 +39,8 @@ def fedv(
         head_blocks=head_blocks,
         tail_blocks=tail_blocks,
         client_start=client_start,
+        encoder=encoder,
+        optimizer=optimizer,
         aggregator=aggregator,
         objective=objective,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fedbench import hookimpl
 from fedbench.method import Method
 from fedbench.split import PLAIN_MEAN, Ref, split
@@ -18,6 +21,8 @@ def fedvz(
     head_blocks: int = 0,
     tail_blocks: int = 0,
     client_start: str = "random",
+    encoder: str = "pretrained",
+    optimizer: Mapping[str, Any] | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -38,6 +43,8 @@ def fedvz(
         head_blocks=head_blocks,
         tail_blocks=tail_blocks,
         client_start=client_start,
+        encoder=encoder,
+        optimizer=optimizer,
         aggregator=aggregator,
         objective=objective,
     )

@@ -3,6 +3,9 @@ arXiv 2111.01338)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fedbench import hookimpl
 from fedbench.method import Method
 from fedbench.split import PLAIN_MEAN, Ref, split
@@ -16,13 +19,16 @@ def festa(
     head_blocks: int = 0,
     tail_blocks: int = 0,
     client_start: str = "random",
+    encoder: str = "random",
+    optimizer: Mapping[str, Any] | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:
     """As fedv, but the server's body steps at every local step, on the mean gradient over the clients that take it.
 
     The head is the backbone's own embedding, as FedV's authors compare it, with one task for all clients. It is
-    trained from scratch there: give such a suite `backbone: {pretrained: false}`. The options are fedv's.
+    trained from scratch there: encoder is `random` unless it is `pretrained`, as the backbone is. The other options are
+    fedv's.
     """
     return split(
         setup,
@@ -32,6 +38,8 @@ def festa(
         head_blocks=head_blocks,
         tail_blocks=tail_blocks,
         client_start=client_start,
+        encoder=encoder,
+        optimizer=optimizer,
         aggregator=aggregator,
         objective=objective,
     )

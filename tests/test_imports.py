@@ -21,7 +21,7 @@ LAYERS = [
     ["backbone", "spsa"],
     ["adapter", "allocation", "aggregation", "objective", "data", "cost"],
     ["engine", "method", "globalmodel"],
-    ["regularizer"],
+    ["regularizer", "optimizer"],
     ["layerwise", "split", "wholemodel", "diagnostics"],
     ["hookspecs", "catalogue"],
     ["plugins"],

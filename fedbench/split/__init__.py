@@ -12,11 +12,13 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from fedbench.backbone import in_layers, load
+from fedbench.backbone import begin, in_layers, load
 from fedbench.cost import ClientCost
 from fedbench.errors import NotApplicable, UserError
 from fedbench.globalmodel import GlobalModel
 from fedbench.method import Method, Predict, State
+from fedbench.optimizer import with_own
+from fedbench.seeding import seed_of
 from fedbench.split import price
 from fedbench.split.client import Participant, plan_of, uploads_of
 from fedbench.split.cut import HEAD, Cut
@@ -39,6 +41,8 @@ def split(
     head_blocks: int = 0,
     tail_blocks: int = 0,
     client_start: str = "random",
+    encoder: str = "pretrained",
+    optimizer: Mapping[str, Any] | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -48,8 +52,11 @@ def split(
     or from `losses` at the last one (SPSA with `epsilon`, the mean over `num_directions`) · server_lr: eta of the
     server's step, None for the clients' own; 0 keeps the encoder as it is and computes no gradient · server_decay:
     times this from half of the rounds on, and again from three quarters on · fedround: every so many rounds, from the
-    first on, heads and tails are averaged · head_blocks, tail_blocks, client_start: see `Cut`.
+    first on, heads and tails are averaged · head_blocks, tail_blocks, client_start: see `Cut` · encoder: `pretrained`,
+    as the backbone is, or `random` · optimizer: the clients', None for the suite's.
     """
+    setup = with_own(setup, optimizer)
+    begin(setup.backbone, "encoder", encoder, seed_of(setup.seed, use="encoder"))
     l_c = setup.component("objective", objective)
     aggregate = setup.component("aggregator", aggregator)
     lr = setup.train["optimizer"]["lr"] if server_lr is None else server_lr

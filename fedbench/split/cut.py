@@ -6,16 +6,14 @@ import copy
 import functools
 from collections.abc import Iterator, Mapping
 
-import torch
 from torch import Tensor, nn
 
-from fedbench.backbone import Blocks
+from fedbench.backbone import STARTS, Blocks, redraw
 from fedbench.errors import UserError
 from fedbench.seeding import generator, seed_of
 
 HEAD = "head"  # the classifier's name
 AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks
-STARTS = ("random", "pretrained")
 
 
 class Cut:
@@ -141,13 +139,7 @@ class Cut:
 
     def _drawn(self, seed: int) -> dict[str, Tensor]:
         small = self._template
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            for module in small.modules():
-                if hasattr(module, "reset_parameters"):
-                    module.reset_parameters()
-            if hasattr(small, "init_weights"):
-                small.init_weights()
+        redraw(small, seed)
         found = {}
         for name, parameter in small.named_parameters():
             if name.startswith("blocks."):
