@@ -26,7 +26,11 @@ def notes(
     cells: Mapping[str, Sequence[Result]], rows: Sequence[Row], metric: str, budget: Budget | None = None
 ) -> list[str]:
     """One sentence each: cells without a result, rows without the metric or within no budget, unequal seeds."""
-    found = [note for label, results in cells.items() for note in _unfinished(label, results)]
+    missing: dict[str, list[str]] = {}  # by why
+    for label, results in cells.items():
+        for which, why in _unfinished(results):
+            missing.setdefault(why, []).append(f"{label}{which}")
+    found = [f"{', '.join(who)}: {why}" for why, who in missing.items()]
     for row in rows:
         if row.status == "finished" and (over := _over(cells[row.method], row, budget)):
             found.append(over)
@@ -39,7 +43,8 @@ def notes(
     return found
 
 
-def _unfinished(label: str, results: Sequence[Result]) -> Iterator[str]:
+def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """(which seeds, why) of a method's cells without a result; which is empty for all of them."""
     reasons: dict[tuple[str, str], list[int]] = {}
     for r in results:
         if r.status != "finished":
@@ -47,7 +52,7 @@ def _unfinished(label: str, results: Sequence[Result]) -> Iterator[str]:
             reasons.setdefault((r.status, reason), []).append(r.entry.seed)
     for (status, reason), seeds in reasons.items():
         which = "" if len(seeds) == len(results) else f" (seed {', '.join(map(str, seeds))})"
-        yield f"{label}{which}: {WORDS[status]}" + (f": {reason}" if reason else "")
+        yield which, WORDS[status] + (f": {reason}" if reason else "")
 
 
 def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
