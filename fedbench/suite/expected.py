@@ -13,8 +13,9 @@ from fedbench.suite import model, structure
 from fedbench.suite.node import INVALID, Mark, Node, shown
 from fedbench.suite.problems import Problems, shortened, suggestion
 
-# Columns that say whose number a row is, and those that are there for people alone.
+# Columns that say whose number a row is, those by which a suite may ask for rows, and those for people alone.
 CHOOSING = ("paper", "table")
+ASKED = (*CHOOSING, "dataset")
 FOR_PEOPLE = ("setting", "client_depths")
 COLUMNS = (*CHOOSING, *(key for key in model.Expected.__annotations__ if not key.startswith("__")), *FOR_PEOPLE)
 NEEDED = ("backbone", "dataset", "method", "metric", "value_percent")
@@ -36,7 +37,7 @@ def written_out(tree: Node, suite: str | Path, problems: Problems) -> Node:
 
 def _chosen(request: Node, folder: Path, problems: Problems) -> list[Node]:
     """The rows that the request is about."""
-    file, wanted = request.get("file"), {key: node.value for key, node in request.value.items() if key in CHOOSING}
+    file, wanted = request.get("file"), {key: node.value for key, node in request.value.items() if key in ASKED}
     path = os.path.normpath(folder / file.value)
     try:
         text = Path(path).read_text("utf-8-sig")

@@ -301,12 +301,13 @@ class Expected(TypedDict):
 
 
 class ExpectedFile(TypedDict):
-    """Rows of a CSV file: those of one paper, or of one of its tables."""
+    """Rows of a CSV file: those of one paper, of one of its tables, or of one data set in it."""
 
     __pydantic_config__ = _CLOSED
     file: Annotated[str, Field(description="a CSV file, relative to the suite")]
     paper: str
     table: NotRequired[str]
+    dataset: NotRequired[str]
 
 
 class SuiteFile(TypedDict):

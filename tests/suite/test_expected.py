@@ -35,6 +35,9 @@ def test_rows_of_the_paper_and_table_are_taken_and_no_others(suite_of, file):
         },
     )
     assert len(suite_of(SMALL + "expected: {file: numbers/t.csv, paper: FedV}\n").expected) == 1
+    file(HEADER + NUMBER + NUMBER.replace("nicopp", "domainnet").replace("86.48", "1"))
+    (one,) = suite_of(SMALL + REQUEST.replace("}", ", dataset: domainnet}")).expected
+    assert (one["dataset"], one["value_percent"]) == ("domainnet", 1)
 
 
 def test_a_file_is_looked_for_beside_the_suite_not_where_one_stands(tmp_path, catalogue, monkeypatch):
