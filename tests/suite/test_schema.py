@@ -39,11 +39,14 @@ def test_it_describes_every_key_of_a_suite(catalogue):
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
-def test_an_independent_validator_accepts_the_shipped_suites(path, papers_catalogue):
+def test_an_independent_validator_accepts_the_shipped_suites(path):
     jsonschema = pytest.importorskip("jsonschema")
     from ruamel.yaml import YAML
 
-    jsonschema.Draft202012Validator(json_schema(papers_catalogue)).validate(YAML(typ="safe", pure=True).load(path))
+    from fedbench.plugins import Plugins
+
+    schema = json_schema(Plugins().catalogue)
+    jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe", pure=True).load(path))
 
 
 @pytest.mark.parametrize(
