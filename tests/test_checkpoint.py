@@ -43,10 +43,14 @@ METHODS = [
     "fedavg",
     "fedra",
     "fedrod",
+    "fedv",
+    "fedvz",
+    "festa",
     "head_only",
     "inclusivefl",
 ]
-WHOLE = ["ditto", "fedavg", "fedrod"]
+# What stands in FedDyn's place where a method has no use for it.
+PULL = {**dict.fromkeys(("ditto", "fedavg", "fedrod"), {"fedprox": 0.1}), **dict.fromkeys(("fedv", "fedvz", "festa"))}
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +114,8 @@ def test_a_cell_that_is_taken_up_after_every_round_ends_with_the_same_bits(
     cells, plugins, tmp_path, scenario, method, engine
 ):
     config = {**cells[scenario, method], "engine": engine}
-    if method in WHOLE and scenario == "rough":  # which FedDyn is not for
-        config["train"] = {**config["train"], "regularizer": {"fedprox": 0.1}}
+    if method in PULL and scenario == "rough":
+        config["train"] = {**config["train"], "regularizer": PULL[method]}
     try:
         whole = uninterrupted(config, plugins)
     except NotApplicable:

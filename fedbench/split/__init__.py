@@ -101,7 +101,7 @@ def split(
                     continue
                 asks = client.arrived and (every_step or k == client.K)
                 told = client.local_step(l_c, server if asks else None)
-                if asks and (came := client.send(told, with_own=averages and k == client.K)) is not None:
+                if asks and (came := client.upload(told, with_own=averages and k == client.K)) is not None:
                     server.take(came, t, client.i)
             if every_step:
                 load(cut.w_E, w_E := server.step(w_E, eta(t)))

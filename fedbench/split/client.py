@@ -62,7 +62,7 @@ class Participant:
         self.optimizer.step()
 
     @torch.no_grad()
-    def send(self, told: Values, with_own: bool) -> Values | None:
+    def upload(self, told: Values, with_own: bool) -> Values | None:
         """What the server receives of it, through faults and guard; None where it is refused.
 
         with_own: head and tail are sent too, and lie under `received` then.

@@ -83,7 +83,13 @@ def rounds(registry, engine, ref, model, adapter, cohort, train):
     ],
 )
 def test_two_rounds_of_every_registered_method_equal_the_oracles(registry, model, adapter, regularizer):
-    names = [component.name for component in registry.catalogue if component.kind == "method"]
+    """Of those that train by the engine: the others compute the same under any."""
+    names = [
+        component.name
+        for component in registry.catalogue
+        if component.kind == "method"
+        and not registry.make("method", {"name": component.name}, setup=setup_of(registry, tiny_vit(), [4])).alone
+    ]
     assert {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"} <= set(names)
     for name in names:
         cohort = ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2])
