@@ -37,7 +37,8 @@ class Cluster(Protocol):
         """A task for each order."""
 
     def ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Those that have ended, after a wait of half a second or so."""
+        """Those that have ended, after a wait of half a second or so; without tasks, the wait for room alone. Raises:
+        UserError where there has been no room for too long."""
 
     def answer(self, task: Any) -> str:
         """What an ended task has answered. Raises: Lost."""
@@ -82,7 +83,7 @@ class Dispatch:
         on_event: OnEvent,
     ) -> None:
         self.cluster, self.limits, self.changes, self.attempts = cluster, limits, changes, attempts
-        self.on_event, self.going = on_event, True
+        self.on_event, self.going, self.dry = on_event, True, False  # dry: no job is left
         self.sent: list[_Sent] = []
         self.again: list[_Sent] = []
 
@@ -92,7 +93,7 @@ class Dispatch:
         try:
             while True:
                 self._fill(waiting)
-                if not self.sent:
+                if not self.sent and not self._is_waiting():
                     break
                 ended = self.cluster.ended([one.task for one in self.sent])
                 for one in list(self.sent):
@@ -101,12 +102,19 @@ class Dispatch:
                         self._close(one)
                     elif not self.going:
                         self._withdraw(one)
+            for one in self.again:
+                reason = "its machine was lost, and no more cells were started"
+                self._end(one, {"status": "interrupted", "reason": reason, "seconds": None})
         except BaseException:
             self._stop()
             raise
         finally:
             for one in [*self.sent, *self.again]:
                 one.events.unlink(missing_ok=True)
+
+    def _is_waiting(self) -> bool:
+        """Whether cells are left that may start once there is room."""
+        return self.going and (bool(self.again) or not self.dry)
 
     def _fill(self, waiting: Iterable[str]) -> None:
         """Submit what there is room for, cells that were lost first."""
@@ -118,6 +126,7 @@ class Dispatch:
             elif job := next(waiting, None):
                 new.append(_Sent(json.loads(job)))
             else:
+                self.dry = True
                 break
         orders = [order for one in new if (order := self._order(one))]
         new = [one for one in new if one.attempt]

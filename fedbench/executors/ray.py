@@ -85,6 +85,9 @@ class _Cluster:
 
     def ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
         self._check()
+        if not tasks:
+            time.sleep(POLL)
+            return []
         self.ray.wait(list(tasks), num_returns=1, timeout=POLL)
         return self.ray.wait(list(tasks), num_returns=len(tasks), timeout=0)[0]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.executors import dispatch
+from fedbench.executors import dispatch, ray
 from fedbench.executors.dispatch import Dispatch, Lost, changes
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claims, is_held, is_to_end
@@ -18,13 +20,16 @@ FINISHED = {"status": "finished", "reason": None, "seconds": 1.0}
 
 class Script:
     """A cluster of two places. Each order of a cell ends by the next of its `ends`: an answer or an error, after the
-    rounds before it; at the last of them, `("hang",)`, it does not end until it is cancelled."""
+    rounds before it; at the last of them, `("hang",)`, it does not end until it is cancelled. Once `lost` orders are
+    out, the places are gone for `gone` looks, and nobody may wait for ever."""
 
-    def __init__(self, **ends) -> None:
+    def __init__(self, lost: int = -1, gone: int = 0, **ends) -> None:
         self.ends, self.orders, self.cancelled = ends, [], []
+        self.lost, self.gone, self.looks = lost, gone, 0
 
     def room(self, busy: int) -> int:
-        return 2 - busy
+        away = len(self.orders) == self.lost and self.looks <= self.gone
+        return (0 if away else 2) - busy
 
     def submit(self, orders):
         self.orders += [json.loads(order) for order in orders]
@@ -38,6 +43,10 @@ class Script:
 
     def ended(self, tasks):
         done = []
+        if len(self.orders) == self.lost:
+            self.looks += 1
+            if self.looks > 20:
+                raise UserError("no machine has room")
         for task in tasks:
             order, (*rounds, end) = self._end(task)
             lines = [{"event": "started"}, *({"event": "round", "round": t} for t in rounds if t)]
@@ -121,6 +130,42 @@ def test_losses_without_getting_further_end_as_failed_and_who_is_left_holds_no_c
 def test_a_cell_that_gets_further_each_time_is_not_given_up(cells):
     ends = [(t, Lost("preempted")) for t in range(1, 9)]
     assert cells(Script(a=[*ends, (9, FINISHED)]))[-1] == ("a", "ended", "finished")
+
+
+LOSSES = {"a": [(1, Lost("x")), (FINISHED,)], "b": [(1, Lost("x")), (FINISHED,)], "c": [(FINISHED,)]}
+
+
+def test_cells_whose_machines_are_all_gone_wait_for_others(cells):
+    script = Script(lost=2, gone=5, **LOSSES)
+    told = cells(script)
+    assert script.looks == 6 and len(script.orders) == 5
+    assert {name for name, event, status in told if status == "finished"} == {"a", "b", "c"}
+
+
+def test_cells_that_nothing_has_room_for_yet_wait(cells):
+    script = Script(lost=0, gone=5, a=[(FINISHED,)])
+    assert cells(script)[-1] == ("a", "ended", "finished") and script.looks == 6
+
+
+def test_the_wait_for_another_machine_has_an_end(cells):
+    with pytest.raises(UserError, match="no machine has room"):
+        cells(Script(lost=2, gone=100, **LOSSES))
+
+
+def test_rays_nodes_are_waited_for_without_a_task_and_not_for_ever(monkeypatch):
+    monkeypatch.setattr("fedbench.executors.ray.POLL", 0.0)
+    nodes = object.__new__(ray._Cluster)
+    nodes.ray, nodes.needs, nodes.last = SimpleNamespace(nodes=list), {"CPU": 1}, time.monotonic()
+    assert nodes.ended([]) == []
+    nodes.last -= ray.ROOM
+    with pytest.raises(UserError, match="no node of the Ray cluster has room"):
+        nodes.ended([])
+
+
+def test_a_lost_cell_is_not_waited_for_once_nothing_more_is_to_start(cells):
+    ends = {"a": [(1, Lost("x")), (FINISHED,)], "b": [({**FINISHED, "status": "failed"},)]}
+    told = cells(Script(lost=2, gone=100, **ends), going=lambda event: event.get("status") != "failed")
+    assert told[-2:] == [("b", "ended", "failed"), ("a", "ended", "interrupted")]
 
 
 def test_force_begins_anew_once_and_goes_on_after_a_loss(cells, tmp_path):
