@@ -82,7 +82,8 @@ class Options:
 class Outcome:
     """What a run left behind: the suite's folder, and every cell's last manifest by folder name.
 
-    ran: how many cells were to be computed and fell to this run · elsewhere: how many other runs computed meanwhile.
+    ran: how many cells were to be computed and fell to this run · elsewhere: how many other runs computed meanwhile ·
+    gave_up: `max_failures` was reached.
     """
 
     suite: str
@@ -91,12 +92,17 @@ class Outcome:
     ran: int
     seconds: float
     elsewhere: int = 0
-    stopped: bool = False
+    gave_up: bool = False
     titles: dict[str, str] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counter[str]:
         return Counter(manifest["status"] for manifest in self.manifests.values())
+
+    @property
+    def left(self) -> int:
+        """How many cells have not ended."""
+        return sum(manifest["status"] not in ENDED for manifest in self.manifests.values())
 
     @property
     def failed(self) -> dict[str, dict[str, Any]]:
@@ -211,7 +217,7 @@ def execute(
         ran=len(missing) - backlog.elsewhere,
         seconds=time.monotonic() - began,
         elsewhere=backlog.elsewhere,
-        stopped=any(manifest["status"] in ("pending", "interrupted") for manifest in manifests.values()),
+        gave_up=not going,
         titles={work.folder_in(folder).name: work.title for work in todo},
     )
 

@@ -375,6 +375,40 @@ def tiny_suite(folder: Path, methods: str) -> tuple[str, ...]:
     return "run", "tiny.yaml", "--plugin", "tiny_plugin.py", "--seed", "0", "--device", "cpu"
 
 
+LAZY = """
+import json
+from pathlib import Path
+from fedbench import hookimpl
+from fedbench.results import write_manifest
+
+def lazy(workers, leaves: str = ""):
+    def execute(jobs, on_event):
+        for job in map(json.loads, jobs if leaves else ()):
+            if leaves != "pending":
+                write_manifest(Path(job["folder"]), {**job["manifest"], "status": leaves})
+    return execute
+
+@hookimpl
+def fedbench_register_executors(register):
+    register("lazy", lazy)
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "told"),
+    [("pending", "Ended before all was computed"), ("running", "Ended before all was computed"),
+     ("interrupted", "Broken off from outside")],
+)  # fmt: skip
+def test_cells_that_an_executor_leaves_undone_are_counted_as_left(tmp_path, leaves, told):
+    words = (*tiny_suite(tmp_path, "fedra, allsmall"), "--plugin", "lazy.py", "--max-failures", 5)
+    (tmp_path / "lazy.py").write_text(LAZY)
+    words = (*words, "--executor", f"{{name: lazy, leaves: {leaves}}}")
+    done = fedbench(*words, cwd=tmp_path)
+    assert done.exit_code == 1 and f"{told}; 2 cells left, which the same command runs." in done.stdout
+    done = fedbench(*words, "--json", cwd=tmp_path)
+    assert done.exit_code == 1 and json.loads(done.stdout)["left"] == 2
+
+
 LIMITED = """
 from fedbench import hookimpl
 

@@ -93,7 +93,7 @@ def run(
         click.echo(json.dumps(_summary(outcome), indent=1))
     elif not quiet:
         _close(outcome)
-    sys.exit(1 if outcome.failed or outcome.stopped else 0)
+    sys.exit(1 if outcome.failed or outcome.left else 0)
 
 
 def _tell_how_to_resume(force: bool) -> None:
@@ -149,10 +149,10 @@ def _close(outcome) -> None:
             console.print(Text(line), soft_wrap=True)
         if (left := len(outcome.failed) - MOST_SHOWN) > 0:
             console.print(f"  and {left} more")
-    if outcome.stopped:
-        pending, broken_off = outcome.counts["pending"], outcome.counts["interrupted"]
-        why = "Stopped by --max-failures" if pending else "Broken off from outside"
-        left = counted(pending + broken_off, "cell")
+    if outcome.left:
+        broken_off = "Broken off from outside" if outcome.counts["interrupted"] else "Ended before all was computed"
+        why = "Stopped by --max-failures" if outcome.gave_up else broken_off
+        left = counted(outcome.left, "cell")
         console.print(f"{why}; {left} left, which the same command runs.", style="red")
 
 
@@ -164,5 +164,6 @@ def _summary(outcome) -> dict:
         "elsewhere": outcome.elsewhere,
         "seconds": round(outcome.seconds, 3),
         "counts": dict(outcome.counts),
+        "left": outcome.left,
         "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},
     }
