@@ -37,6 +37,7 @@ class Backlog:
         self.left = {work.id: work for work in works}
         self.handed: dict[str, Work] = {}
         self.elsewhere = 0
+        self.asked = 0  # how often somebody began to ask for cells
 
     def wait(self) -> bool:
         """Wait until a cell can be claimed; False when there is none to wait for."""
@@ -57,6 +58,7 @@ class Backlog:
 
     def claimed(self) -> Iterator[tuple[Work, Claim]]:
         """Every cell that no other run has, claimed when it is asked for."""
+        self.asked += 1
         for work in list(self.left.values()):
             try:
                 claim = self.claims.take(work.id)
@@ -73,9 +75,13 @@ class Backlog:
             self.handed[work.id] = self.left.pop(work.id)
             yield work, claim
 
+    def is_out(self, folder: str) -> bool:
+        """Whether a cell was handed out, and has not ended yet."""
+        return _id(folder) in self.handed
+
     def ended(self, folder: str) -> bool:
         """Give back the claim of a cell that has ended; False where another run took it over, which is then left."""
-        id = Path(folder).name.rpartition("-")[2]
+        id = _id(folder)
         work = self.handed.pop(id)
         if self.claims.release(id):
             return True
@@ -93,3 +99,7 @@ class Backlog:
         told = {"status": manifest["status"], "reason": manifest["reason"]}
         self.tell({"event": "elsewhere", "folder": str(place), **told})
         return True
+
+
+def _id(folder: str) -> str:
+    return Path(folder).name.rpartition("-")[2]

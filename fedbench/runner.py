@@ -180,6 +180,8 @@ def execute(
     def on_event(event: dict[str, Any]) -> bool:
         """Pass an event on; whether new cells may still start."""
         nonlocal failures, going
+        if event["event"] == "ended" and not backlog.is_out(event["folder"]):  # told twice
+            return going
         if event["event"] == "ended" and not backlog.ended(event["folder"]):
             event = {**event, "status": "taken", "reason": "another run has taken it over"}
         if event["event"] in ("ended", "unclaimed"):
@@ -200,7 +202,13 @@ def execute(
             "gpu_fraction": options.gpu_fraction,
         }
         while going and backlog.wait():
+            asked = backlog.asked
             run_all((_job(work, folder, plugins, git, claim, shared) for work, claim in backlog.claimed()), on_event)
+            if backlog.asked == asked:
+                raise UserError(
+                    f"--executor {executor['name']}: it returned without asking for a cell, though {len(backlog.left)} "
+                    "of them are to be computed; an executor takes its jobs from the iterator that it is called with"
+                )
     if (now := entries(named, folder)) != names:  # another run has made the folder of an equal cell of its own
         merge_index(folder, suite.name, now)
     manifests = {}

@@ -409,6 +409,25 @@ def test_cells_that_an_executor_leaves_undone_are_counted_as_left(tmp_path, leav
     assert done.exit_code == 1 and json.loads(done.stdout)["left"] == 2
 
 
+def test_an_executor_that_asks_for_no_cell_is_named(tmp_path):
+    words = tiny_suite(tmp_path, "fedra, allsmall")
+    (tmp_path / "lazy.py").write_text(LAZY)
+    done = fedbench(*words, "--plugin", "lazy.py", "--executor", "lazy", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "--executor lazy: it returned without asking for a cell, though 2 of them" in done.stderr
+    assert not list((tmp_path / "results").rglob("*.claim"))
+
+
+def test_an_end_that_is_told_twice_counts_once(tmp_path):
+    words = tiny_suite(tmp_path, "fedra, {name: raises, extends: odd, how: raise}")
+    twice = IN_PROCESS.replace("**told})", "**told}); on_event({'event': 'ended', 'folder': job['folder'], **told})")
+    (tmp_path / "twice.py").write_text(twice)
+    words = (*words, "--plugin", "twice.py", "--executor", "in_process")
+    done = fedbench(*words, "--max-failures", 2, cwd=tmp_path)
+    assert done.exit_code == 1 and "cells failed" not in done.stdout and "1 cell failed" in done.stdout, done.stderr
+    assert "[2/2]" in done.stdout and "[3/2]" not in done.stdout
+
+
 LIMITED = """
 from fedbench import hookimpl
 
