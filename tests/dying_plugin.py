@@ -16,6 +16,8 @@ from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 
+import psutil
+
 from fedbench import hookimpl
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -59,7 +61,13 @@ def kills_itself(folder):
 
 
 def kills_its_supervisor(folder):
+    leaves_grandchildren(folder, "pids_of_the_unwatched")
     os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
+def kills_its_guard(folder):
+    os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)
     time.sleep(600)
 
 
@@ -117,12 +125,12 @@ def makes_read_only(folder):
     subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
 
 
-def leaves_grandchildren(folder):
+def leaves_grandchildren(folder, file="pids"):
     """One in its group, one in a session of its own, and one that its parent has left."""
     pids = [subprocess.Popen(SLEEP).pid, subprocess.Popen(SLEEP, start_new_session=True).pid]
     orphan = f"import subprocess; print(subprocess.Popen({SLEEP!r}, start_new_session=True, stdout=2).pid)"
     pids.append(int(subprocess.run([sys.executable, "-c", orphan], stdout=subprocess.PIPE).stdout))
-    (folder / "pids").write_text(" ".join(map(str, pids)))
+    (folder / file).write_text(" ".join(map(str, pids)))
 
 
 def leaves_grandchildren_and_hangs(folder):

@@ -61,7 +61,8 @@ DIES = {
     "exits_0": ("the worker process ended with exit code 0 before it was done", 0, None),
     "exits_3": ("the worker process ended with exit code 3 before it was done", 3, None),
     "kills_itself": ("the worker process was ended by SIGKILL; the system does that", None, "SIGKILL"),
-    "kills_its_supervisor": ("the worker process was ended by SIGKILL", None, "SIGKILL"),
+    "kills_its_supervisor": ("the process that watches over the cell was killed", None, "SIGKILL"),
+    "kills_its_guard": ("the process that watches over the cell was killed", None, "SIGKILL"),
     "floods": ("RuntimeError: it is tired", None, None),
     "closes_its_pipe": ("the worker process ended with exit code 1 before it was done", 1, None),
     "cannot_write": ("cannot be written (File too large). Choose another folder", 1, None),
@@ -115,13 +116,13 @@ def test_what_a_cell_prints_is_kept_in_part(dead):
 
 def test_no_process_and_no_temporary_file_is_left(dead):
     folder, _, _ = dead
-    assert all_ended(folder)
+    assert all_ended(folder) and all_ended(folder, "pids_of_the_unwatched")
     assert not list((folder / "r").rglob("*.tmp"))
 
 
-def all_ended(folder: Path) -> bool:
-    """The pids that a method wrote down, and whatever else runs in the folder or below it."""
-    pids = [int(pid) for pid in (folder / "pids").read_text().split()]
+def all_ended(folder: Path, file: str = "pids") -> bool:
+    """Whether nothing runs any more of the pids that a method wrote down."""
+    pids = [int(pid) for pid in (folder / file).read_text().split()]
     assert len(pids) == 3
     return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
 

@@ -50,7 +50,8 @@ def _end(
     """What is recorded of a cell whose process died or was ended."""
     code = report["code"]
     facts: dict[str, Any] = {"exit_code": code} if code >= 0 else {"signal": _name(-code)}
-    reason, trace = worker.broke.get("reason"), worker.broke.get("traceback") or report["traceback"]
+    reason = worker.broke.get("reason") or report.get("reason")
+    trace = worker.broke.get("traceback") or report["traceback"]
     if report["memory"] and memory_limit:
         reason = f"out of memory: it took {size(report['memory'])}, and --memory-limit is {size(memory_limit)}"
     elif worker.late:

@@ -1,7 +1,8 @@
 """The process between a run and a cell: passes on what the run asks, keeps what the cell prints, ends what it left.
 
 Everything that a cell starts stays below its supervisor. When the run is killed, the supervisor's line to it breaks,
-and it ends the cell.
+and it ends the cell. When the supervisor is killed, a guard above it, which does nothing else, ends what was below; and
+when the guard is killed, the run lets go of the line.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SHARE = 0.05  # of a core, at most, for these looks: where thousands of processe
 
 
 def supervise(job: str, events: Connection, line: Connection, memory_limit: int | None) -> None:
-    """Start a cell, watch it to its end, and report that to the run.
+    """Start a supervisor, and collect what it leaves where somebody kills it; ends as it does.
 
     line: takes STOP (SIGTERM for the cell), TRACE (have it print where it is) and END (kill it), and gives one JSON
     object: `code` (exit code, or a signal's number below 0), `memory` (bytes, where they were above `memory_limit`),
@@ -44,6 +45,36 @@ def supervise(job: str, events: Connection, line: Connection, memory_limit: int 
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FROM_OUTSIDE)
     os.setsid()
     trees.adopt_orphans()
+    supervisor = os.fork()
+    if supervisor == 0:
+        _be_the_supervisor(job, events, line, memory_limit)
+    events.close()
+    line.close()
+    _, status = os.waitpid(supervisor, 0)
+    trees.end_descendants()
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        with suppress(OSError):  # of SIGKILL, which has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _be_the_supervisor(job: str, events: Connection, line: Connection, memory_limit: int | None) -> NoReturn:
+    """The life of a supervisor: whatever happens, it ends here."""
+    code = 1
+    try:
+        trees.adopt_orphans()
+        _supervise(job, events, line, memory_limit)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _supervise(job: str, events: Connection, line: Connection, memory_limit: int | None) -> None:
+    """Start a cell, watch it to its end, and report that to the run."""
     wake, ended = os.pipe()
     os.set_blocking(ended, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -26,6 +26,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 LOADING = 600.0  # seconds that the server may take to import torch and timm; a cell's own time counts from then
 TO_TRACE = 0.3  # seconds for a cell to print its stack
 LAST = 6.0  # seconds for a supervisor to end what it watches over
+UNWATCHED = "the process that watches over the cell was killed"
 PATIENCE = 0.2  # seconds at most between two looks at the clock, and at what the run was asked
 
 
@@ -130,11 +131,13 @@ class Worker:
             self.line.send_bytes(what)
 
     def report(self) -> dict[str, Any]:
-        """The last word of its supervisor; where somebody killed that, what is known of it."""
+        """The last word of its supervisor; where somebody killed that, or its guard, what is known of it."""
         with suppress(EOFError, OSError):
             if self.line.poll():
                 return json.loads(self.line.recv_bytes())
-        return {"code": self.process.exitcode, "memory": None, "traceback": None}
+            self.line.send_bytes(END)
+            self.line.poll(LAST)
+        return {"code": self.process.exitcode, "memory": None, "traceback": None, "reason": UNWATCHED}
 
     def close(self) -> None:
         """Let go of it; a supervisor that is still there, its server killed, ends the cell then."""
