@@ -21,6 +21,7 @@ POLL = {"slurm": 2.0, "local": 0.25}  # seconds between two looks at the jobs
 ASK = 30.0  # seconds between two questions to Slurm, one for all jobs
 WRITTEN = 15.0  # seconds after its end in which what a job has printed must be seen here
 DAY = 24 * 60  # minutes
+ARRAY = 1000  # jobs of an array: Slurm's MaxArraySize is 1001 unless it is set
 UNDONE = ("READY", "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "UNKNOWN")
 
 
@@ -37,19 +38,21 @@ def on_slurm(
     additional: dict[str, Any] = {},  # noqa: B006 (an option's default, never changed)
     logs: str | None = None,
     attempts: int = 3,
+    at_once: int = 100,
     cluster: str = "slurm",
 ) -> Callable[[Iterable[str], OnEvent], None]:
-    """Run cells as jobs of Slurm, arrays of them, at most `--jobs` at once. `time` is in minutes (null: enough for
-    `--timeout`, or a day), `memory` in GB, and `additional` goes to sbatch as it is. A cell that is preempted, out of
-    time or whose node is lost goes on in another job, and has failed after `attempts` losses in a row without getting
-    further. `logs` is a folder that all machines see, for submitit's own files; null: one in the cache folder.
-    `cluster: local` runs the jobs on this machine, without Slurm.
+    """Run cells as jobs of Slurm, in arrays. `--jobs` of them, or else `at_once`, are in its queue or at work at a
+    time; more follow as these end. `time` is in minutes (null: enough for `--timeout`, or a day), `memory` in GB, and
+    `additional` goes to sbatch as it is. A cell that is preempted, out of time or whose node is lost goes on in another
+    job, and has failed after `attempts` losses in a row without getting further. `logs` is a folder that all machines
+    see, for submitit's own files; null: one in the cache folder. `cluster: local` runs the jobs on this machine,
+    without Slurm, and as many at a time as it has CPUs for unless `--jobs` says so.
 
-    most: cells side by side; None: all of them · gpu: 1 where a cell takes a GPU; less where `additional` has a `gres`.
+    most: cells side by side; None: `at_once` · gpu: 1 where a cell takes a GPU; less where `additional` has a `gres`.
     """
     library = _library(cluster)
-    if cpus_per_cell < 1 or attempts < 1:
-        raise UserError("--executor slurm: cpus_per_cell and attempts are whole numbers from 1")
+    if min(cpus_per_cell, attempts, at_once) < 1:
+        raise UserError("--executor slurm: cpus_per_cell, attempts and at_once are whole numbers from 1")
     if gpu not in (0.0, 1.0) and "gres" not in additional:
         raise UserError(
             f"--gpu-fraction {gpu:g}: Slurm gives whole GPUs. Where yours gives out parts of one, say which to "
@@ -63,11 +66,11 @@ def on_slurm(
         "gpus_per_node": None if "gres" in additional else int(gpu) or None,
         "slurm_partition": partition,
         "slurm_account": account,
-        "slurm_array_parallelism": most,
+        "slurm_array_parallelism": most or at_once,
         "slurm_additional_parameters": {"no-requeue": True, **additional},  # a job that is lost is submitted anew here
     }
     asked = {name: value for name, value in wanted.items() if value is not None}
-    room = most or (machine.cores() // cpus_per_cell or 1 if cluster == "local" else None)
+    room = most or (machine.cores() // cpus_per_cell or 1 if cluster == "local" else at_once)
 
     def execute(jobs: Iterable[str], on_event: OnEvent) -> None:
         folder = Path(logs or cache_dir() / "slurm").resolve() / secrets.token_hex(4)
@@ -91,8 +94,8 @@ class _Cluster:
     """submitit's jobs as tasks of a `dispatch.Cluster`. What they answer is read from what they print: submitit pickles
     results too, and nobody opens those. troubled: whether their logs should be kept."""
 
-    def __init__(self, library: Any, cluster: str, folder: Path, asked: dict[str, Any], room: int | None) -> None:
-        """room: for how many cells; None: Slurm keeps a queue."""
+    def __init__(self, library: Any, cluster: str, folder: Path, asked: dict[str, Any], room: int) -> None:
+        """room: for how many cells, waiting in Slurm's queue or at work."""
         self.error, self.poll, self.most, self.troubled = library.core.utils.FailedJobError, POLL[cluster], room, False
         self.asked_at = -ASK
         try:
@@ -102,7 +105,7 @@ class _Cluster:
             raise UserError(f"--executor slurm: {error}") from error
 
     def room(self, busy: int) -> int:
-        return 2**31 if self.most is None else self.most - busy
+        return min(self.most - busy, ARRAY)
 
     def submit(self, orders: Sequence[str]) -> Sequence[Any]:
         try:

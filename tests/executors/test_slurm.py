@@ -8,6 +8,7 @@ import pickletools
 import stat
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -213,6 +214,22 @@ def test_a_job_that_does_not_end_when_asked_is_cancelled(slurm, tmp_path, monkey
     assert not psutil.wait_procs(jobs, timeout=20)[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [({}, 100), ({"at_once": 7}, 7), ({"most": 12, "at_once": 7}, 12), ({"most": 5000}, 1000)],
+)
+def test_a_run_takes_no_more_cells_than_it_may_have_in_the_queue(slurm, monkeypatch, options, places):
+    rooms = []
+
+    def look(cluster, *_):
+        rooms.extend([cluster.room(0), cluster.room(5)])
+        return SimpleNamespace(run=lambda jobs: None)
+
+    monkeypatch.setattr("fedbench.executors.slurm.Dispatch", look)
+    on_slurm(logs=str(slurm), **options)([], print)
+    assert rooms == [places, places if options.get("most") == 5000 else places - 5]
+
+
 def test_a_machine_without_slurm_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="no sbatch"):
@@ -224,6 +241,7 @@ def test_a_machine_without_slurm_is_told_of(tmp_path, monkeypatch):
     [
         ({"cluster": "moon"}, "slurm or local"),
         ({"cpus_per_cell": 0}, "whole numbers from 1"),
+        ({"at_once": 0}, "whole numbers from 1"),
         ({"partitoin": "short"}, 'did you mean "partition"?'),
     ],
 )
