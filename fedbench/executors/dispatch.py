@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedbench.errors import UserError
+from fedbench.executors.events import PASSED_ON, read
 from fedbench.executors.local import GRACE
 from fedbench.executors.workers import ONE_THREAD
 from fedbench.results import read_manifest, write_manifest
@@ -135,12 +136,17 @@ class Dispatch:
             self.sent.append(one)
 
     def _order(self, one: _Sent) -> str | None:
-        """The next attempt at a cell as a JSON string; None where another run has taken it over."""
+        """The next attempt at a cell as a JSON string; None where another run has taken the cell over, or where the
+        attempt cannot be written down, which the cell fails of."""
         try:
             one.attempt = handed_out(one.job["claim"])
         except Taken as taken:
             one.attempt = {}
             self._end(one, {"status": "taken", "reason": str(taken), "seconds": None})
+            return None
+        except UserError as error:  # the disk is full, say
+            one.attempt = {}
+            self._end(one, {"status": "failed", "reason": str(error), "seconds": None})
             return None
         folder = Path(one.folder)
         one.events = folder.parent / f".{folder.name.rpartition('-')[2]}.{one.attempt['attempt']}.events"
@@ -155,17 +161,20 @@ class Dispatch:
         )
 
     def _listen(self, one: _Sent) -> None:
-        """Pass on what a cell has told since the last time."""
+        """Pass on what a cell has told since the last time, of a file that other machines write: what is no event of
+        theirs is passed over."""
         try:
             with open(one.events, "rb") as lines:
                 lines.seek(one.read)
                 text = lines.read()
-        except FileNotFoundError:
+        except OSError:  # not there yet, or its server is not
             return
         whole = text[: text.rfind(b"\n") + 1]
         one.read += len(whole)
         for line in whole.splitlines():
-            event = json.loads(line)
+            event = read(line, PASSED_ON)
+            if event is None:
+                continue
             if event["event"] == "round":
                 one.round = max(one.round, event["round"])
                 one.job["fresh"] = False  # what it has of a checkpoint by now is its own
@@ -201,7 +210,7 @@ class Dispatch:
             return
         why = f"lost {one.losses} times in a row without getting further, the last time because {reason}"
         end = {"status": "failed", "reason": why, "seconds": 0.0}
-        with suppress(Taken):
+        with suppress(Taken, UserError):  # the latter where the disk is full, say
             handed_out(one.job["claim"])  # from now on, whatever may be left of it writes nothing
             folder = Path(one.folder)
             manifest = read_manifest(folder)
@@ -231,7 +240,7 @@ class Dispatch:
         try:
             for one in self.sent:
                 self._withdraw(one)
-                with suppress(Taken):
+                with suppress(Taken, UserError):
                     ask_to_end(one.attempt)
                 self._tell(one, {"event": "stopping", "seconds": GRACE})
             while self.sent and time.monotonic() < until:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,6 +18,9 @@ SHAPES: dict[str, dict[str, type]] = {
     "probed": {},
     "broke": {"reason": str},
 }
+
+# What of it, and of what `local` tells of a cell, a cell on another machine passes on.
+PASSED_ON: dict[str, dict[str, type]] = {"started": {}, "round": SHAPES["round"], "torn": SHAPES["torn"]}
 
 
 class Teller:
@@ -54,19 +58,20 @@ class Listener:
         self.open = bool(more)
         *lines, rest = (self.rest + more).split(b"\n")
         self.rest = rest[-LONGEST:]
-        return [event for line in lines if (event := _event(line))]
+        return [event for line in lines if (event := read(line))]
 
     def close(self) -> None:
         self.pipe.close()
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def read(line: bytes, shapes: Mapping[str, dict[str, type]] = SHAPES) -> dict[str, Any] | None:
+    """The event that a line tells; None where it is none of `shapes`."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
         return None
     what = event.get("event") if isinstance(event, dict) else None
-    if not isinstance(what, str) or what not in SHAPES:
+    if not isinstance(what, str) or what not in shapes:
         return None
-    right = all(type(event.get(name)) is wanted for name, wanted in SHAPES[what].items())
+    right = all(type(event.get(name)) is wanted for name, wanted in shapes[what].items())
     return event if right and all(isinstance(reason, str) for reason in event.get("reasons", ())) else None

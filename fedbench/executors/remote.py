@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.executors.events import PASSED_ON
 from fedbench.executors.local import Local, local
 from fedbench.plan import versions_of
 from fedbench.plugins import Plugins
@@ -24,7 +25,6 @@ APPEARS = 10.0  # seconds in which a file of the run must be seen here
 LISTEN = 1.0  # seconds between two looks at whether the cell is to end
 TELL = 0.5  # seconds between two rounds that are told
 ANSWER = "fedbench answers: "
-TOLD = ("started", "round", "torn")
 
 
 def cell(order: str) -> str:
@@ -45,7 +45,7 @@ def cell(order: str) -> str:
         def on_event(event: dict[str, Any]) -> bool:
             if event["event"] == "ended":
                 end.update({key: event.get(key) for key in ("status", "reason", "seconds")})
-            elif event["event"] in TOLD:
+            elif event["event"] in PASSED_ON:
                 tell(event)
             return True
 

@@ -60,12 +60,14 @@ class Claims:
 
     def __enter__(self) -> Claims:
         self._stop = _beat(self.mine)
+        self._sweep()
         return self
 
     def __exit__(self, *_: Any) -> None:
         self._stop()
         for id in list(self.mine):
             self.release(id)
+        self._sweep()
 
     def take(self, id: str) -> Claim | None:
         """Claim a cell for this run, or None where another has it. Raises: UserError where it cannot be written."""
@@ -110,6 +112,14 @@ class Claims:
             return None
         run = content.get("run", {})
         return f"process {run.get('pid')} on {run.get('host')}" if run else "another process"
+
+    def _sweep(self) -> None:
+        """Delete what machines told runs that were killed, or told after the end: see `executors.dispatch`."""
+        for file in self.folder.glob(".*.events"):
+            id = file.name.split(".")[1]
+            with suppress(UserError, OSError), _lock(self.folder):  # a disk that is read-only, say
+                if not self.holder(id):
+                    file.unlink(missing_ok=True)
 
     def _is_stale(self, id: str, content: dict[str, Any], sign: int) -> bool:
         processes = [one for one in (content.get("run"), content.get("worker")) if one]

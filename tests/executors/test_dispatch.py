@@ -16,6 +16,7 @@ from fedbench.results import read_manifest
 from fedbench.results.claims import Claims, is_held, is_to_end
 
 FINISHED = {"status": "finished", "reason": None, "seconds": 1.0}
+NOISE = b'\x00\xff\n[1]\n{"event": "round"}\n{"event": "round", "round": "two"}\n{"event": "ended"}\n{"torn'
 
 
 class Script:
@@ -51,7 +52,7 @@ class Script:
             order, (*rounds, end) = self._end(task)
             lines = [{"event": "started"}, *({"event": "round", "round": t} for t in rounds if t)]
             if rounds and not Path(order["events"]).exists():
-                Path(order["events"]).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"torn')
+                Path(order["events"]).write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines) + NOISE)
             if end != "hang" or task in self.cancelled or is_to_end(order["job"]["claim"]):
                 done.append(task)
         return done
@@ -185,6 +186,39 @@ def test_a_cell_that_another_run_has_taken_is_left_to_it(cells, tmp_path):
 
     script = Script(a=[(1, Lost("x")), (FINISHED,)])
     assert cells(script, steal)[-1] == ("a", "ended", "taken") and len(script.orders) == 1
+
+
+def full_for(monkeypatch, number: int, times: int) -> None:
+    """The disk is full when the claim of the cell of this number is handed out for so many times."""
+    hand_out, handed = dispatch.handed_out, []
+
+    def handed_out(claim):
+        handed.append(Path(claim["file"]).name)
+        if handed[-1] == f".{number:012}.claim" and handed.count(handed[-1]) == times:
+            raise UserError("no space left")
+        return hand_out(claim)
+
+    monkeypatch.setattr(dispatch, "handed_out", handed_out)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_cell_whose_attempt_cannot_be_written_down_fails_alone(cells, monkeypatch, times):
+    full_for(monkeypatch, 1, times)
+    script = Script(a=[(FINISHED,)], b=[(1, Lost("x")), (FINISHED,)], c=[(FINISHED,)])
+    told = cells(script)
+    assert {name: status for name, event, status in told if event == "ended"} == {
+        "a": "finished",
+        "b": "failed",
+        "c": "finished",
+    }
+    assert len(script.orders) == 1 + times
+
+
+def test_a_cell_that_is_given_up_on_a_full_disk_fails_alone(cells, monkeypatch):
+    full_for(monkeypatch, 0, 2)
+    script = Script(a=[(Lost("x"),)], b=[(FINISHED,)])
+    told = cells(script, attempts=1)
+    assert {name: status for name, event, status in told if event == "ended"} == {"a": "failed", "b": "finished"}
 
 
 def test_a_machine_that_refuses_ends_the_run_and_other_cells_are_asked_to_end(cells):

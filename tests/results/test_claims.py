@@ -98,6 +98,26 @@ def test_a_process_that_is_gone_is_known_at_once_on_its_own_machine(tmp_path, mo
         assert claims.take(CELL)
 
 
+def test_events_that_nobody_reads_any_more_are_deleted(tmp_path, clock):
+    """Of a run that was killed: known to be gone, or silent for too long; and told after the end of its cell."""
+    left_behind(tmp_path, gone())
+    far = ".000000000000.claim"
+    (tmp_path / far).write_text(json.dumps({"token": "old", "run": ELSEWHERE, "worker": None}))
+    events = [tmp_path / f".{id}.0123.events" for id in (CELL, "000000000000", "111111111111", "222222222222")]
+    for file in events:
+        file.touch()
+    with Claims(tmp_path) as other:
+        other.take("222222222222")
+        for file in events:
+            file.touch()
+        with Claims(tmp_path):
+            assert [file.exists() for file in events] == [False, True, False, True]
+            clock.seconds += 2 * STALE_AFTER
+            wait_for_a_sign_of_life(tmp_path / ".222222222222.claim")
+        assert [file.exists() for file in events] == [False, False, False, True]
+    assert not list(tmp_path.glob("*.events"))
+
+
 def test_a_later_process_of_the_same_number_is_not_the_owner(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDBENCH_STALE_AFTER", "600")
     left_behind(tmp_path, {**_self(), "began": "0"})
