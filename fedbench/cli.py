@@ -83,6 +83,6 @@ def main() -> None:
     \b
     fedbench run suites/quickstart.yaml      run a suite, here the quick one
     fedbench compare results/quickstart      its leaderboard
-    fedbench plan suites/extreme_hetero.yaml what a suite would compute, and its cost
+    fedbench plan suites/extreme_hetero.yaml what it would compute, and its cost
     fedbench doctor                          what would stop a run, and the mend
     """

@@ -189,6 +189,22 @@ def test_help_shows_an_example(tmp_path, words):
     assert f"  fedbench {' '.join(words)}" in done.stdout.split("Usage:")[1].split("\n", 1)[1]
 
 
+@pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
+def test_help_fits_a_terminal_and_says_what_every_option_is_for(tmp_path, words):
+    done = fedbench(*words, "--help", cwd=tmp_path, columns=80)
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    command, context = main, click.Context(main)
+    for word in words:
+        command = command.get_command(context, word)
+    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
+
+
+def test_the_help_of_run_names_every_exit_code(tmp_path):
+    told = " ".join(fedbench("run", "--help", cwd=tmp_path).stdout.split())
+    for code in ("0 all fine", "1 some cells failed or are left over", "2 the input", "130 ", "143 by", "129 by"):
+        assert code in told.partition("Exit code:")[2]
+
+
 def test_the_first_help_names_every_command(tmp_path):
     done = fedbench("--help", cwd=tmp_path)
     assert all(f"\n  {name}" in done.stdout for name in COMMANDS)

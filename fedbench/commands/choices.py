@@ -14,7 +14,13 @@ RESULTS = click.option("--results", default="results", show_default=True, metava
 PLUGINS = click.option(
     "--plugin", "plugins", multiple=True, metavar="FILE", help="A .py file with a plugin of your own."
 )
-DEVICE = click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+DEVICE = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="What computes; auto: this machine's GPU if it has one.",
+)
 JOBS = click.option(
     "--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core."
 )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     type=click.Choice(["rich", "csv", "json", "markdown", "latex"]),
     default="rich",
     show_default=True,
+    help="Of what is printed.",
 )
 def compare(
     paths: tuple,

@@ -26,7 +26,7 @@ def export(cell: str, form: str, out: str | None, force: bool, plugins: tuple) -
 
     \b
     fedbench export results/quickstart/skew-fedra-0-4534df823ed3 --format peft
-    fedbench export results/quickstart/skew-fedra-0-4534df823ed3 --format merged --out my_model
+    fedbench export results/quickstart/skew-fedra-0-4534df823ed3 --format merged
 
     The cell's images are not needed. A cell that has no model yet (no `state.json`) gets one by `fedbench run --force`.
     """  # fmt: skip

@@ -24,7 +24,12 @@ from fedbench.commands.choices import PLUGINS
 @click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds.")
 @click.option("--images", metavar="FILE", help="Draw them: png, svg or pdf; needs the extra `plots`.")
 @click.option(
-    "--format", "form", type=click.Choice(["rich", "csv", "json", "markdown"]), default="rich", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["rich", "csv", "json", "markdown"]),
+    default="rich",
+    show_default=True,
+    help="Of what is printed.",
 )
 @PLUGINS
 def invert(

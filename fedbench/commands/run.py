@@ -69,11 +69,12 @@ def run(
 
     \b
     fedbench run suites/quickstart.yaml
-    fedbench run suites/extreme_hetero.yaml --scenario 'all_*' --method fedra --seed 1
+    fedbench run suites/extreme_hetero.yaml --scenario 'all_*' --method fedra
     fedbench run suites/quickstart.yaml --set train.rounds=3 --results /tmp/try
 
     Ctrl-C lets running cells finish their round and ends the run, a second one ends it at once; the same command goes
-    on from there. Exit code: 0 all fine, 1 some cells failed, 2 the input is wrong, 130 interrupted.
+    on from there. Exit code: 0 all fine, 1 some cells failed or are left over, 2 the input is wrong; 130 ended by
+    Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
     """  # fmt: skip
     from rich.console import Console
 
