@@ -45,7 +45,7 @@ def fedrod(
 
     The linear version: the personal head's loss moves that head alone, body and generic head move by the balanced loss
     alone, both in the same step. balance: `softmax`, -log(N_y^gamma exp g_y / sum_c N_c^gamma exp g_c), or `risk`,
-    cross-entropy weighted by 1 / N_y^gamma, where N_c counts the client's images of class c. body: `pretrained`, as the
+    cross-entropy weighted by 1 / N_y^gamma, where N_c counts the client's images of class c; gamma 0 makes both plain cross-entropy. body: `pretrained`, as the
     backbone is, or `random`. The personal head begins at 0, so that a client that never took part answers with the
     generic head, which is also the global model. The loss recorded is the balanced one.
     """
@@ -96,7 +96,8 @@ def no_head(weights: Tensors) -> dict[str, Tensor]:
 def balanced_softmax(count: Tensor, gamma: float) -> Balanced:
     """-log(N_y^gamma exp g_y / sum_c N_c^gamma exp g_c), the batch mean; count (C,) are the N_c (Ren et al., NeurIPS
     2020)."""
-    prior = gamma * count.double().log()  # -inf where the client has no such image
+    prior = count.double().log()  # -inf where the client has no such image
+    prior = gamma * prior if gamma else torch.zeros_like(prior)  # 0^0 = 1: plain cross-entropy
     return lambda logits, y: F.cross_entropy(logits + prior.to(logits.dtype), y)
 
 
