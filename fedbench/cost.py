@@ -34,7 +34,7 @@ class Sent:
     what: `backbone` (frozen), `adapters`, `classifiers`, `weights`, `features`, `gradients`, `losses` · down, up: to
     and from the client in a round, however many its steps · down_per_image, up_per_image: added by every image of
     every step · down_last, up_last: added by every image of the round's last step · down_after: sent back to a client
-    whose work has arrived.
+    whose work was taken.
     """
 
     what: str
@@ -96,14 +96,18 @@ class ClientCost:
         come to."""
         return self.flops_per_image * images + self.flops_last * (last if arrives else 0)
 
-    def exchange(self, images: int, last: int, arrives: bool = True) -> list[tuple[str, int, int]]:
+    def exchange(
+        self, images: int, last: int, arrives: bool = True, refused: bool = False
+    ) -> list[tuple[str, int, int]]:
         """(what, bytes down, bytes up) of a round of so many images, `last` of them in its last step. Of a client
-        whose work is lost, what steps exchange has crossed all the same, what ends a round has not."""
+        whose work is lost, what steps exchange has crossed all the same, what ends a round has not; one whose work is
+        refused has sent it and gets nothing back."""
         given = self.sent or (Sent("weights", self.bytes_down, self.bytes_up),)
         lines = []
         for one in given:
             down, up = one.bytes_of(images, last if arrives else 0)
-            lines.append((one.what, down + one.down_after, up) if arrives else (one.what, down, up - one.up))
+            back = one.down_after if arrives and not refused else 0
+            lines.append((one.what, down + back, up if arrives else up - one.up))
         return lines
 
 

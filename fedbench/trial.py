@@ -239,7 +239,8 @@ class Trial:
 
     def _exchange(self, report: Report, n: int) -> list[tuple[str, int, int]]:
         """What crossed between the client at position n and the server, see `ClientCost.exchange`."""
-        return report.cost[n].exchange(*self._done(report, n), _sent(report.uploads, n))
+        up = report.uploads
+        return report.cost[n].exchange(*self._done(report, n), _sent(up, n), refused=n in up.rejected)
 
     def _done(self, report: Report, n: int) -> tuple[int, int]:
         """(images, last) of the client at position n; one whose work is lost has come to no last step."""

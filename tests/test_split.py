@@ -316,6 +316,7 @@ def test_bytes_equal_a_count_by_hand(registry):
     assert averaged.sent == (*c.sent, Sent("weights", up=own, down_after=own))
     assert averaged.exchange(20, 5)[-1] == ("weights", own, own)
     assert averaged.exchange(20, 5, arrives=False)[-1] == ("weights", 0, 0)
+    assert averaged.exchange(20, 5, refused=True)[-1] == ("weights", 0, own)
     spsa = cost(registry, learns="losses", num_directions=3)
     assert spsa.sent[0] == Sent("features", down_per_image=b, up_per_image=h, down_last=6 * b)
     assert spsa.sent[2] == Sent("losses", up=6 * BYTES)

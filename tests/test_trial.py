@@ -58,13 +58,17 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
         planned = Facts(registry).totals(f"test-{scenario}-{method}", config)
         if "not_applicable" in planned:
             continue
-        evaluation, rounds = Trial(config, registry).run()
+        trial, progress = Trial(config, registry), Progress()
+        evaluation, rounds = trial.run(progress=progress)
         size = config["train"]["batch_size"]
         recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
         recorded["images"] = sum(min(size * row["steps"], row["examples"]) for row in rounds)
         recorded["client_rounds"] = len(rounds)
         recorded["evaluations"] = len({row["round"] for row in evaluation})
         recorded["tested"] = sum(row["examples"] for row in evaluation if row["metric"] == "accuracy")
+        for row in progress.tables["uploads"]:  # whose refusal nobody could foresee
+            price = trial.method.cost(1, row["round"] - 1)
+            recorded["bytes_down"] += sum(sent.down_after for sent in price.sent) if row["rejected"] else 0
         assert planned == recorded, (scenario, method)
 
 
@@ -249,6 +253,24 @@ def test_spoilt_uploads_are_recorded_the_same_for_every_method(registry, cells):
         assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("nan", "not finite")}
         assert any(row["arrived"] for row in rounds) and not all(row["bytes_up"] for row in rounds)
     assert stories[0] == stories[1] != []
+
+
+def test_a_refused_client_is_not_billed_what_it_would_have_got_back(registry, cells):
+    """In a round that averages heads and tails: it has sent its own, and has never seen the mean."""
+    trial, progress = Trial(cells["spoilt", "fedv"], registry), Progress()
+    _, rounds = trial.run(progress=progress)
+    refused = {row["client"] for row in progress.tables["uploads"] if row["round"] == 1}
+    first, price = [row for row in rounds if row["round"] == 1], trial.method.cost(1, 0)
+    own = next(sent.down_after for sent in price.sent if sent.what == "weights")
+    for row in first:
+        images = trial._images(row["client"], row["steps"])
+        usual = sum(down for _, down, _ in price.exchange(*images))
+        if row["arrived"] or row["client"] in refused:
+            assert row["bytes_down"] == usual - own * (row["client"] in refused)
+    (weights,) = (row for row in progress.tables["exchange"] if row["round"] == 1 and row["what"] == "weights")
+    arrived = sum(row["arrived"] for row in first)
+    assert (weights["bytes_down"], weights["bytes_up"]) == (own * arrived, own * (arrived + len(refused)))
+    assert refused and arrived
 
 
 def test_with_scaled_uploads_a_median_learns_and_a_mean_does_not(registry, cells):
