@@ -117,7 +117,9 @@ def test_ditto(ran, epochs, passes):
     answers_alike(predict(7), forward(w, PICTURES)[1])
 
 
-@pytest.mark.parametrize(("balance", "gamma"), [("softmax", 1.0), ("softmax", 0.5), ("softmax", 0), ("risk", 1.0), ("risk", 0)])
+@pytest.mark.parametrize(
+    ("balance", "gamma"), [("softmax", 1.0), ("softmax", 0.5), ("softmax", 0), ("risk", 1.0), ("risk", 0)]
+)
 def test_fedrod(ran, balance, gamma):
     first, last, own, losses, predict = ran({"name": "fedrod", "balance": balance, "gamma": gamma})
     w, told, heads = looped(first, decoupled, balance=balance, gamma=gamma)
