@@ -45,9 +45,10 @@ def fedrod(
 
     The linear version: the personal head's loss moves that head alone, body and generic head move by the balanced loss
     alone, both in the same step. balance: `softmax`, -log(N_y^gamma exp g_y / sum_c N_c^gamma exp g_c), or `risk`,
-    cross-entropy weighted by 1 / N_y^gamma, where N_c counts the client's images of class c; gamma 0 makes both plain cross-entropy. body: `pretrained`, as the
-    backbone is, or `random`. The personal head begins at 0, so that a client that never took part answers with the
-    generic head, which is also the global model. The loss recorded is the balanced one.
+    cross-entropy weighted by 1 / N_y^gamma, where N_c counts the client's images of class c; gamma 0 makes both plain
+    cross-entropy. body: `pretrained`, as the backbone is, or `random`. The personal head begins at 0, so that a client
+    that never took part answers with the generic head, which is also the global model. The loss recorded is the
+    balanced one.
     """
     if balance not in BALANCED:
         raise UserError(f"fedrod: balance is {' or '.join(BALANCED)}, not {balance!r}")
