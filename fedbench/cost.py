@@ -80,7 +80,9 @@ class ClientCost:
     sends it · bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser
     state, what a regulariser keeps, and the activations saved for a batch (an estimate: allocator and workspace
     are not in it) · sent: what these bytes are, kind by kind, and what every step adds to them · server: of
-    methods whose server computes along · flops_last: more, for every image of the round's last step.
+    methods whose server computes along · flops_last: more, for every image of the round's last step · epochs_beside:
+    passes over its images in which a client trains a model of its own besides, within the same limits, at the same
+    FLOPs an image.
     """
 
     flops_per_image: int
@@ -90,11 +92,12 @@ class ClientCost:
     sent: tuple[Sent, ...] = ()
     server: ServerCost | None = None
     flops_last: int = 0
+    epochs_beside: int = 0
 
-    def flops(self, images: int, last: int, arrives: bool = True) -> int:
+    def flops(self, images: int, last: int, arrives: bool = True, beside: int = 0) -> int:
         """Of a round of so many images, `last` of them in its last step, which a client whose work is lost has not
-        come to."""
-        return self.flops_per_image * images + self.flops_last * (last if arrives else 0)
+        come to; beside: images of its own model's steps."""
+        return self.flops_per_image * (images + beside) + self.flops_last * (last if arrives else 0)
 
     def exchange(
         self, images: int, last: int, arrives: bool = True, refused: bool = False

@@ -99,13 +99,18 @@ class Federation:
             return low
         return int(numpy_generator(self.seed, t, client.id, "capacity").integers(low, high + 1))
 
-    def _steps(self, client: int) -> int:
-        """local_epochs over the client's batches, at most max_steps; `smallest`: at most one more than the
+    def _steps(self, client: int, epochs: int | None = None) -> int:
+        """local_epochs, or so many, over the client's batches, at most max_steps; `smallest`: at most one more than the
         smallest client's batches (the FedRA authors' code)."""
         most = self.train["max_steps"]
         limit = self.fewest + 1 if most == "smallest" else most
-        steps = self.train["local_epochs"] * self._epoch(self.clients[client])
+        steps = (self.train["local_epochs"] if epochs is None else epochs) * self._epoch(self.clients[client])
         return steps if limit is None else min(steps, limit)
+
+    def steps_beside(self, client: int, epochs: int, done: int) -> int:
+        """The steps of `epochs` epochs that a client takes beside the `done` ones of its usual steps: as large a part
+        of them, and at least one if it has done any."""
+        return max(1, self._steps(client, epochs) * done // self._steps(client)) if done and epochs else 0
 
     def _epoch(self, client: Client) -> int:
         """Its batches in one pass over its images."""
@@ -142,6 +147,10 @@ class Batches:
         """(|D_n|,) int64: of all images of client n."""
         own = self.federation.clients[self.ids[n]].indices
         return torch.from_numpy(self.federation.pixels.images.y[own])
+
+    def steps_beside(self, n: int, epochs: int, done: int) -> int:
+        """See `Federation`."""
+        return self.federation.steps_beside(self.ids[n], epochs, done)
 
     def only(self, rows: Sequence[int]) -> Batches:
         return Batches(self.federation, self.t, [self.ids[n] for n in rows])

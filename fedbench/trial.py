@@ -15,6 +15,7 @@ from fedbench.aggregation import WEIGHTS
 from fedbench.backbone import Blocks, Source, body_of
 from fedbench.checkpoint import Progress
 from fedbench.clientstore import ClientStore
+from fedbench.cost import ClientCost
 from fedbench.data import dataset_of
 from fedbench.diagnostics import layer_rows
 from fedbench.engine.cohort import train as train_together
@@ -223,11 +224,13 @@ class Trial:
                 cost = self.method.cost(int(cohort.capacities[n]), t)
                 if cost is None:
                     continue
-                images, last = self._images(client, int(cohort.steps[n]))
+                steps = int(cohort.steps[n])
+                images, last = self._images(client, steps)
                 lines = cost.exchange(images, last, bool(cohort.arrives[n]))
                 totals["client_rounds"] += 1
                 totals["images"] += images
-                totals["flops"] += cost.flops(images, last, bool(cohort.arrives[n]))
+                beside = self._images_beside(client, steps, cost)
+                totals["flops"] += cost.flops(images, last, bool(cohort.arrives[n]), beside)
                 totals["bytes_down"] += sum(down for _, down, _ in lines)
                 totals["bytes_up"] += sum(up for _, _, up in lines)
         return totals
@@ -236,6 +239,10 @@ class Trial:
         """How many images a client's steps are, and the last of them alone."""
         images = self.federation.images(client, steps)
         return images, images - self.federation.images(client, max(0, steps - 1))
+
+    def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
+        """How many images a client trains a model of its own on, beside so many steps."""
+        return self.federation.images(client, self.federation.steps_beside(client, cost.epochs_beside, steps))
 
     def _exchange(self, report: Report, n: int) -> list[tuple[str, int, int]]:
         """What crossed between the client at position n and the server, see `ClientCost.exchange`."""
@@ -285,7 +292,9 @@ class Trial:
                     "loss": loss,
                     "bytes_down": sum(down for _, down, _ in lines),
                     "bytes_up": sum(up for _, _, up in lines),
-                    "flops": cost.flops(*self._done(report, n)),
+                    "flops": cost.flops(
+                        *self._done(report, n), beside=self._images_beside(client, int(up.steps[n]), cost)
+                    ),
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),
                 }

@@ -76,9 +76,10 @@ class Visit:
     """A client in round t: what it is given, and what it trains.
 
     start: the global model's weights, which it must leave alone · weights: its copy of them, which it sends back · own:
-    the tensors it kept, None if it has none yet · steps: optimiser steps of the global model · passes(): its batches of
-    the round · y(): the labels (n,) of all its images, in whatever number of equal copies · pull(): what a regulariser
-    adds to the loss of `weights`.
+    the tensors it kept, None if it has none yet · steps: optimiser steps of the global model · steps_beside(epochs):
+    those of so many epochs of a model of its own, see `Federation` · passes(): its batches of the round · y(): the
+    labels (n,) of all its images, in whatever number of equal copies · pull(): what a regulariser adds to the loss of
+    `weights`.
     """
 
     t: int
@@ -86,6 +87,7 @@ class Visit:
     weights: dict[str, Tensor]
     own: Tensors | None
     steps: int
+    steps_beside: Callable[[int], int]
     passes: Callable[[], Iterator[Batch]]
     y: Callable[[], Tensor]
     pull: Callable[[], Tensor | float]
@@ -223,13 +225,15 @@ def _visit(
 ) -> Visit:
     start, weights = state["shared"], copies(state["shared"])
     labels = getattr(cohort.batches, "labels", lambda n: torch.cat([y for _, y in cohort.batches(n)]))
-    strength = (regularizer or {}).get("fedprox")
+    beside = getattr(cohort.batches, "steps_beside", lambda n, epochs, done: epochs * done)  # those are an epoch
+    strength, done = (regularizer or {}).get("fedprox"), int(cohort.steps[n])
     return Visit(
         t=t,
         start=start,
         weights=weights,
         own=own,
-        steps=int(cohort.steps[n]),
+        steps=done,
+        steps_beside=lambda epochs: beside(n, epochs, done),
         passes=lambda: iter(cohort.batches(n)),
         y=lambda: labels(n),
         pull=(lambda: towards(weights, start, strength)) if strength else lambda: 0.0,
@@ -241,13 +245,13 @@ def price_of(
     model: WholeModel,
     loss: Callable[[WholeModel, Tensor, Tensor], Tensor],
     *,
-    times: float = 1.0,
+    epochs_beside: int = 0,
     models_beside: int = 0,
     own_bytes: int = 0,
 ) -> cost.ClientCost:
     """What a client pays that trains all weights and sends them.
 
-    loss(model, x, y): of the module's own weights · times: how many such steps it takes for each one counted ·
+    loss(model, x, y): of the module's own weights · epochs_beside: of a model of its own, see `ClientCost` ·
     models_beside: whole models that it holds beside the one it trains; a regulariser holds some anyway · own_bytes: of
     what it trains together with that model, and keeps.
     """
@@ -256,9 +260,10 @@ def price_of(
     trained = (2 + cost.optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
     beside = max(models_beside, cost.regularizer_copies(setup.train)) * weights
     return cost.ClientCost(
-        flops_per_image=round(times * flops),
+        flops_per_image=flops,
         bytes_down=weights,
         bytes_up=weights,
         memory_bytes=trained + beside + setup.train["batch_size"] * activations,
         sent=(cost.Sent("weights", weights, weights),),
+        epochs_beside=epochs_beside,
     )

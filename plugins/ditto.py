@@ -35,17 +35,18 @@ def ditto(
     """Beside FedAvg's global model w every client keeps a model v_k of its own, trained on F_k(v) + lambda / 2 ||v -
     w^t||^2 (Algorithm 1).
 
-    lam: lambda, 0.75 in the comparison of FedV. personal_epochs: passes over its images that v_k takes in a round; by
-    default the local_epochs of w. w^t is the global model at the start of the round, as in Algorithm 1, and not the one
-    the client has just trained. body: `pretrained`, as the backbone is, or `random`. v_k begins as the w^t of the first
-    round that the client takes part in. Both take `train.optimizer`; the loss recorded is that of w.
+    lam: lambda, 0.75 in the comparison of FedV. personal_epochs: passes over its images that v_k takes in a round,
+    within `max_steps` as w is; by default the local_epochs of w. w^t is the global model at the start of the round, as
+    in Algorithm 1, and not the one the client has just trained. body: `pretrained`, as the backbone is, or `random`.
+    v_k begins as the w^t of the first round that the client takes part in. Both take `train.optimizer`; the loss
+    recorded is that of w.
     """
     if lam < 0:
         raise UserError(f"ditto: lam is at least 0, not {lam}")
     if personal_epochs is not None and not (isinstance(personal_epochs, int) and personal_epochs > 0):
         raise UserError(f"ditto: personal_epochs is a whole number above 0, or null, not {personal_epochs!r}")
     model, loss = trainable(setup, body), setup.component("objective", objective)
-    ratio = 1.0 if personal_epochs is None else personal_epochs / setup.train["local_epochs"]
+    epochs = setup.train["local_epochs"] if personal_epochs is None else personal_epochs
 
     def train(visit: Visit) -> tuple[float, Tensors]:
         def of_global(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
@@ -56,7 +57,7 @@ def ditto(
 
         told = fit(setup, of_global, [visit.weights.values()], visit.batches(), visit.steps)
         v = copies(visit.start if visit.own is None else visit.own)
-        fit(setup, of_personal, [v.values()], visit.batches(), round(ratio * visit.steps))
+        fit(setup, of_personal, [v.values()], visit.batches(), visit.steps_beside(epochs))
         return told, v
 
     def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ def ditto(
         model,
         train,
         # While v is trained, w^t and the w to be sent are there too.
-        lambda: price_of(setup, model, one_image, times=1 + ratio, models_beside=2),
+        lambda: price_of(setup, model, one_image, epochs_beside=epochs, models_beside=2),
         aggregator,
         personal=lambda weights, own: Answer(model, own),
     )

@@ -66,6 +66,21 @@ def test_max_steps_bounds_the_work_of_a_round():
     assert federation(max_steps=5).cohort(0).steps.tolist() == [5, 2]
 
 
+def test_steps_beside_have_the_same_limit_and_are_the_same_part_of_their_own_epochs():
+    """Client 0 has 3 batches, client 1 has one; usual are 2 epochs."""
+
+    def beside(*given, **train):
+        one, other = federation(**train), federation(**train).cohort(0).only([given[0]]).batches
+        assert one.steps_beside(*given) == other.steps_beside(0, *given[1:])
+        return one.steps_beside(*given)
+
+    assert [beside(0, epochs, 6) for epochs in (0, 1, 2, 5)] == [0, 3, 6, 15]
+    assert [beside(0, 1, done) for done in range(7)] == [0, 1, 1, 1, 2, 2, 3]
+    assert [beside(0, epochs, 2, max_steps=2) for epochs in (1, 5)] == [2, 2]
+    assert [beside(1, 1, 4, local_epochs=5, max_steps=4), beside(1, 9, 2, max_steps=4)] == [1, 4]
+    assert beside(0, 7, 2, max_steps="smallest") == 2
+
+
 def test_smallest_is_the_reference_codes_bound():
     """At most one batch more than the smallest client has: mmm = 1, so that the larger client makes 2."""
     assert federation(max_steps="smallest", local_epochs=1).cohort(0).steps.tolist() == [2, 1]

@@ -16,6 +16,7 @@ from fedbench.facts import Facts
 from fedbench.results.schema import COLUMNS, to_table
 from fedbench.runner import load
 from fedbench.trial import Diverged, Trial
+from fedbench_plugins import ditto
 
 SUITE = """
 suite: small
@@ -42,6 +43,10 @@ scenarios:
     evaluation: {by: client}
 methods: [METHODS]
 """
+# Methods that train by other means than an engine. Capacities mean nothing to them, and every client meets all layers:
+# two layers tell as much as twelve, and scenarios that differ in capacities alone nothing more.
+ALONE = {"fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa"}
+TWO_LAYERS = {"name": "vit_tiny_patch16_224", "pretrained": False, "img_size": 32, "embed_dim": 48, "depth": 2}
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +60,16 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
     """The totals of `fedbench plan`, computed from shapes, equal the sums over the rows of a run exactly."""
     assert {method for _, method in cells} == registry.catalogue.components["method"].keys()
     for (scenario, method), config in cells.items():
+        if method in ALONE:
+            if scenario in ("skew", "dynamic"):
+                continue
+            config = {**config, "backbone": TWO_LAYERS, "capacities": {"all": True}}
         planned = Facts(registry).totals(f"test-{scenario}-{method}", config)
         if "not_applicable" in planned:
             continue
         trial, progress = Trial(config, registry), Progress()
         evaluation, rounds = trial.run(progress=progress)
+        assert trial.method.alone == (method in ALONE)
         size = config["train"]["batch_size"]
         recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
         recorded["images"] = sum(min(size * row["steps"], row["examples"]) for row in rounds)
@@ -70,6 +80,30 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
             price = trial.method.cost(1, row["round"] - 1)
             recorded["bytes_down"] += sum(sent.down_after for sent in price.sent) if row["rejected"] else 0
         assert planned == recorded, (scenario, method)
+
+
+@pytest.mark.parametrize("epochs", [1, 3, None])
+def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, monkeypatch, epochs):
+    """With five local epochs that max_steps cuts to two or three steps, and stragglers that do a part of them."""
+    real, trained = ditto.fit, []
+
+    def counted(setup, loss_of, *others):
+        images = []
+        loss = real(setup, lambda x, y: images.append(len(y)) or loss_of(x, y), *others)
+        trained.append(images)
+        return loss
+
+    monkeypatch.setattr(ditto, "fit", counted)
+    config = {**copy.deepcopy(cells["faulty", "ditto"]), "backbone": TWO_LAYERS, "capacities": {"all": True}}
+    config["train"]["local_epochs"], config["method"]["personal_epochs"] = 5, epochs
+    trial = Trial(config, registry)
+    _, rounds = trial.run()
+    per_image = trial.method.cost(1, 0).flops_per_image
+    taken = list(zip(trained[::2], trained[1::2], strict=True))
+    assert [row["flops"] for row in rounds] == [per_image * sum(map(sum, both)) for both in taken]
+    assert [row["steps"] for row in rounds] == [len(usual) for usual, _ in taken]
+    assert all(bool(usual) == bool(own) for usual, own in taken) and len({len(own) for _, own in taken}) > 2
+    assert trial.totals()["flops"] == sum(row["flops"] for row in rounds)
 
 
 def test_what_crosses_adds_up_to_the_bytes_of_the_rounds(registry, cells):
