@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from memory import live_bytes
 
 from fedbench.backbone import Blocks, Plain
+from fedbench.clientstore import ClientStore
 from fedbench.cost import Sent
 from fedbench.errors import NotApplicable, UserError
 from fedbench.faults import Faults
@@ -135,7 +137,7 @@ def test_a_pretrained_start_is_the_backbones_but_for_the_classifier():
         ({"tail_blocks": True}, "tail_blocks is a whole number"),
         ({"head_blocks": 1.5}, "head_blocks is a whole number"),
         ({"head_blocks": 2, "tail_blocks": 2}, "at least one stays on the server"),
-        ({"client_start": "zero"}, "client_start is random or pretrained"),
+        ({"client_start": "zero"}, "client_start is pretrained or random"),
         ({"learns": "never"}, "learns is"),
         ({"fedround": 0}, "fedround is a whole number from 1 on"),
         ({"num_directions": 0}, "num_directions is a whole number from 1 on"),
@@ -196,6 +198,26 @@ def test_only_clients_of_the_round_are_loaded(registry):
     assert len(asked) == 1
     assert sorted(state["clients"]) == ["0", "1", "2", "3", "8"]
     assert len({state["clients"][i] for i in "012"}) == 1, "who got the average keeps the same file"
+
+
+@pytest.mark.parametrize("name", ["fedv", "fedvz"])
+def test_a_hundred_clients_do_not_cost_a_hundred_models_of_memory(registry, monkeypatch, name):
+    """All of them in one round, counted when every tenth puts its head and tail away."""
+    setup = setup_of(registry, tiny_vit(dim=32), [L] * 100)
+    method = registry.make("method", {"name": name, "head_blocks": 1, "tail_blocks": 2}, setup=setup)
+    state = method.init(generator(0))
+    one, before, most = sum(w.nbytes for w in state["shared"].values()), live_bytes(), []
+    put = ClientStore.put
+
+    def counted(store, own):
+        most.append(live_bytes() if len(most) % 10 == 9 else 0)
+        return put(store, own)
+
+    monkeypatch.setattr(ClientStore, "put", counted)
+    state = method.round(state, 1, cohort_of([L] * 100, steps=1), generator(0, 1))[0]
+    assert len(state["clients"]) == len(most) == 100
+    assert 2 < (max(most) - before) / one < 6  # its start, its weights, gradient, momentum; and the encoder's gradient
+    assert max(most) - most[9] < one / 10
 
 
 def spoilt(setup, kind, client=1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import re
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 from command import TINY, fedbench
 from kills import Toll, job_of, kill_until_done, moved, said
+from memory import live_bytes
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench import worker
@@ -138,12 +138,6 @@ def test_what_methods_cost_beside_fedavg(registry):
 
 
 # --- what clients keep --------------------------------------------------------------------------------------------
-
-
-def live_bytes():
-    """Of all tensors that this process holds, each memory once."""
-    tensors = (thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor))
-    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 
 def test_a_hundred_clients_do_not_cost_a_hundred_models_of_memory(registry, monkeypatch, tmp_path):

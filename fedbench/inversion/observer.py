@@ -58,7 +58,9 @@ class Observer:
             with torch.no_grad():
                 told = learner.ask(self.h(x), lambda b: F.cross_entropy(self.cut.T(b), y), t, client)
         learner.take(told, t, client)
-        return learner.step({name: torch.zeros_like(w) for name, w in self.cut.w_E.items()}, -1.0)
+        found = {name: torch.zeros_like(w) for name, w in self.cut.w_E.items()}
+        learner.step(found, -1.0)
+        return found
 
     @torch.no_grad()
     def noise(self, like: Sequence[Tensor], generator: Generator) -> list[Tensor]:

@@ -91,33 +91,37 @@ def split(
 
     def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         """Lines 3 to 22."""
-        averages = t % fedround == 0
-        server, w_E = made_server(), state["encoder"]
-        load(cut.w_E, w_E)
-        clients = [Participant(n, cohort, w_of(state, i), cut, setup, t) for n, i in enumerate(cohort.ids)]
-        for k in range(1, max((client.K for client in clients), default=0) + 1):
-            for client in clients:  # in parallel
-                if k > client.K:
-                    continue
-                asks = client.arrived and (every_step or k == client.K)
-                told = client.local_step(l_c, server if asks else None)
-                if asks and (came := client.upload(told, with_own=averages and k == client.K)) is not None:
-                    server.take(came, t, client.i)
-            if every_step:
-                load(cut.w_E, w_E := server.step(w_E, eta(t)))
-        w_E = server.step(w_E, eta(t))
-        up = uploads_of(clients, cohort, L, averages)
-        report = Report(plan_of(len(clients), L), cohort, up, [cost(0, t) for _ in clients])
+        averages, N = t % fedround == 0, len(cohort)
+        server, done, kept = made_server(), [], dict(state["clients"])
+        load(cut.w_E, state["encoder"])
+        # Where the encoder stands still until the round's end, clients in parallel are clients one after another, and
+        # no more than one of them is in memory.
+        for together in [range(N)] if every_step else [[n] for n in range(N)]:
+            clients = [Participant(n, cohort, w_of(state, cohort.ids[n]), cut, setup, t) for n in together]
+            for k in range(1, max((client.K for client in clients), default=0) + 1):
+                for client in clients:  # in parallel
+                    if k > client.K:
+                        continue
+                    asks = client.arrived and (every_step or k == client.K)
+                    told = client.local_step(l_c, server if asks else None)
+                    if asks and (came := client.upload(told, with_own=averages and k == client.K)) is not None:
+                        server.take(came, t, client.i)
+                if every_step:
+                    server.step(cut.w_E, eta(t))
+            for client in clients:
+                done.append(client.outcome(with_own=averages))
+                if client.arrived and not averages:
+                    kept[str(client.i)] = setup.store.put(client.w)
+        server.step(cut.w_E, eta(t))
+        up = uploads_of(done, cohort, L)
+        report = Report(plan_of(N, L), cohort, up, [cost(0, t)] * N)
         if not up.arrived.any():
             return state, report
-        new = {**state, "encoder": w_E, "clients": dict(state["clients"])}
+        new = {**state, "encoder": {name: w.detach().clone() for name, w in cut.w_E.items()}}
         if averages:
             new = aggregate(new, up, report.plan, cohort)
-        for client in clients:
-            if client.arrived:
-                w = new["shared"] if averages else client.w
-                new["clients"][str(client.i)] = setup.store.put(w)
-        return new, report
+            kept |= {str(i): setup.store.put(new["shared"]) for n, i in enumerate(cohort.ids) if up.arrived[n]}
+        return {**new, "clients": kept}, report
 
     def predictor(state: State, client: int | None = None) -> Predict:
         load(cut.w_E, state["encoder"])

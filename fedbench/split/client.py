@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -87,21 +87,38 @@ class Participant:
     def arrived(self) -> bool:
         return self.arrives and not self.refused
 
+    def outcome(self, with_own: bool) -> Outcome:
+        """with_own: head and tail were to be sent."""
+        loss = sum(self.losses) / max(len(self.losses), 1)
+        return Outcome(self.arrived, self.refused, loss, self.seconds, self.received if with_own else {})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the server and the record keep of a client's round: why it was refused, if it was; own: (w_H, w_T) as they
+    were received, where they were to be sent."""
+
+    arrived: bool
+    refused: str
+    loss: float
+    seconds: float
+    own: Values
+
 
 def plan_of(N: int, L: int) -> Plan:
     """Nobody holds a layer's adapters; everybody has the one classifier, after all layers."""
     return Plan(torch.zeros(N, L, dtype=torch.bool, device="cpu"), [[Exit(L, HEAD)]] * N)
 
 
-def uploads_of(clients: list[Participant], cohort: Cohort, L: int, with_own: bool) -> Uploads:
+def uploads_of(done: list[Outcome], cohort: Cohort, L: int) -> Uploads:
     """The round as the record and an aggregator see it: heads and tails where they were sent, else nothing."""
-    names = clients[0].received if clients and with_own else {}
+    names = done[0].own if done else {}
     up = Uploads.of(
         cohort,
         r=[{} for _ in range(L)],
-        shared={name: torch.stack([client.received[name] for client in clients]) for name in names},
-        loss=torch.tensor([sum(c.losses) / max(len(c.losses), 1) for c in clients], dtype=torch.float64),
-        seconds=torch.tensor([c.seconds for c in clients], dtype=torch.float64),
+        shared={name: torch.stack([one.own[name] for one in done]) for name in names},
+        loss=torch.tensor([one.loss for one in done], dtype=torch.float64),
+        seconds=torch.tensor([one.seconds for one in done], dtype=torch.float64),
     )
-    arrived = torch.tensor([client.arrived for client in clients], dtype=torch.bool)
-    return replace(up, arrived=arrived, rejected={n: c.refused for n, c in enumerate(clients) if c.refused})
+    arrived = torch.tensor([one.arrived for one in done], dtype=torch.bool)
+    return replace(up, arrived=arrived, rejected={n: one.refused for n, one in enumerate(done) if one.refused})

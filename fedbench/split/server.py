@@ -35,11 +35,11 @@ class Backward:
         self.count += 1
 
     @torch.no_grad()
-    def step(self, w_E: Values, lr: float) -> Values:
-        """w_E - lr / m sum_i g_s(i), for the m clients taken; forgets them."""
-        new = {name: w - lr / self.count * self.total[name] for name, w in w_E.items()} if self.count else w_E
+    def step(self, w_E: Values, lr: float) -> None:
+        """w_E -= lr / m sum_i g_s(i), in place, for the m clients taken; forgets them."""
+        for name, w in w_E.items() if self.count else ():
+            w -= lr / self.count * self.total[name]
         self.total, self.count = {}, 0
-        return new
 
 
 @dataclass
@@ -66,13 +66,11 @@ class ZerothOrder:
         self.heard.append((self._z(t, client), ((plus - minus) / (2 * self.epsilon)).tolist()))
 
     @torch.no_grad()
-    def step(self, w_E: Values, lr: float) -> Values:
+    def step(self, w_E: Values, lr: float) -> None:
         """The same, each z drawn again where it is added."""
-        new = {name: w.clone() for name, w in w_E.items()}
         for z, slopes in self.heard:
-            descend(new, z, slopes, lr / len(self.heard))
+            descend(w_E, z, slopes, lr / len(self.heard))
         self.heard = []
-        return new
 
     def _z(self, t: int, client: int) -> list[Direction]:
         return [Direction(self.seed, t, client, number) for number in range(self.directions)]
@@ -90,8 +88,8 @@ class Frozen:
     def take(self, message: Values, t: int, client: int) -> None:
         pass
 
-    def step(self, w_E: Values, lr: float) -> Values:
-        return w_E
+    def step(self, w_E: Values, lr: float) -> None:
+        pass
 
 
 Server = Backward | ZerothOrder | Frozen
