@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def live_bytes() -> int:
     """Of all tensors that this process holds, each memory once."""
     tensors = (thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor))
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+class Allocated(TorchDispatchMode):
+    """Bytes of the storages made inside and still alive, and their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes, self.now, self.peak = {}, 0, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
+        made = function(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in given:
+                self._count(tensor.untyped_storage())
+        return made
+
+    def _count(self, storage) -> None:
+        key = storage._cdata
+        if key in self.sizes:
+            return
+        self.sizes[key] = storage.nbytes()
+        self.now += storage.nbytes()
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._freed, key)
+
+    def _freed(self, key: int) -> None:
+        self.now -= self.sizes.pop(key)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from memory import live_bytes
+from memory import Allocated, live_bytes
 
 from fedbench.backbone import Blocks, Plain
 from fedbench.clientstore import ClientStore
@@ -19,6 +19,7 @@ from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.split import price, split
 from fedbench.split.cut import Cut
+from fedbench.split.server import ZerothOrder
 from fedbench.state import load, save
 from fedbench.testing.methods import check_method
 from fedbench.testing.world import CLASSES, TRAIN, cohort_of, same, setup_of, tiny_mixer, tiny_vit
@@ -358,8 +359,38 @@ def test_memory_is_what_each_side_holds(registry):
     own, encoder = BYTES * (OF_HEAD + OF_TAIL), BYTES * (L * OF_BLOCK + 2 * D)
     assert (prices.H.weights + prices.T.weights, prices.E_trained.weights) == (own, encoder)
     batch = setup.train["batch_size"]
-    for learns, copies, part in (("last_step", 3, prices.E_trained), ("losses", 1, prices.E), (None, 1, prices.E)):
-        c = price.of_client(prices, TRAIN, learns=learns, directions=1)
-        assert c.server.memory_bytes == copies * encoder + batch * part.passes.saved
+    fc = BYTES * (D * 3 * D + 3 * D)  # queries, keys and values, of all modules the largest
+    for learns, copies, more, part in (
+        ("last_step", 3, 0, prices.E_trained),
+        ("losses", 1, fc, prices.E),
+        (None, 1, 0, prices.E),
+    ):
+        c = price.of_client(prices, TRAIN, learns=learns, directions=learns == "losses")
+        assert c.server.memory_bytes == copies * encoder + more + batch * part.passes.saved
         assert c.memory_bytes == 3 * own + batch * (prices.H.passes.saved + prices.T.passes.saved)  # with momentum
     assert 0 < prices.E.passes.saved < prices.E_trained.passes.saved
+
+
+@pytest.mark.parametrize("blocks", [(0, 0), (1, 2)])
+def test_the_memory_of_a_server_that_learns_from_losses_is_what_it_allocates(registry, blocks):
+    """Beside w_E: to send gradients back, to learn its own, and to step by them. Saved activations and a module's copy,
+    which are billed together, are there one after the other."""
+    vit = tiny_vit(dim=32)
+    for block in vit.blocks:
+        block.attn.fused_attn = False
+    cut, B = Cut(Blocks(vit), C, *blocks), 4
+    billed = price.of_client(
+        price.measure(cut, cross_entropy, 8), {**TRAIN, "batch_size": B}, learns="losses", directions=3
+    )
+    server, y = ZerothOrder(cut, 0, 1e-4, 3), torch.zeros(B, dtype=torch.long)
+    h = cut.H(torch.randn(B, 3, 8, 8)).detach().requires_grad_(True)
+    with Allocated() as there:
+        cut.E(h).sum().backward()
+    with Allocated() as learning, torch.no_grad():
+        server.take(server.ask(h, lambda b: cross_entropy([cut.T(b)], y, 0), 0, 0), 0, 0)
+    with Allocated() as stepping:
+        server.step(cut.w_E, 0.1)
+    w_E, one = sum(w.nbytes for w in cut.w_E.values()), 4 * (32 * 96 + 96)  # queries, keys and values
+    counted = w_E + max(count.peak for count in (there, learning, stepping))
+    assert counted <= billed.server.memory_bytes < 1.2 * counted
+    assert stepping.peak <= one, "no second w_E"

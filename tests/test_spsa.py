@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import weakref
 
 import pytest
 import torch
+from memory import Allocated
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedbench import spsa
 from fedbench.backbone import Blocks
@@ -156,34 +155,6 @@ def test_there_is_no_graph():
 
     slope({"w": model}, loss, Direction(0, 0, 0), 1e-4)
     assert seen == [False, False]
-
-
-class Allocated(TorchDispatchMode):
-    """Bytes of the storages made inside and still alive, and their peak."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes, self.now, self.peak = {}, 0, 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        given = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
-        made = function(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, tuple | list) else (made,):
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in given:
-                self._count(tensor.untyped_storage())
-        return made
-
-    def _count(self, storage) -> None:
-        key = storage._cdata
-        if key in self.sizes:
-            return
-        self.sizes[key] = storage.nbytes()
-        self.now += storage.nbytes()
-        self.peak = max(self.peak, self.now)
-        weakref.finalize(storage, self._freed, key)
-
-    def _freed(self, key: int) -> None:
-        self.now -= self.sizes.pop(key)
 
 
 @pytest.mark.parametrize("explicit", [False, True])

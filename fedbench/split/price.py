@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,11 +24,13 @@ class Pass:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the cut model, and what of it is sent: bytes of its weights, and of what it computes of one image."""
+    """A part of the cut model, and what of it is sent: bytes of its weights, and of what it computes of one image.
+    largest: bytes of the weights of that of its modules that has most."""
 
     weights: int
     passes: Pass
     sends: int = 0
+    largest: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def measure(cut: Cut, loss: Callable, image_size: int) -> Prices:
     E, b = _part(twin, {}, twin.E, h)
     E_trained, _ = _part(twin, twin.w_E, twin.E, h)
     T, _ = _part(twin, twin.w_T, lambda b: loss([twin.T(b)], y, 0), b)
-    return Prices(H, E, E_trained, T)
+    return Prices(H, E, replace(E_trained, largest=_largest(twin)), T)
 
 
 def _part(twin: Cut, trained: Mapping[str, Tensor], compute: Callable[[Tensor], Tensor], given: Tensor) -> tuple:
@@ -101,7 +103,8 @@ def of_client(
 
 
 def _server(E: Part, full: Part, batch: int, learns: str | None, losses: int) -> ServerCost:
-    """`full.weights` are w_E's bytes; back-propagation holds one gradient of a client and the sum over clients."""
+    """`full.weights` are w_E's bytes; back-propagation holds one gradient of a client and the sum over clients, SPSA
+    one module's weights moved."""
     back_propagates = learns in ("every_step", "last_step")
     usual = full if learns == "every_step" else E
     weight_gradient = full.passes.backward - E.passes.backward
@@ -109,8 +112,14 @@ def _server(E: Part, full: Part, batch: int, learns: str | None, losses: int) ->
         flops_per_image=usual.passes.forward + usual.passes.backward,
         flops_last=losses * E.passes.forward + (weight_gradient if learns == "last_step" else 0),
         memory_bytes=full.weights * (3 if back_propagates else 1)
+        + (full.largest if losses else 0)
         + batch * (full if back_propagates else E).passes.saved,
     )
+
+
+def _largest(cut: Cut) -> int:
+    modules = (module for top in cut.server_modules.values() for module in top.modules())
+    return max(_bytes(module.parameters(recurse=False)) for module in modules)
 
 
 def _bytes(parameters: Any) -> int:
