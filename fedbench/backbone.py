@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -229,8 +230,12 @@ def begin(body: Body, option: str, how: str, seed: int) -> None:
         redraw(body.model, seed)
 
 
+@torch.no_grad()
 def redraw(model: nn.Module, seed: int) -> None:
-    """Draw all weights of a timm model anew, as torch and timm draw such layers."""
+    """Draw all weights of a timm model anew, as torch and timm draw such layers. Raises UserError where a parameter is
+    drawn by neither, and leaves a model then that is of no use."""
+    for parameter in model.parameters():
+        parameter.fill_(math.nan)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for module in model.modules():
@@ -238,6 +243,12 @@ def redraw(model: nn.Module, seed: int) -> None:
                 module.reset_parameters()
         if hasattr(model, "init_weights"):
             model.init_weights()
+    for name, parameter in model.named_parameters():
+        if not parameter.is_meta and parameter.isnan().any():
+            raise UserError(
+                f"{type(model).__name__} cannot be drawn anew: nothing in it draws its parameter {name}; take "
+                "`pretrained`, with a backbone of `pretrained: false` where no weights of others are wanted"
+            )
 
 
 def holds(classifiers: Iterable[str], name: str) -> bool:

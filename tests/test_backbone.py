@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.backbone import Blocks, Plain, body_of, holds, in_layers
+from fedbench.backbone import Blocks, Plain, begin, body_of, holds, in_layers, redraw
 from fedbench.errors import NotApplicable, UserError
 from fedbench.testing.world import tiny_mixer, tiny_vit
 from fedbench.types import Exit
@@ -130,3 +130,34 @@ def test_running_statistics_are_refused_and_group_norm_is_named():
 def test_a_parameter_of_the_model_itself_is_everybodys():
     assert holds([], "model.scale") and holds([], "model.conv.weight")
     assert holds(["head"], "head.weight") and not holds(["head"], "exit3.weight")
+
+
+# --- weights drawn anew -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_a_redraw_depends_on_the_seed_alone_and_leaves_nothing_of_what_was(make):
+    def drawn(seed, before):
+        model = make()
+        for parameter in model.parameters():
+            nn.init.constant_(parameter, before)
+        redraw(model, seed)
+        return dict(model.named_parameters())
+
+    one, again, other = drawn(0, 7.25), drawn(0, -1.0), drawn(1, 7.25)
+    assert all(torch.equal(value, again[name]) and not (value == 7.25).any() for name, value in one.items())
+    assert any(not torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_a_parameter_that_nothing_draws_is_named():
+    with pytest.raises(UserError, match="Pooled cannot be drawn anew: nothing in it draws its parameter scale;"):
+        redraw(Pooled(), 0)
+    redraw(Pooled().to("meta"), 0)  # shapes alone, for a plan
+
+
+def test_a_convnext_is_refused_rather_than_left_with_half_of_its_weights():
+    from timm.models.convnext import ConvNeXt
+
+    body = body_of(ConvNeXt(num_classes=0, depths=(1, 1, 1, 1), dims=(4, 4, 4, 4)))
+    with pytest.raises(UserError, match=r"ConvNeXt cannot be drawn anew: .* parameter stages\.0\.blocks\.0\.gamma"):
+        begin(body, "body", "random", 0)
