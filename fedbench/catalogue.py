@@ -42,8 +42,9 @@ _GIVEN = {
 
 @dataclass(frozen=True)
 class Component:
-    """A registered name: who registered it, what it is for, its options with their defaults; for a data set
-    where its files come from, for an executor whether its cells run on other machines."""
+    """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
+    others), its options with their defaults; for a data set where its files come from, for an executor whether its
+    cells run on other machines."""
 
     name: str
     kind: str
@@ -56,6 +57,7 @@ class Component:
     exact: bool = True
     elsewhere: bool = False
     source: Source | None = None
+    details: str = ""
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
@@ -78,8 +80,8 @@ class Component:
             options[parameter.name] = (
                 REQUIRED if parameter.default is parameter.empty else _plain(parameter.name, parameter.default)
             )
-        summary = " ".join((inspect.getdoc(make) or "").split("\n\n")[0].split())
-        return cls(name, kind, plugin, package, summary, options, open=open_, **facts)
+        summary, *others = [" ".join(part.split()) for part in (inspect.getdoc(make) or "").split("\n\n")]
+        return cls(name, kind, plugin, package, summary, options, open=open_, details="\n\n".join(others), **facts)
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -189,7 +189,7 @@ class Plugins:
         return str(self.files[plugin]) if plugin in self.files else _origin(self.entry_points[plugin].module)
 
     def _stamp(self) -> str:
-        facts: list[Any] = [__version__, sys.version, self.troubles]
+        facts: list[Any] = [__version__, sys.version, self.troubles, _file_stamp("fedbench.catalogue")]
         for point in self.entry_points.values():
             facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
             facts.append(_file_stamp(point.module))

@@ -25,7 +25,7 @@ def described(kind="method", name="thing", make=make, plugin="p", package="some-
 def test_options_and_summary_come_from_the_signature_and_docstring():
     thing = described()
     assert thing.options == {"needed": REQUIRED, "rate": 0.5, "names": None}
-    assert thing.summary == "Does a thing in two lines."
+    assert (thing.summary, thing.details) == ("Does a thing in two lines.", "More about it.")
     assert not thing.open and described(make=lambda setup, **more: None).open
 
 

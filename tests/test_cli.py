@@ -302,3 +302,23 @@ def test_a_plan_survives_a_broken_method(tmp_path):
     done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "bad.py", cwd=tmp_path)
     assert done.exit_code == 0
     assert "bad: KeyError: 'oops'" in done.stdout and "fedra" in done.stdout
+
+
+def test_a_component_is_shown_with_what_its_options_mean(tmp_path):
+    """Every paragraph, indented, within the terminal; the list has its first sentence alone."""
+    shown = fedbench("plugins", "show", "ditto", cwd=tmp_path).output
+    text, _, options = shown.partition(" option ")
+    head, *lines = [line.rstrip() for line in text.splitlines()]
+    assert head == "ditto, method of fedbench (plugin ditto)"
+    assert not [line for line in lines if line and not line.startswith("  ")]
+    assert 80 < max(map(len, lines)) <= 100  # what the tests' terminal has
+    told = " ".join(" ".join(lines).split())
+    for words in (
+        "every client keeps a model v_k of its own",
+        "lam: lambda, 0.75",
+        "personal_epochs: passes over its images",
+    ):
+        assert words in told
+    assert "personal_epochs   null" in options
+    listed = fedbench("plugins", "list", "--kind", "method", cwd=tmp_path).output
+    assert "lam: lambda" not in " ".join(listed.split())

@@ -44,7 +44,7 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
 @click.argument("name")
 @PLUGINS
 def show(name: str, plugins: tuple) -> None:
-    """Show every component called NAME: what it is, its package and its options with their defaults.
+    """Show every component called NAME: what it is, its package, what its options mean, and their defaults.
 
     \b
     fedbench plugins show fedra
@@ -52,6 +52,8 @@ def show(name: str, plugins: tuple) -> None:
     import json
 
     from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
 
     from fedbench.catalogue import REQUIRED
     from fedbench.plugins import Plugins
@@ -62,7 +64,8 @@ def show(name: str, plugins: tuple) -> None:
         console.print(
             f"[bold]{component.name}[/bold], {component.kind} of {component.package} (plugin {component.plugin})"
         )
-        console.print(f"  {component.summary}")
+        for paragraph in (component.summary, *filter(None, component.details.split("\n\n"))):
+            console.print(Padding(Text(paragraph), (0, 0, 0, 2)))
         profiles = {key: value for options in component.profiles.values() for key, value in options.items()}
         rows = [
             (key, "required" if default == REQUIRED else json.dumps(default), _in_profiles(component, key))
