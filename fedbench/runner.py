@@ -143,7 +143,7 @@ def run(
 
 def execute(
     suite: suites.Suite,
-    todo: list[Work],
+    chosen: list[Work],
     plugins: Plugins,
     facts: Facts,
     options: Options,
@@ -161,9 +161,9 @@ def execute(
     if folder.exists():
         refuse_links(folder)
         prepare_folder(folder)  # refused now, not after minutes of decoding
-    named, todo = todo, options.of_shard(todo)
-    before = {work.id: read_manifest(work.folder_in(folder)) for work in todo}
-    missing = [work for work in todo if _is_missing(status(work, folder), options)]
+    named, chosen = chosen, options.of_shard(chosen)
+    before = {work.id: read_manifest(work.folder_in(folder)) for work in chosen}
+    missing = [work for work in chosen if _is_missing(status(work, folder), options)]
     given = options.asked()
     run_all = plugins.make("executor", executor, **{**given, "workers": min(given["workers"], len(missing))})
     if missing:
@@ -172,8 +172,8 @@ def execute(
     prepare_folder(folder)
     merge_index(folder, suite.name, names := entries(named, folder))
     write_expected(folder, suite.name, suite.expected)
-    plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in todo])
-    listen = observe(suite.name, todo, missing) if observe else lambda event: None
+    plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in chosen])
+    listen = observe(suite.name, chosen, missing) if observe else lambda event: None
     failures, going = 0, True
     ends: dict[str, dict[str, Any]] = {}
 
@@ -212,7 +212,7 @@ def execute(
     if (now := entries(named, folder)) != names:  # another run has made the folder of an equal cell of its own
         merge_index(folder, suite.name, now)
     manifests = {}
-    for work in todo:
+    for work in chosen:
         place = work.folder_in(folder)
         manifests[place.name] = _last(work, place, ends.get(place.name))
         if manifests[place.name]["status"] == "finished":
@@ -226,7 +226,7 @@ def execute(
         seconds=time.monotonic() - began,
         elsewhere=backlog.elsewhere,
         gave_up=not going,
-        titles={work.folder_in(folder).name: work.title for work in todo},
+        titles={work.folder_in(folder).name: work.title for work in chosen},
     )
 
 

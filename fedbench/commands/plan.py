@@ -59,10 +59,10 @@ def plan(
     registry = Plugins(plugins)
     loaded = runner.load(suite, registry, **choices)
     facts, folder = Facts(registry), Path(results) / loaded.name
-    todo = works(loaded.cells(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
-    totals = {work.id: facts.totals(work.id, work.config) for work in todo}
-    time = _estimated(todo, totals, folder, registry, options) if cost else None
-    rows = [_row(work, totals[work.id], folder, time) for work in todo]
+    chosen = works(loaded.cells(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
+    totals = {work.id: facts.totals(work.id, work.config) for work in chosen}
+    time = _estimated(chosen, totals, folder, registry, options) if cost else None
+    rows = [_row(work, totals[work.id], folder, time) for work in chosen]
     if as_json:
         sums = {"time": _summary(time)} if time else {}
         click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))
@@ -70,7 +70,7 @@ def plan(
         _show(loaded.name, rows, time)
 
 
-def _estimated(todo: list[Work], totals: dict, folder: Path, registry: Plugins, options: Options) -> Estimate:
+def _estimated(chosen: list[Work], totals: dict, folder: Path, registry: Plugins, options: Options) -> Estimate:
     from rich.console import Console
 
     from fedbench import machine
@@ -82,7 +82,7 @@ def _estimated(todo: list[Work], totals: dict, folder: Path, registry: Plugins, 
 
         device = resolved(options.device)
     with Console(stderr=True).status("How fast is this machine? Trying cells for a moment ..."):
-        return estimate(todo, totals, folder, registry, device, options.workers())
+        return estimate(chosen, totals, folder, registry, device, options.workers())
 
 
 def _row(work: Work, totals: dict, folder: Path, time: Estimate | None) -> dict:
