@@ -26,6 +26,7 @@ COMMON = {"object_store_memory": STORE, "include_dashboard": False}
 # How a head learns that a node is gone, in seconds instead of half a minute.
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 5}
 LONG = 60  # rounds of a cell that is long enough to be killed in its midst
+LONGER = 3000  # of one that is still at work when a run that listens once a second asks it to end
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -103,7 +104,7 @@ def workers(folder: Path) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_one_cell_a_node_where_nodes_have_one_cpu_and_the_numbers_of_one_worker(cluster, whole, tmp_path):
-    expected = whole(METHODS, SEEDS)
+    expected = whole(METHODS, {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
     outcome, seen = watched(tmp_path, executor=executor(cluster), jobs=4)
     assert outcome.counts == {"finished": 4} and content_hash(outcome.folder) == expected
     assert max(map(len, seen)) == 2
@@ -153,7 +154,7 @@ def test_a_node_is_killed_and_its_cell_goes_on_elsewhere_to_the_same_numbers(clu
 
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_leaves_interrupted_cells_and_nothing_at_work(cluster, whole, tmp_path):
-    expected = whole("chained", {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
+    expected = whole("chained", {**SEEDS, "rounds: 2": f"rounds: {LONGER}"})
     at_work = []
 
     def listen(event: dict) -> None:
