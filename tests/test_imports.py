@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,16 @@ FILES = [file for file in sorted(HOUSE.rglob("*.py")) if part(file) != "__init__
 
 def test_every_module_has_its_place():
     assert {part(file) for file in FILES} == LEVEL.keys()
+
+
+def test_what_is_installed_is_everything():
+    """An editable installation finds a folder that a wheel would leave out."""
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {file.parent.relative_to(ROOT) for top in ("fedbench", "plugins") for file in (ROOT / top).rglob("*.py")}
+    folders.add(Path("plugins/weights"))
+    assert sorted(packages) == sorted(
+        ".".join(folder.parts).replace("plugins", "fedbench_plugins") for folder in folders
+    )
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(HOUSE)))
