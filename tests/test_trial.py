@@ -21,30 +21,30 @@ from fedbench_plugins import ditto
 SUITE = """
 suite: small
 defaults:
-  backbone: {name: micro_vit, pretrained: false}
+  backbone: {name: vit_tiny_patch16_224, pretrained: false, img_size: 32, embed_dim: 48, depth: 6}
   adapter: {name: lora, rank: 2, alpha: 2, dropout: 0.1}
   data: {name: strokes6, classes: 3, train_per_class: 3, test_per_class: 1}
   train: {rounds: 2, max_steps: 2, batch_size: 4}
 scenarios:
-  skew: {capacities: [12, 4, 3, 2, 1, 1]}
-  dynamic: {capacities: {uniform: [1, 12]}, participation: {count: 2}}
+  skew: {capacities: [6, 4, 3, 2, 1, 1]}
+  dynamic: {capacities: {uniform: [1, 6]}, participation: {count: 2}}
   faulty:
-    capacities: {uniform: [6, 12]}
+    capacities: {uniform: [3, 6]}
     train: {max_steps: 3, batch_size: 2}
     faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
   spoilt:
-    capacities: {uniform: [1, 12]}
+    capacities: {uniform: [1, 6]}
     participation: {count: 4}
     train: {max_steps: 1, batch_size: 2}
     faults: {dropout: 0.4, corrupted: {probability: 0.4, kind: nan}}
   own:
-    capacities: {uniform: [1, 12]}
+    capacities: {uniform: [1, 6]}
     data: {partition: {name: iid, clients: 5}}
     evaluation: {by: client}
 methods: [METHODS]
 """
 # Methods that train by other means than an engine. Capacities mean nothing to them, and every client meets all layers:
-# two layers tell as much as twelve, and scenarios that differ in capacities alone nothing more.
+# two layers tell as much as six, and scenarios that differ in capacities alone nothing more.
 ALONE = {"fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa"}
 TWO_LAYERS = {"name": "vit_tiny_patch16_224", "pretrained": False, "img_size": 32, "embed_dim": 48, "depth": 2}
 
@@ -129,7 +129,7 @@ def test_rows_have_the_columns_of_the_schema(registry, cells):
     last = [row for row in evaluation if row["round"] == 2]
     assert {row["domain"] for row in last} == {"solid", "outline", "texture", "dim", "clutter", "sketch"}
     assert {row["metric"] for row in last} == {"accuracy", "accuracy/last"}
-    assert [len(row["layers"]) for row in rounds[:6]] == [12, 4, 3, 2, 1, 1]
+    assert [len(row["layers"]) for row in rounds[:6]] == [6, 4, 3, 2, 1, 1]
     json.dumps([evaluation, rounds])
 
 
@@ -141,7 +141,7 @@ def test_layers_are_recorded_beside_the_same_rounds(registry, cells, key):
     assert evaluation == unwatched[0]
     assert [{**row, "seconds": 0} for row in rounds] == [{**row, "seconds": 0} for row in unwatched[1]]
     assert all(row.keys() == COLUMNS["layers"].keys() for row in layers)
-    assert [(row["round"], row["layer"]) for row in layers] == [(t, j) for t in (1, 2) for j in range(12)]
+    assert [(row["round"], row["layer"]) for row in layers] == [(t, j) for t in (1, 2) for j in range(6)]
     for row in layers:
         held = [r for r in rounds if r["round"] == row["round"] and row["layer"] in r["layers"] and r["arrived"]]
         assert row["holders"] == len(held)
@@ -159,7 +159,7 @@ def test_layers_are_weighed_as_the_aggregator_weighs(registry, cells):
         config["method"]["aggregator"]["weights"] = weights
         layers = []
         Trial(config, registry).run(on_layers=layers.extend)
-        return [row["aggregation_error"] for row in layers[:12] if row["holders"] > 1]
+        return [row["aggregation_error"] for row in layers[:6] if row["holders"] > 1]
 
     assert all(one != other for one, other in zip(errors("examples"), errors("uniform"), strict=True))
 
