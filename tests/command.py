@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import chdir
 from pathlib import Path
+from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
@@ -53,8 +54,9 @@ def process(*words: object, cwd: Path, timeout: float = 120) -> subprocess.Compl
 
 def fedbench(*words: object, cwd: Path, columns: int = 100) -> Result:
     """Run one command in this process, whose server of workers serves all tests. A traceback fails the test."""
-    with chdir(cwd):
-        return CliRunner().invoke(main, list(map(str, words)), env={"COLUMNS": str(columns)}, catch_exceptions=False)
+    given = list(map(str, words))
+    with chdir(cwd), patch.object(sys, "argv", ["fedbench", *given]):
+        return CliRunner().invoke(main, given, env={"COLUMNS": str(columns)}, catch_exceptions=False)
 
 
 def run(*words: object, cwd: Path) -> Result:

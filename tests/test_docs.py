@@ -263,7 +263,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("hook", HOOKS.keys() - KIND_OF.keys())
+@pytest.mark.parametrize("hook", sorted(HOOKS.keys() - KIND_OF.keys()))
 def test_a_tracker_of_the_page_hears_and_speaks(examples, hook, capsys):
     examples.catalogue  # noqa: B018 - loads every example
     getattr(examples.manager.hook, hook)(**TOLD[hook])

@@ -31,12 +31,13 @@ LONGER = 3000  # of one that is still at work when a run that listens once a sec
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left():
-    """No process outlives this module's clusters."""
+    """No process outlives this module's clusters; those of another pytest-xdist worker are its own."""
     before = {process.pid for process in psutil.process_iter()}
     yield
-    names = ("raylet", "gcs_server", "ray::")
-    own = [p for p in psutil.process_iter(["name"]) if p.pid not in before and p.info["name"].startswith(names)]
-    assert not psutil.wait_procs(own, timeout=20)[1]
+    names, worker = ("raylet", "gcs_server", "ray::"), os.environ.get("PYTEST_XDIST_WORKER")
+    found = [one for one in psutil.process_iter(["name", "environ"]) if one.pid not in before]
+    own = [one for one in found if (one.info["environ"] or {}).get("PYTEST_XDIST_WORKER") == worker]
+    assert not psutil.wait_procs([one for one in own if one.info["name"].startswith(names)], timeout=20)[1]
 
 
 @pytest.fixture(scope="module")
