@@ -26,7 +26,6 @@ COMMON = {"object_store_memory": STORE, "include_dashboard": False}
 # How a head learns that a node is gone, in seconds instead of half a minute.
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 5}
 LONG = 60  # rounds of a cell that is long enough to be killed in its midst
-LONGER = 3000  # of one that is still at work when a run that listens once a second asks it to end
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -155,7 +154,10 @@ def test_a_node_is_killed_and_its_cell_goes_on_elsewhere_to_the_same_numbers(clu
 
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_leaves_interrupted_cells_and_nothing_at_work(cluster, whole, tmp_path):
-    expected = whole("chained", {**SEEDS, "rounds: 2": f"rounds: {LONGER}"})
+    at_once = tmp_path / "at_once"
+    at_once.touch()
+    expected = whole(f"{{name: chained, until: {at_once}}}", {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
+    at_once.unlink()
     at_work = []
 
     def listen(event: dict) -> None:
@@ -169,6 +171,7 @@ def test_a_run_that_is_interrupted_leaves_interrupted_cells_and_nothing_at_work(
     states = [json.loads(file.read_text())["status"] for file in tmp_path.glob("r/tiny/*/manifest.json")]
     assert states == ["interrupted", "interrupted"]
     assert not list(tmp_path.glob("r/tiny/.*.claim")) and not list(tmp_path.glob("r/tiny/.*.events"))
+    at_once.touch()
     outcome, _ = watched(tmp_path, executor=executor(cluster))
     assert content_hash(outcome.folder) == expected
 
