@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from command import fedbench
 from factories import eval_rows, layer_row, round_row, write_cell, write_suite
+from samples import VALUES
 
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, read_index, read_manifest, write_manifest
 from fedbench.results.claims import Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.merge import merge
-
-VALUES = {6: {"a": 0.5, "b": 0.25}, 12: {"a": 0.75, "b": 0.5}}
 
 NUMBER = dict(scenario="mixed", variant="", dataset="d", backbone="b", method="fedra", metric="average")
 
