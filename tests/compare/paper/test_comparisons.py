@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 import pytest
-from command import fedbench
 from factories import eval_rows, write_cell
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
+from papers import VIT, cells, compared, measure, numbers, shown
 
 from fedbench.compare.paper import comparisons
 from fedbench.compare.paper.columns import columns, remarks, warning
-from fedbench.compare.paper.formats import CSV_COLUMNS, render, show
-from fedbench.compare.paper.order import order, ordered
+from fedbench.compare.paper.formats import render
 from fedbench.errors import UserError
 from fedbench.results import load
 from fedbench.results.expected import write_expected
-
-VIT = "vit_base_patch16_224"
-PAPER = {"fedra": (86.48, 91.92, 88.19), "depthfl": (79.79, 90.10, 82.07), "allsmall": (39.87, 40.57, 32.31)}
-
-
-def numbers(paper=PAPER, **where):
-    """Rows of expected.json: by method the average and two domains."""
-    row = {"scenario": "skew", "variant": "", "dataset": "nicopp", "backbone": VIT, "rounds": 100, "source": "Table 1"}
-    return [
-        row | where | {"method": method, "metric": metric, "value_percent": value}
-        for method, values in paper.items()
-        for metric, value in zip(("average", "autumn", "dim"), values, strict=True)
-    ]
-
-
-def measure(folder, method, *by_seed, **changes):
-    """Finished cells of the paper's own setting, unless `changes` say otherwise."""
-    variant = changes.pop("variant", f"data=nicopp; backbone={VIT}.tag")
-    own = {"backbone": {"name": f"{VIT}.tag", "pretrained": True}, "data__name": "nicopp", "train__rounds": 100}
-    for seed, values in enumerate(by_seed):
-        rows = eval_rows({100: dict(zip(("autumn", "dim"), values, strict=True))})
-        write_cell(folder, method, seed, scenario="skew", variant=variant, evaluation=rows, **own | changes)
-
-
-@pytest.fixture
-def suite(tmp_path):
-    """A suite's folder with the paper's numbers."""
-    write_expected(tmp_path / "s", "s", numbers())
-    return tmp_path / "s"
-
-
-def compared(folder, **options):
-    (found,) = comparisons(load([folder]), **options)
-    return found
-
-
-def cells(found):
-    """{title: texts} of what is shown."""
-    return {column.title: [cell.text for cell in column.cells] for column in columns(found)}
-
-
-def shown(found, width=80):
-    console = Console(width=width, file=io.StringIO(), color_system=None)
-    show(found, console)
-    return console.file.getvalue()
 
 
 def test_measured_minus_paper_by_domain_and_average(suite):
@@ -232,44 +181,6 @@ def test_sweep_points_have_numbers_of_their_own(suite):
     ]
 
 
-def test_the_orders_of_the_methods_that_both_have(suite):
-    for method, value in {"depthfl": 0.9, "fedra": 0.8, "allsmall": 0.7, "head_only": 0.99}.items():
-        measure(suite, method, (value, value))
-    found = compared(suite)
-    both = order(found, found.papers[0])
-    assert both.measured == [["depthfl"], ["fedra"], ["allsmall"]]
-    assert both.paper == [["fedra"], ["depthfl"], ["allsmall"]]
-    assert (both.swapped, both.pairs) == (1, 3)
-    assert remarks(found)[2:] == [
-        "order, measured: depthfl > fedra > allsmall",
-        "order, paper: fedra > depthfl > allsmall; 1 of 3 pairs swapped",
-    ]
-
-
-def test_what_reads_alike_is_tied_and_no_pair(suite):
-    for method, value in {"depthfl": 0.8, "fedra": 0.8004, "allsmall": 0.9}.items():
-        measure(suite, method, (value, value))
-    both = order(compared(suite), compared(suite).papers[0])
-    assert both.measured == [["allsmall"], ["depthfl", "fedra"]]
-    assert (both.swapped, both.pairs) == (2, 2)
-
-
-VALUES = st.lists(st.integers(0, 5), min_size=2, max_size=6).map(lambda found: dict(enumerate(found)))
-
-
-@given(VALUES)
-def test_an_order_agrees_with_itself_and_is_turned_round_by_its_opposite(values):
-    same, opposite = ordered(values, values), ordered(values, {name: -value for name, value in values.items()})
-    assert same.measured == same.paper == opposite.measured == opposite.paper[::-1]
-    assert (same.swapped, opposite.swapped) == (0, opposite.pairs)
-    assert same.pairs == opposite.pairs == sum(a < b for a in values.values() for b in values.values())
-
-
-def test_one_method_has_no_order(suite):
-    measure(suite, "fedra", (0.9, 0.8))
-    assert order(compared(suite), compared(suite).papers[0]) is None
-
-
 def test_a_mean_over_clients_is_the_average(suite):
     row = numbers()[0] | {"metric": "mean_client_accuracy", "value_percent": 78.4, "std": 0.31}
     write_expected(suite, "s", [row])
@@ -297,64 +208,3 @@ def test_boards_without_numbers_are_left_out_and_none_at_all_is_an_error(suite, 
     (suite / "expected.json").unlink()
     with pytest.raises(UserError, match=r"beside the results of plain, s: .*\n.*suites/papers"):
         comparisons(load([tmp_path]))
-
-
-def test_csv_has_a_row_for_every_number_of_either_side(suite):
-    measure(suite, "fedra", (0.9, 0.8))
-    measure(suite, "head_only", (0.5, 0.6))
-    text = render([compared(suite)], "csv")
-    assert text.splitlines()[0].split(",") == list(CSV_COLUMNS)
-    rows = list(csv.DictReader(io.StringIO(text)))
-    assert len(rows) == 4 * 3
-    fedra = next(row for row in rows if (row["method"], row["domain"]) == ("fedra", "average"))
-    assert float(fedra["measured_percent"]) == pytest.approx(85.0) and fedra["paper_percent"] == "86.48"
-    assert float(fedra["difference"]) == pytest.approx(-1.48) and fedra["n_seeds"] == "1"
-    missing = next(row for row in rows if row["method"] == "depthfl")
-    assert (missing["measured_percent"], missing["difference"], missing["n_seeds"]) == ("", "", "0")
-    ours = next(row for row in rows if row["method"] == "head_only")
-    assert (ours["paper_percent"], ours["difference"], ours["source"]) == ("", "", "")
-
-
-def test_json_says_what_is_apart_and_both_orders(suite):
-    measure(suite, "fedra", (0.9, 0.8), train__rounds=1)
-    measure(suite, "depthfl", (0.5, 0.6), train__rounds=1)
-    (found,) = json.loads(render([compared(suite)], "json"))
-    assert not found["comparable"] and "1 round" in found["apart"]
-    (both,) = found["orders"]
-    assert both["measured"] == both["paper"] == [["fedra"], ["depthfl"]]
-
-
-def test_markdown_and_latex_say_it_too(suite):
-    measure(suite, "fedra", (0.9, 0.8), train__rounds=1)
-    found = [compared(suite)]
-    markdown, latex = render(found, "markdown"), render(found, "latex")
-    assert "| fedra | 85.0 | 86.48 |" in markdown and "not comparable" in markdown
-    assert r"fedra & 85.0 & 86.48 \\" in latex and "not comparable" in latex
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 1
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("changes", [{}, {"train__rounds": 1}])
-def test_no_line_is_wider_than_the_terminal(tmp_path, width, changes):
-    domains = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch", "average")
-    row = numbers()[0] | {"dataset": "domainnet"}
-    many = [row | {"metric": d, "method": m} for d in domains for m in ("inclusivefl", "fedra")]
-    many += [n | {"dataset": f"set{i}"} for i in range(5) for n in many]
-    write_expected(tmp_path / "s", "s", many)
-    own = {"backbone": {"name": VIT}, "data__name": "domainnet", "train__rounds": 100} | changes
-    for seed in (0, 1):
-        rows = eval_rows({9: dict.fromkeys(domains[:-1], 0.5 + seed / 10)})
-        write_cell(tmp_path / "s", "fedra", seed, scenario="skew", evaluation=rows, **own)
-    text = shown(comparisons(load([tmp_path])), width)
-    assert max(map(len, text.splitlines())) <= width
-    assert ("not comparable" in " ".join(text.split())) == bool(changes)
-
-
-def test_the_command_shows_it_and_refuses_what_it_cannot_compare(suite):
-    measure(suite, "fedra", (0.9, 0.8))
-    done = fedbench("compare", suite, "--paper", cwd=suite, columns=80)
-    assert done.exit_code == 0 and "difference" in done.output
-    assert json.loads(fedbench("compare", suite, "--paper", "--format", "json", cwd=suite).stdout)[0]["comparable"]
-    for option in (("--metric", "loss"), ("--baseline", "fedra")):
-        done = fedbench("compare", suite, "--paper", *option, cwd=suite)
-        assert done.exit_code == 2 and "leave out --metric and --baseline" in done.stderr

@@ -7,14 +7,13 @@ import io
 import json
 
 import pytest
+from boards import board
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
-from fedbench.compare import leaderboards
 from fedbench.compare.columns import columns
 from fedbench.compare.formats import render
 from fedbench.compare.traffic import CSV_COLUMNS, KINDS, sheet, to_csv
-from fedbench.results import load
 
 SCORES = eval_rows({2: {"a": 0.5}})
 
@@ -44,11 +43,6 @@ def both(tmp_path):
     exchange = [sent(t, "weights", 1000, 500) for t in (1, 2)]
     write_cell(tmp_path / "s", "fedavg", 0, evaluation=SCORES, rounds=rounds, exchange=exchange)
     return tmp_path / "s"
-
-
-def board(folder):
-    (found,) = leaderboards(load([folder]))
-    return found
 
 
 def texts(table):

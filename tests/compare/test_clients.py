@@ -7,10 +7,11 @@ import io
 import json
 
 import pytest
+from boards import board
 from command import fedbench
 from factories import DOMAINS, eval_rows, write_cell
 
-from fedbench.compare import leaderboards, marks
+from fedbench.compare import marks
 from fedbench.compare.clients import MOST, sheets
 from fedbench.compare.columns import columns, legend
 from fedbench.compare.formats import render
@@ -33,11 +34,6 @@ def fsl(tmp_path):
             rows = of_clients(*zip(("a", "a", "b"), scores, strict=True))
             write_cell(tmp_path / "s", method, seed, evaluation=rows, evaluation__by="client")
     return tmp_path / "s"
-
-
-def board(folder, **options):
-    (found,) = leaderboards(load([folder]), **options)
-    return found
 
 
 def test_clients_count_equally_and_their_spread_is_apart_from_that_of_seeds(fsl):

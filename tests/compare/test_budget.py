@@ -8,6 +8,7 @@ import json
 import math
 
 import pytest
+from boards import board
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
@@ -32,11 +33,6 @@ def cell(folder, method, seed=0, *, rounds, at=(2, 4, 6), **changes):
     """Tested after rounds `at`, where it scores their number in percent."""
     rows = eval_rows({t: {"a": t / 100, "b": t / 100} for t in at})
     write_cell(folder, method, seed, evaluation=rows, rounds=rounds, **changes)
-
-
-def board(folder, **options):
-    (found,) = leaderboards(load([folder]), **options)
-    return found
 
 
 def rounds_of(found):
