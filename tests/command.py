@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -62,3 +63,14 @@ def fedbench(*words: object, cwd: Path, columns: int = 100) -> Result:
 def run(*words: object, cwd: Path) -> Result:
     """`fedbench run tiny.yaml` with the tiny plugin."""
     return fedbench("run", "tiny.yaml", "--plugin", TINY, "--results", "r", *words, cwd=cwd)
+
+
+def manifests(folder: Path) -> dict[str, dict]:
+    """The manifest of every name in the index of a results folder's suite."""
+    index = json.loads((folder / "tiny" / "index.json").read_text())
+    return {
+        f"{entry['method']}/{entry['seed']}": json.loads(
+            (folder / "tiny" / entry["cell"] / "manifest.json").read_text()
+        )
+        for entry in index["entries"]
+    }

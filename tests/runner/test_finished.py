@@ -1,0 +1,112 @@
+"""Finished cells: the same whoever computes them, kept by the next run, and computed again where a file is torn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import TINY, fedbench, manifests, run, write_suite
+
+from fedbench.results import content_hash, load
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory, own_cache):
+    """Two cells by two workers, finished: their folder."""
+    folder = tmp_path_factory.mktemp("good")
+    write_suite(folder, "fedra, allsmall")
+    done = run("--jobs", 2, "--quiet", cwd=folder)
+    assert (done.exit_code, done.output) == (0, "")
+    return folder
+
+
+def test_results_do_not_depend_on_jobs_or_on_the_order_of_cells(good, tmp_path):
+    write_suite(tmp_path, "allsmall, fedra")
+    assert run("--jobs", 1, "--quiet", cwd=tmp_path).exit_code == 0
+    assert sorted(_tables(tmp_path)) == sorted(_tables(good))
+
+
+def _tables(folder: Path) -> list[str]:
+    return [f"{cell.name} {content_hash(cell)}" for cell in (folder / "r" / "tiny").iterdir() if cell.is_dir()]
+
+
+def test_refused_uploads_are_recorded_whatever_the_jobs(good, tmp_path):
+    write_suite(tmp_path, "fedra, {name: middle, extends: fedra, aggregator: coordinate_median}")
+    words = ("run", "tiny.yaml", "--plugin", TINY, "--quiet", "--set", "faults.corrupted={probability: 0.5, kind: nan}")
+    for jobs in (1, 2):
+        done = fedbench(*words, "--jobs", jobs, "--results", f"r{jobs}", cwd=tmp_path)
+        assert done.exit_code == 0, done.stdout + done.stderr
+    assert content_hash(tmp_path / "r1") == content_hash(tmp_path / "r2")
+    cells = load([tmp_path / "r1"])
+    for cell in cells:
+        uploads, rounds = cell.uploads.to_pylist(), cell.rounds.to_pylist()
+        assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("nan", "not finite")}
+        lost = [(row["round"], row["client"]) for row in rounds if not row["arrived"]]
+        assert lost == [(row["round"], row["client"]) for row in uploads]
+        assert all(0 <= row["value"] <= 1 for row in cell.eval.to_pylist())
+    assert len(cells) == 2 and cells[0].uploads == cells[1].uploads
+    assert not list((good / "r").rglob("uploads.parquet"))
+
+
+def test_force_runs_finished_cells_again_with_the_same_result(good):
+    before, started = content_hash(good / "r"), manifests(good / "r")["fedra/0"]
+    done = run("--force", "--method", "fedra", "--json", cwd=good)
+    assert json.loads(done.stdout)["ran"] == 1
+    assert content_hash(good / "r") == before
+    assert manifests(good / "r")["fedra/0"] != started
+
+
+def spoil(name, how):
+    def change(cell):
+        file = cell / name
+        file.write_bytes(how(file.read_bytes())) if how else file.unlink()
+
+    return change
+
+
+TORN = {
+    "truncated": (spoil("eval.parquet", lambda content: content[:-10]), "eval.parquet: torn"),
+    "empty": (spoil("rounds.parquet", lambda content: b""), "rounds.parquet: torn (0 bytes, and not "),
+    "flipped": (spoil("layers.parquet", lambda content: content[:9] + b"?" + content[10:]), "its hash is another"),
+    "missing": (spoil("eval.parquet", None), "eval.parquet: missing."),
+    "another state": (spoil("state.json", lambda content: content + b" "), "state.json: torn"),
+}
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_finished_cell_with_a_torn_file_is_computed_again_and_no_other(good, name):
+    spoil_it, told = TORN[name]
+    before, kept = content_hash(good / "r"), manifests(good / "r")["allsmall/0"]
+    spoil_it(next((good / "r/tiny").glob("small-fedra-*")))
+    if "eval" in told:
+        refused = fedbench("compare", "r", cwd=good)
+        assert refused.exit_code == 2 and told in refused.stderr and "Run the suite again" in refused.stderr
+    rows = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--json", cwd=good).stdout)
+    assert [row["status"] for row in rows["cells"]] == ["damaged", "finished"]
+    done = run(cwd=good)
+    assert done.exit_code == 0 and "1 already done, 1 to run" in done.stdout
+    assert told in done.stdout
+    assert content_hash(good / "r") == before
+    assert manifests(good / "r")["allsmall/0"] == kept
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+
+
+def test_a_deleted_state_and_a_manifest_without_files_are_no_damage(good):
+    cell = next((good / "r/tiny").glob("small-allsmall-*"))
+    for file in cell.glob("state.*"):
+        file.unlink()
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+    manifest = json.loads((cell / "manifest.json").read_text())
+    del manifest["files"]
+    (cell / "manifest.json").write_text(json.dumps(manifest))
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+    (cell / "rounds.parquet").write_bytes(b"")
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 1
+
+
+def test_a_checkpoint_that_a_finished_cell_was_killed_with_is_removed(good):
+    left = next((good / "r/tiny").glob("small-fedra-*")) / "checkpoint" / "a"
+    left.mkdir(parents=True)
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+    assert not left.parent.exists()

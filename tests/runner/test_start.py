@@ -1,0 +1,75 @@
+"""How a run begins: from a script, with a tracker that breaks, with data that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from command import TINY, environment, run, write_suite
+
+
+def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_path):
+    path = tmp_path / "r/tiny/expected.json"
+    senseless = "{name: senseless, extends: odd, how: not_applicable}"
+    write_suite(tmp_path, senseless)
+    assert run("--quiet", cwd=tmp_path).exit_code == 0 and not path.exists()
+    for value in (86.48, 12.5):
+        row = f"{{dataset: nicopp, backbone: vit, method: senseless, metric: average, value_percent: {value}}}"
+        write_suite(tmp_path, senseless, {"suite: tiny": f"suite: tiny\nexpected: [{row}]"})
+        assert json.loads(run("--json", cwd=tmp_path).stdout)["ran"] == 0
+        (found,) = json.loads(path.read_text())["expected"]
+        assert (found["scenario"], found["value_percent"]) == ("small", value)
+    assert "fedbench compare r/tiny --paper" in run(cwd=tmp_path).stdout
+
+
+def test_a_broken_tracker_is_named_and_spoils_no_result(tmp_path):
+    (tmp_path / "tracker.py").write_text(
+        "from fedbench import hookimpl\n\n"
+        "@hookimpl\ndef fedbench_suite_started(suite):\n    raise OSError('no server')\n"
+    )
+    write_suite(tmp_path, "allsmall")
+    done = run("--plugin", "tracker.py", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "fedbench_suite_started broke: OSError: no server" in done.stderr
+
+
+def test_a_script_without_a_main_guard_can_call_run(tmp_path):
+    write_suite(tmp_path, "allsmall")
+    (tmp_path / "script.py").write_text(
+        f"import fedbench\nprint(fedbench.run('tiny.yaml', plugins=[{str(TINY)!r}], results='r').counts)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "Counter({'finished': 1})", done.stderr
+
+
+def test_data_faults_end_the_run_before_the_first_cell(tmp_path):
+    _image_tree(tmp_path / "pictures")
+    (tmp_path / "pictures/one/a/0.png").write_bytes(b"no image")
+    write_suite(tmp_path, "fedra", {"data: dots": "data: {name: image_folder, root: pictures, unreadable: fail}"})
+    done = run(cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "pictures/one/a/0.png: not an image" in done.stderr
+    assert not (tmp_path / "r").exists()
+    assert run("--set", "data.unreadable=skip", cwd=tmp_path).exit_code == 0
+
+
+def _image_tree(root: Path) -> None:
+    from PIL import Image
+
+    for i, place in enumerate(f"{d}/{c}" for d in ("one", "two") for c in "ab"):
+        (root / place).mkdir(parents=True)
+        for k in range(4):
+            Image.new("RGB", (8, 8), (40 * i, 60 * k, 0)).save(root / place / f"{k}.png")
+
+
+def test_too_few_capacities_for_the_clients_a_partition_makes(tmp_path):
+    write_suite(tmp_path, "fedra", {"data: dots": "data: {name: dots, partition: halves}"})
+    done = run(cwd=tmp_path)
+    assert done.exit_code == 2, done.output
+    assert "2 values for 4 clients" in done.stderr
+    assert not os.path.exists(tmp_path / "r")
