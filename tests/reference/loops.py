@@ -1,163 +1,21 @@
-"""Rounds under `profile: reference`, in float64, against plain loops written from notes on the released code.
+"""The independent implementation: plain loops written from notes on the released code.
 
-The second part of this file is that independent implementation, which shares nothing with fedbench but the seeds. It
-takes over the frozen weights, the state a method starts from, who takes part, and FedRA's M; all else, from the
-colours of an image to the next global state, it computes itself.
-
-The suite below leaves the profile as it is, but for two rounds, batches of two images, and, where a test says so, no
-dropout. With dropout, the masks come from the seeds that fedbench documents, in the order of the forward pass.
+They share nothing with fedbench but the seeds. They take over the frozen weights, the state a method starts from, who
+takes part, and FedRA's M; all else, from the colours of an image to the next global state, they compute themselves.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 import torch
+from recorded import BATCH, DIM, EXAMPLES, HEADS, PATCH, SEED, SIDE, TEST, TRAIN, L, Ran, Tensors, tiny_vit
 from torch import Tensor
 
-from fedbench.backbone import Source
-from fedbench.pixels import Pixels
-from fedbench.runner import load
 from fedbench.seeding import generator, numpy_generator
-from fedbench.trial import Trial
-from fedbench.types import Dataset, Images, Splits
-
-METHODS = ("fedra", "inclusivefl", "depthfl", "alllarge", "allsmall")
-CAPACITIES = {"all": (12, 10, 8, 6, 4, 3), "some": (8, 4, 3, 2, 2, 1)}
-EXAMPLES = (3, 7, 6, 4, 8, 2)  # of each client; the last has one batch, client 0 a short second one
-CLASSES, SIDE, PATCH, DIM, HEADS, L, BATCH, ROUNDS = 3, 8, 4, 8, 2, 12, 2, 2
-SEED = 10  # of three clients it draws 1, 2, 3 and then 0, 2, 4: once without client 0, never the smallest
-
-SUITE = f"""
-suite: reference_round
-profile: reference
-defaults:
-  backbone: {{name: micro_vit, pretrained: false}}  # stands for a tiny ViT, which has 12 layers too
-  data: strokes6  # stands for images of 8x8, in six domains too
-  train: {{rounds: {ROUNDS}, batch_size: {BATCH}}}
-scenarios:
-  all: {{capacities: {list(CAPACITIES["all"])}}}
-  some: {{capacities: {list(CAPACITIES["some"])}, participation: {{count: 3}}}}
-methods: [{", ".join(METHODS)}]
-seeds: [{SEED}]
-"""
-
-Tensors = Mapping[str, Tensor]
-
-
-# --- fedbench's rounds --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Ran:
-    """Every state of a trial, the first one included; each round's cohort, M, steps and losses; the last answer."""
-
-    states: list[Tensors]
-    ids: list[list[int]]
-    M: list[Tensor]
-    steps: list[list[int]]
-    losses: list[list[float]]
-    answer: Tensor
-
-
-def tiny_vit():
-    """A timm ViT in which no parameter is 0 or 1, and whose final norm is so wide that some gradients are clipped."""
-    from timm.models.vision_transformer import VisionTransformer
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = VisionTransformer(
-            img_size=SIDE, patch_size=PATCH, embed_dim=DIM, depth=L, num_heads=HEADS, mlp_ratio=2.0, num_classes=0
-        ).double()
-        for name, parameter in model.named_parameters():
-            parameter.data = 0.3 * torch.randn_like(parameter) + ("norm" in name and name.endswith("weight"))
-        model.norm.weight.data *= 4
-    return model
-
-
-def pictures(seed: int, each: Sequence[int]) -> Images:
-    """Random images and labels, so many of each domain."""
-    draw = np.random.default_rng(seed)
-    x = draw.integers(0, 256, (sum(each), 3, SIDE, SIDE)).astype(np.uint8)
-    return Images(x, draw.integers(0, CLASSES, sum(each)), np.repeat(np.arange(len(each)), each))
-
-
-TRAIN, TEST = pictures(1, EXAMPLES), pictures(2, (2,) * len(EXAMPLES))
-
-
-@pytest.fixture(scope="module")
-def fedbench_ran(registry, tmp_path_factory):
-    """fedbench_ran(scenario, method, dropout, engine) -> Ran; dropout None leaves the profile's."""
-    path = tmp_path_factory.mktemp("suite") / "reference_round.yaml"
-    path.write_text(SUITE)
-
-    @functools.cache
-    def suite(dropout):
-        return load(path, registry, sets=[] if dropout is None else [f"adapter.dropout={dropout}"])
-
-    @functools.cache
-    def ran(scenario: str, method: str, dropout: float | None = 0.0, engine: str = "cohort") -> Ran:
-        (cell,) = suite(dropout).cells(scenarios=[scenario], methods=[method])
-        return recorded(in_double({**cell.config, "engine": engine}, registry))
-
-    return ran
-
-
-def in_double(config, registry) -> Trial:
-    """The trial of a resolved configuration, with the tiny ViT and the tiny images, in float64."""
-    source = Source(tiny_vit(), SIDE, (0.5,) * 3, (0.5,) * 3, "tiny")
-    dataset = Dataset(tuple("abcdef"), tuple("xyz"), "pictures", lambda: Splits(TRAIN, TEST))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedbench.trial.Pixels", functools.partial(Pixels, dtype=torch.float64))
-        usual = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # of the adapters, which are made with the trial
-        try:
-            return Trial(config, registry, source=source, dataset=dataset)
-        finally:
-            torch.set_default_dtype(usual)
-
-
-def recorded(trial: Trial) -> Ran:
-    """Run it, and note what passes between its rounds."""
-    method, states, reports = trial.method, [], []
-
-    def init(draw):
-        states.append(method.init(draw))
-        return states[-1]
-
-    def round(*of_a_round):
-        state, report = method.round(*of_a_round)
-        states.append(state)
-        reports.append(report)
-        return state, report
-
-    trial.method = dataclasses.replace(method, init=init, round=round)
-    trial.run()
-    with torch.no_grad():
-        answer = method.predictor(states[-1])(trial.evaluation.test(np.arange(len(TEST)))[0])
-    return Ran(
-        states=[flat(state) for state in states],
-        ids=[list(report.cohort.ids) for report in reports],
-        M=[report.plan.M for report in reports],
-        steps=[report.uploads.steps.tolist() for report in reports],
-        losses=[report.uploads.loss.tolist() for report in reports],
-        answer=next(iter(answer.values())) if isinstance(answer, dict) else answer,
-    )
-
-
-def flat(state) -> Tensors:
-    """What is trained, by timm's names: `blocks.0.attn.proj.lora_A`, `patch_embed.proj.lora_A`, `head.weight`."""
-    layers = {f"blocks.{j}.{name}": value for j, r_j in enumerate(state["r"]) for name, value in r_j.items()}
-    return layers | {name.removeprefix("model."): value for name, value in state["shared"].items()}
-
-
-# --- the independent implementation -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -381,80 +239,3 @@ def layer_norm(theta, at, x) -> Tensor:
     centred = x - x.mean(2, keepdim=True)
     scale = ((centred**2).mean(2, keepdim=True) + 1e-6).sqrt()
     return centred / scale * theta[f"{at}.weight"] + theta[f"{at}.bias"]
-
-
-# --- the comparison -----------------------------------------------------------------------------------------------
-
-
-def same(ran: Ran, looped: Looped) -> None:
-    """Equal steps, and all numbers to 1e-12. Raises AssertionError."""
-    close = functools.partial(torch.testing.assert_close, rtol=1e-12, atol=1e-12)
-    assert ran.steps == looped.steps
-    for t, (one, two) in enumerate(zip(ran.states, looped.states, strict=True)):
-        assert one.keys() == two.keys()
-        for name in one:
-            close(one[name], two[name], msg=lambda text, at=f"after {t} rounds, {name}": f"{at}: {text}")
-    close(*(torch.tensor(losses, dtype=torch.float64) for losses in (ran.losses, looped.losses)))
-    close(ran.answer, looped.answer)
-
-
-@pytest.fixture(scope="module")
-def looped(fedbench_ran):
-    """looped(scenario, method, rules) -> Looped, from the state and the draws of fedbench's own run."""
-
-    @functools.cache
-    def run(scenario: str, method: str, rules: Rules) -> Looped:
-        dropout = None if rules.dropout else 0.0
-        return plain_loops(fedbench_ran(scenario, method, dropout), method, CAPACITIES[scenario], rules)
-
-    return run
-
-
-CASES = [
-    ("cohort", "all", 0.0),
-    ("cohort", "some", 0.0),
-    ("cohort", "some", None),
-    ("sequential", "some", None),
-]
-# What would be another rule, and a method and scenario in which it shows.
-OTHER_RULES = {
-    "weights by examples": (dict(by_examples=True), "alllarge", "some"),
-    "no batch beyond the smallest client's": (dict(extra_batches=0), "fedra", "some"),
-    "a whole epoch": (dict(extra_batches=math.inf), "fedra", "some"),
-    "no momentum": (dict(momentum=0.0), "allsmall", "some"),
-    "no weight decay": (dict(weight_decay=0.0), "allsmall", "some"),
-    "no clipping": (dict(clip=math.inf), "inclusivefl", "some"),
-    "colours as the backbone's": (dict(mean=(0.5,) * 3, std=(0.5,) * 3), "allsmall", "some"),
-    "patch embedding without client 0": (dict(patch_needs_client_0=False), "fedra", "some"),
-    "exits after every third layer": (dict(exit_blocks=(2, 5, 8)), "depthfl", "some"),
-    "ramp-up over the run": (dict(ramp=ROUNDS), "depthfl", "some"),
-    "no epsilon": (dict(epsilon=0.0), "depthfl", "some"),
-    "the ensemble answers": (dict(ensemble=True), "depthfl", "some"),
-    "other masks": (dict(dropout=0.2), "allsmall", "some"),
-}
-
-
-@pytest.mark.parametrize(("engine", "scenario", "dropout"), CASES)
-@pytest.mark.parametrize("method", METHODS)
-def test_two_rounds_equal_plain_loops(fedbench_ran, looped, method, engine, scenario, dropout):
-    rules = Rules() if dropout is None else Rules(dropout=dropout)
-    same(fedbench_ran(scenario, method, dropout, engine), looped(scenario, method, rules))
-
-
-@pytest.mark.parametrize("other", OTHER_RULES)
-def test_one_rule_changed_is_noticed(fedbench_ran, looped, other):
-    changes, method, scenario = OTHER_RULES[other]
-    rules = Rules(**{"dropout": 0.0, **changes})
-    with pytest.raises(AssertionError):
-        same(fedbench_ran(scenario, method, None if rules.dropout else 0.0), looped(scenario, method, rules))
-
-
-def test_the_rounds_meet_what_the_rules_are_about(fedbench_ran, looped):
-    """Client 0 away and there, the smallest client never there, layers nobody holds, gradients to clip and not to."""
-    some = fedbench_ran("some", "fedra")
-    assert [0 in ids for ids in some.ids] == [False, True]
-    assert all(EXAMPLES.index(min(EXAMPLES)) not in ids for ids in some.ids)
-    assert all(not M.any(0).all() and M.any() for M in some.M)
-    for method in METHODS:
-        norms = looped("some", method, Rules(dropout=0.0)).norms
-        assert min(norms) < Rules.clip < max(norms)
