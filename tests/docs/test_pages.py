@@ -1,0 +1,53 @@
+"""Every page: its command lines parse, its links lead somewhere, and its lines are short."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from pages import PAGES, blocks, prose
+
+from fedbench.cli import main
+
+
+def command_lines() -> Iterator:
+    """Every `fedbench ...` of the pages: lines of shell blocks, and what stands in backticks."""
+    for page in PAGES:
+        lines = [line for block in blocks(page, "sh", "bash", "console") for line in block.text.splitlines()]
+        for line in [*lines, *re.findall(r"`(fedbench\s[^`]+)`", prose(page))]:
+            found = re.search(r"(?:^|[\s/])fedbench\s+(?=[a-z])(.*)", line, flags=re.DOTALL)
+            if found and not re.search(r"\[|\.\.\.", line):
+                yield pytest.param(found[1], line not in lines, id=f"{page.name}:{found[1]}")
+
+
+@pytest.mark.parametrize(("line", "is_mention"), list(command_lines()))
+def test_every_command_line_is_one(line, is_mention):
+    words = shlex.split(line.partition(" > ")[0], comments=True)
+    command, name = main, "fedbench"
+    while isinstance(command, click.Group) and words:
+        name, command, words = command.resolve_command(click.Context(command, info_name=name), words)
+    if words or not is_mention:  # the text may speak of `fedbench run` without saying what
+        assert not isinstance(command, click.Group), "which command?"
+        command.make_context(name, words)
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_link_is_broken_and_no_line_too_long(page):
+    for target in re.findall(r"\[[^\]\n]*\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(file), f"{page.name}: {target}"
+    long = [n for n, line in enumerate(page.read_text().splitlines(), 1) if len(line) > 120]
+    assert not long, f"{page.name}: lines {long}"

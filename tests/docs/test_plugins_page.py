@@ -1,0 +1,189 @@
+"""docs/plugins.md: a section for every hook, and examples that do what they say."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from jobs import job
+from pages import EXAMPLES, ROOT, Block, file_of, place
+
+from fedbench import hookspecs
+from fedbench.backbone import Blocks
+from fedbench.catalogue import KINDS
+from fedbench.cost import ClientCost
+from fedbench.plugins import Plugins
+from fedbench.results.schema import STATUSES
+from fedbench.seeding import generator, numpy_generator
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.types import Report
+
+HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("fedbench_")}
+KIND_OF = {hook: kind for kind, hook in KINDS.items()}
+
+
+def examples_of(*hooks: str) -> list:
+    return [pytest.param(b, id=b.place) for b in EXAMPLES if b.heading.partition("(")[0] in hooks]
+
+
+def registered(examples: Plugins, block: Block, kind: str) -> dict:
+    """A reference to the one component of that kind that the example registers."""
+    made = examples.load(file_of(block))
+    ((_, name),) = [key for key in made if key[0] == kind]
+    assert examples.catalogue.find(kind, name).summary, f"{name} has no docstring to show"
+    return {"name": name}
+
+
+def one_round(setup, ref: dict, registry: Plugins, capacities: list[int]):
+    """Make a method, let it live for a round and answer once, in the ways the contract allows."""
+    method = registry.make("method", ref, setup=setup)
+    state = method.init(generator(0))
+    before = {name: value.clone() for name, value in tensors(state)}
+    new, report = method.round(state, 0, cohort_of(capacities), generator(0, 0))
+    for name, value in tensors(state):
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+    assert isinstance(report, Report) and len(report.cost) == len(report.cohort) == len(report.plan.M)
+    assert isinstance(method.cost(capacities[0], 0), ClientCost)
+    assert method.predictor(new)(torch.randn(5, 3, 8, 8, dtype=torch.float64)).shape == (5, 3)
+    return state, new, report
+
+
+def tensors(state, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(state, torch.Tensor):
+        yield path, state
+    for key, part in state.items() if isinstance(state, dict) else enumerate(state if isinstance(state, list) else ()):
+        yield from tensors(part, f"{path}/{key}")
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_every_hook_has_a_section_with_its_exact_signature_and_an_example(name):
+    heading = f"{name}{inspect.signature(HOOKS[name])}".replace("'", "")
+    assert f"\n## `{heading}`\n" in (ROOT / "docs/plugins.md").read_text()
+    assert any(block.heading == heading and f"def {name}(" in block.text for block in EXAMPLES)
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=place)
+def test_every_example_stands_in_the_section_of_what_it_registers(examples, block):
+    hook = block.heading.partition("(")[0]
+    made = examples.load(file_of(block))
+    if hook in KIND_OF:
+        assert {kind for kind, _ in made} == {KIND_OF[hook]}
+    else:
+        assert file_of(block) in examples.catalogue.lifecycle and not made
+    assert not examples.catalogue.clashes and not examples.catalogue.broken
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_allocations"))
+def test_an_allocation_of_the_page_trains(examples, block):
+    ref = {"name": "fedra", "allocation": registered(examples, block, "allocation")}
+    setup = setup_of(examples, tiny_vit(), [4, 2, 1])
+    _, _, report = one_round(setup, ref, examples, [4, 2, 1])
+    assert report.plan.M.sum(1).tolist() == [4, 2, 1]
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_aggregators"))
+def test_an_aggregator_of_the_page_trains(examples, block):
+    ref = {"name": "inclusivefl", "aggregator": registered(examples, block, "aggregator")}
+    state, new, _ = one_round(setup_of(examples, tiny_vit(), [3, 2, 1]), ref, examples, [3, 2, 1])
+    changed = [any(not torch.equal(old[k], now[k]) for k in old) for old, now in zip(state["r"], new["r"], strict=True)]
+    assert changed == [True, True, True, False]
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_objectives"))
+def test_an_objective_of_the_page_gives_a_loss(examples, block):
+    objective = examples.make("objective", registered(examples, block, "objective"), setup=None)
+    logits = torch.randn(4, 3, requires_grad=True)
+    loss = objective([logits, logits], torch.tensor([0, 1, 2, 0]), 0)
+    loss.backward()
+    assert loss.shape == () and torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_adapters"))
+def test_an_adapter_of_the_page_trains_in_the_layers(examples, block):
+    setup = setup_of(examples, tiny_vit(), [2], adapter=registered(examples, block, "adapter"))
+    state, new, _ = one_round(setup, {"name": "inclusivefl", "aggregator": "weighted_mean"}, examples, [2])
+    assert all(state["r"]) and any(not torch.equal(state["r"][0][k], new["r"][0][k]) for k in state["r"][0])
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_backbones"))
+def test_a_backbone_of_the_page_can_be_cut_into_layers(examples, block):
+    ref = registered(examples, block, "backbone")
+    source, shapes = (examples.make("backbone", ref, load=load) for load in (True, False))
+    blocks = Blocks(source.model)
+    assert blocks.num_layers > 0 and source.fingerprint == shapes.fingerprint
+    size = source.image_size
+    assert blocks.features(blocks.embed(torch.zeros(1, 3, size, size))).shape == (1, source.model.num_features)
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_methods"))
+def test_a_method_of_the_page_lives_through_a_round(examples, block):
+    ref = registered(examples, block, "method")
+    one_round(setup_of(examples, tiny_vit(), [4, 2]), ref, examples, [4, 2])
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_datasets"))
+def test_a_data_set_of_the_page_has_images_of_every_class_and_domain(examples, block):
+    data = examples.make("dataset", registered(examples, block, "dataset"), image_size=8)
+    for images in (data.load().train, data.load().test):
+        assert images.x.dtype == np.uint8 and images.x.shape[1:] == (3, 8, 8) and len(images.x) == len(images)
+        assert images.y.dtype == images.domain.dtype == np.int64
+        assert set(images.y) == set(range(len(data.classes))) and set(images.domain) == set(range(len(data.domains)))
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_partitions"))
+def test_a_partition_of_the_page_shares_out_every_image_once(examples, block):
+    partition = examples.make("partition", registered(examples, block, "partition"))
+    y, domain = np.arange(24) % 4, np.arange(24) // 12
+    clients = partition(y, domain, 2, numpy_generator(0))
+    assert [client.id for client in clients] == list(range(len(clients)))
+    assert sorted(np.concatenate([client.indices for client in clients])) == list(range(24))
+    assert all(set(domain[client.indices]) == {client.domain} for client in clients)
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_metrics"))
+def test_a_metric_of_the_page_is_one_number(examples, block):
+    metric = examples.make("metric", registered(examples, block, "metric"))
+    value = metric(torch.eye(3), torch.arange(3))
+    assert isinstance(value, float) and value == 1.0
+
+
+@pytest.mark.parametrize("block", examples_of("fedbench_register_executors"))
+def test_an_executor_of_the_page_runs_every_job_and_tells_of_it(examples, block, tmp_path):
+    execute = examples.make("executor", registered(examples, block, "executor"), workers=1, timeout=None)
+    jobs = [job(tmp_path / name) for name in ("a", "b", "c")]
+    events: list[dict] = []
+
+    def on_event(event: dict) -> bool:
+        events.append(event)
+        return sum(e["event"] == "ended" for e in events) < 2
+
+    execute([json.dumps(one) for one in jobs], on_event)
+    assert [(e["event"], Path(e["folder"]).name) for e in events] == [
+        ("started", "a"), ("ended", "a"), ("started", "b"), ("ended", "b"),
+    ]  # fmt: skip
+    assert all(e["status"] in STATUSES for e in events if e["event"] == "ended")
+
+
+ROUND = {"client": 0, "loss": 1.5}
+SCORE = {"round": 3, "domain": "solid", "metric": "accuracy", "value": 0.5}
+MANIFEST = {"id": "0" * 12, "status": "finished", "config": {"method": {"name": "fedra"}}}
+TOLD = {
+    "fedbench_suite_started": {"suite": "small", "cells": [MANIFEST]},
+    "fedbench_suite_finished": {"suite": "small", "cells": [MANIFEST]},
+    "fedbench_cell_started": {"manifest": MANIFEST},
+    "fedbench_round_finished": {"manifest": MANIFEST, "round": 1, "rows": [ROUND]},
+    "fedbench_cell_finished": {"manifest": MANIFEST, "evaluation": [SCORE]},
+}
+
+
+@pytest.mark.parametrize("hook", sorted(HOOKS.keys() - KIND_OF.keys()))
+def test_a_tracker_of_the_page_hears_and_speaks(examples, hook, capsys):
+    examples.catalogue  # noqa: B018 - loads every example
+    getattr(examples.manager.hook, hook)(**TOLD[hook])
+    assert re.search("small|cell 000000000000", capsys.readouterr().err)

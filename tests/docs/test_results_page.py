@@ -1,0 +1,83 @@
+"""docs/results.md: every column and field stands there, and the ways to read results run."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from factories import config, eval_rows, round_row
+from jobs import job
+from pages import ROOT, blocks, in_code, prose
+
+from fedbench import runner, worker
+from fedbench.facts import Facts
+from fedbench.plan import works
+from fedbench.results import merge_index, read_manifest, write_manifest, write_rows
+from fedbench.results.index import Entry
+from fedbench.results.schema import COLUMNS, STATUSES
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_every_column_stands_in_its_table_with_its_type(kind):
+    section = prose(ROOT / "docs/results.md").partition(f"## {kind}.parquet\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([\w ]+) \|", section, flags=re.MULTILINE)
+    assert rows == [(name, "list of int16" if kind == "list<int16>" else kind) for name, kind in COLUMNS[kind].items()]
+
+
+def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tmp_path):
+    worker.run(job(tmp_path))
+    said = in_code("results.md")
+    assert not read_manifest(tmp_path).keys() - said
+    assert not set(Entry.__dataclass_fields__) - said
+    assert not set(STATUSES) - said
+
+
+@pytest.mark.parametrize(
+    ("heading", "module"),
+    [("CSV", "formats"), ("Beside a paper", "paper.formats"), ("What leaves the clients", "traffic")],
+)
+def test_every_csv_column_stands_on_the_page(heading, module):
+    columns = importlib.import_module(f"fedbench.compare.{module}").CSV_COLUMNS
+    section = prose(ROOT / "docs/results.md").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    assert not set(columns) - set(re.findall(r"`(\w+)`", section))
+
+
+STATE = "state.safetensors and state.json"
+SMALL = """
+suite: small
+defaults:
+  backbone: micro_vit
+  data: {name: strokes6, classes: 3, train_per_class: 1, test_per_class: 1}
+  capacities: [2, 1, 1, 1, 1, 1]
+  train: {rounds: 1, max_steps: 1}
+scenarios: {skew: {}}
+methods: [fedra]
+"""
+
+
+def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(SMALL)
+    (work,) = works(runner.load("small.yaml", registry).cells(), registry, Facts(registry))
+    (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
+    cell = Path(re.search(r'cell = "(.*)"', block.text)[1])
+    worker.run({**job(cell), "manifest": work.manifest()})
+    exec(compile(block.text, block.place, "exec"), {})
+    assert "torch.Size([4, 64])" in capsys.readouterr().out
+
+
+def test_the_ways_to_read_results_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    suite = Path("results/quickstart")
+    cell = suite / "skew-fedra-0-000000000000"
+    write_rows(cell, "eval", eval_rows({1: {"solid": 0.5}, 2: {"solid": 0.75}}))
+    write_rows(cell, "rounds", [round_row(1, 0, [0, 1])])
+    write_manifest(cell, {"id": "0" * 12, "config": config("fedra"), "status": "finished", "seconds": 1.0})
+    merge_index(suite, "quickstart", [Entry("skew", "fedra", "", 0, cell.name, "micro_vit", "strokes6", "paper")])
+    for block in blocks(ROOT / "docs/results.md", "python"):
+        if block.heading != STATE:
+            exec(compile(block.text, block.place, "exec"), {})
+    said = capsys.readouterr().out
+    assert "0.75" in said and "fedra 0 1.0 MB up" in said and re.search(r"^[0-9a-f]{64}$", said, re.MULTILINE)

@@ -1,0 +1,59 @@
+"""docs/suites.md, and every suite in YAML on any page: all load, and no key or value is left out."""
+
+from __future__ import annotations
+
+import pytest
+from pages import PAGES, ROOT, blocks, in_code, place, prose
+
+from fedbench.suite import load, model
+from fedbench.suite.problems import Problems
+from fedbench.suite.source import parse
+from fedbench.suite.structure import _homes
+
+# What a fragment leaves out, and what its own settings may.
+AROUND = {"suite": "suite: fragment", "defaults": "defaults: {}", "methods": "methods: [fedra]"}
+NEEDED = {"backbone": "micro_vit", "data": "{name: strokes6}", "capacities": "[12, 10, 8, 6, 4, 3]"}
+FRAGMENTS = [block for page in PAGES for block in blocks(page, "yaml")]
+
+
+@pytest.mark.parametrize("block", FRAGMENTS, ids=place)
+def test_every_suite_of_the_pages_loads(examples, block, tmp_path):
+    said = parse(block.text, block.place, Problems()).plain()
+    around = [line for key, line in AROUND.items() if key not in said]
+    if "scenarios" not in said:
+        left = ", ".join(f"{key}: {value}" for key, value in NEEDED.items() if key not in said.get("defaults", ()))
+        around.append(f"scenarios: {{one: {{{left}}}}}")
+    file = tmp_path / "suite.yaml"
+    file.write_text("\n".join([*around, block.text]))
+    for overlay in (None, *said.get("overlays", ())):
+        for profile in ("paper", "reference"):
+            assert load(file, examples.catalogue, profile=profile, data=overlay).cells()
+
+
+def keys(shape) -> set[str]:
+    return {key for key in shape.__annotations__ if not key.startswith("__")}
+
+
+def test_every_key_of_a_suite_stands_on_the_page():
+    said = in_code("suites.md")
+    wanted = set(_homes()) | keys(model.SuiteFile) | keys(model.Method)
+    wanted |= keys(model.Expected) | keys(model.ExpectedFile)
+    wanted |= {f"capacities.{key}" for key in keys(model.Capacities)}
+    wanted |= {f"participation.{key}" for key in keys(model.Participation)}
+    assert not wanted - said
+
+
+def test_every_value_that_a_profile_sets_stands_on_the_page(registry):
+    said = in_code("suites.md")
+    options = {key for c in registry.catalogue for values in c.profiles.values() for key in values}
+    assert options and not options - said
+    nested = {key for c in registry.catalogue for part in c.profiles.values() for v in part.values()
+              if isinstance(v, dict) for key in v}  # fmt: skip
+    assert not nested - {"name"} - said
+
+
+def test_the_grid_of_the_first_suite_is_counted_rightly(examples, tmp_path):
+    first = blocks(ROOT / "docs/suites.md", "yaml")[0]
+    (tmp_path / "suite.yaml").write_text(first.text)
+    count = len(load(tmp_path / "suite.yaml", examples.catalogue).cells())
+    assert f"are {count} cells" in prose(ROOT / "docs/suites.md")
