@@ -1,0 +1,76 @@
+"""Methods that train without an engine, on a GPU against themselves on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from engine.test_cohort import SGD, ragged
+from rounds import DEVICE, SUITE, close, moved
+
+from fedbench.checkpoint import Checkpoints, Progress
+from fedbench.runner import load
+from fedbench.seeding import generator
+from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.trial import Trial
+
+pytestmark = pytest.mark.gpu
+
+ALONE = ["fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa"]
+
+
+def alone(registry, name: str, device: str, single: bool) -> list:
+    """Two rounds, the second on what the first has put away: states, losses, and every client's own tensors."""
+    setup = setup_of(registry, tiny_vit(), [4] * 3, optimizer=SGD, clip=0.5)
+    if single:
+        setup.backbone.float()
+    setup = dataclasses.replace(setup, device=device)
+    options = {"epsilon": 1e-2, "server_lr": 1e-3} if name == "fedvz" else {}
+    method = registry.make("method", {"name": name, **options}, setup=setup)
+    cohort = moved(ragged([4] * 3, steps=[3, 2, 3], sizes=[4, 2]), device, torch.float32 if single else torch.float64)
+    state, seen = method.init(generator(0)), []
+    for t in range(2):
+        state, report = method.round(state, t, cohort, generator(0, t))
+        seen.append([state["shared"], state.get("encoder", {}), report.uploads.loss])
+    own = [setup.store.get(key) for _, key in sorted(state.get("clients", {}).items())]
+    x = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    x = x.to(device, torch.float32 if single else torch.float64)
+    with torch.no_grad():
+        answers = [method.predictor(state, client=client)(x) for client in (None, 0, 2)]
+    return [seen, own, answers]
+
+
+@pytest.mark.parametrize("name", sorted(set(ALONE) - {"fedvz"}))  # whose z is drawn on the device
+@pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
+def test_methods_without_an_engine_equal_themselves_on_the_cpu(registry, name, single):
+    close(alone(registry, name, DEVICE, single), alone(registry, name, "cpu", single), 1e-3 if single else 1e-9)
+
+
+def test_fedvz_on_the_gpu_is_the_same_twice_and_trains_heads_and_tails_as_on_the_cpu(registry):
+    """Before the server's first step no z has mattered."""
+    one, again, on_cpu = (alone(registry, "fedvz", device, False) for device in (DEVICE, DEVICE, "cpu"))
+    close(one, again, 0)
+    close([one[0][0][0], one[0][0][2]], [on_cpu[0][0][0], on_cpu[0][0][2]])
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_clients_go_on_from_their_store_on_the_gpu(registry, name, tmp_path):
+    """As if there had been no end: in a trial made anew, from files alone."""
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        SUITE.replace("[fedra, depthfl, inclusivefl, exclusive, allsmall, alllarge, head_only]", f"[{name}]")
+    )
+    (config,) = (cell.config for cell in load(path, registry).cells())
+    config = {**config, "train": {**config["train"], "max_steps": 2}}
+    checkpoints, progress, whole = Checkpoints(tmp_path, "0" * 12, DEVICE), Progress(), Progress()
+    Trial(config, registry, DEVICE).run(progress=whole)
+    Trial(config, registry, DEVICE, store=checkpoints.store).run(
+        lambda t, rows: checkpoints.write(progress) if t == 1 else None, progress=progress
+    )
+    again = Checkpoints(tmp_path, "0" * 12, DEVICE)
+    found, refused = again.latest()
+    assert (found.round, refused) == (1, [])
+    Trial(config, registry, DEVICE, store=again.store).run(progress=found)
+    losses = [[row["loss"] for row in each.tables["rounds"]] for each in (found, whole)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -1,0 +1,73 @@
+"""The engines on a GPU against the oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from engine.test_cohort import SGD, Scale, ragged
+from rounds import DEVICE, LONG, close, mixed, moved, rounds, two_rounds
+
+from fedbench.engine import cohort as fast
+from fedbench.engine import sequential
+from fedbench.layerwise import layerwise
+from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
+
+pytestmark = pytest.mark.gpu
+
+
+def with_an_engine(registry) -> list[str]:
+    """The methods that train by an engine; the others have tests of their own below."""
+    names = [component.name for component in registry.catalogue if component.kind == "method"]
+    return [
+        name
+        for name in names
+        if not registry.make("method", {"name": name}, setup=setup_of(registry, tiny_vit(), [4])).alone
+    ]
+
+
+@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
+def test_two_rounds_of_every_method_equal_the_oracle_on_the_cpu(registry, model):
+    for name in with_an_engine(registry):
+        options = {"model": model, "ref": name, "optimizer": SGD, "clip": 0.5}
+        one = rounds(registry, fast.train, DEVICE, mixed(), **options)
+        close(one, rounds(registry, sequential.train, "cpu", mixed(), **options))
+
+
+@pytest.mark.parametrize("adapter", ["dropout", "reference"])
+@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
+def test_with_dropout_they_equal_the_oracle_on_the_gpu(registry, model, adapter):
+    """One seed draws other masks on a CPU."""
+    for name in with_an_engine(registry):
+        options = {"model": model, "adapter": adapter, "ref": name, "optimizer": SGD, "clip": 0.5}
+        one = rounds(registry, fast.train, DEVICE, mixed(), **options)
+        close(one, rounds(registry, sequential.train, DEVICE, mixed(), **options))
+
+
+def test_an_adapter_that_cannot_be_stacked_is_exact_all_the_same(registry):
+    def attach(blocks):
+        for block in blocks.blocks:
+            block.mlp.fc2 = Scale(block.mlp.fc2)
+
+    def final(engine, device):
+        setup = dataclasses.replace(setup_of(registry, tiny_vit(), [4, 2]), adapter=attach, engine=engine)
+        cohort = moved(ragged([4, 2], steps=[LONG, LONG], sizes=[4]), device)
+        return two_rounds(layerwise(dataclasses.replace(setup, device=device)), cohort)
+
+    close(final(fast.train, DEVICE), final(sequential.train, "cpu"))
+
+
+def test_groups_cut_by_memory_equal_one_group(registry, monkeypatch):
+    calls, real = [], fast.train_group
+
+    def counted(*arguments):
+        calls.append(arguments[5])
+        return real(*arguments)
+
+    monkeypatch.setattr(fast, "train_group", counted)
+    whole = rounds(registry, fast.train, DEVICE, mixed(), ref="depthfl", adapter="dropout")
+    assert len(calls) == 2  # a group a round
+    monkeypatch.setattr(fast, "OF_FREE_MEMORY", 1e-8)
+    cut = rounds(registry, fast.train, DEVICE, mixed(), ref="depthfl", adapter="dropout")
+    assert len(calls) == 2 + 2 * 4  # every client alone
+    close(whole, cut)

@@ -1,0 +1,40 @@
+"""Images on a GPU: those that travel there equal those that stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from rounds import DEVICE, close, no_waiting
+
+from fedbench import pixels
+from fedbench.pixels import Pixels, ahead
+from fedbench.types import Images
+
+pytestmark = pytest.mark.gpu
+
+
+def some_pixels(device: str) -> Pixels:
+    draw = np.random.default_rng(0)
+    images = Images(draw.integers(0, 256, (90, 3, 8, 8), np.uint8), draw.integers(0, 3, 90), np.zeros(90, np.int64))
+    return Pixels(images, (0.5, 0.4, 0.3), (0.2, 0.5, 0.7), device)
+
+
+def test_images_that_travel_equal_those_that_stay(monkeypatch):
+    resident = some_pixels(DEVICE)
+    monkeypatch.setattr(pixels, "RESIDENT", 0)
+    far = some_pixels(DEVICE)
+    assert far.far and not resident.far
+    asked = [np.array([89, 3, 3]), np.arange(90), np.array([0])]
+    for indices, (x, y) in zip(asked, ahead(far(indices) for indices in asked), strict=True):
+        near, labels = resident(indices)
+        assert near.device.type == y.device.type == DEVICE
+        assert torch.equal(x, near) and torch.equal(y, labels)
+        close(x, some_pixels("cpu")(indices)[0], 1e-6)
+
+
+def test_resident_images_are_picked_without_waiting():
+    resident, indices = some_pixels(DEVICE), np.arange(30)
+    resident(indices)
+    with no_waiting():
+        resident(indices)
