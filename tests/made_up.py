@@ -78,3 +78,7 @@ scenarios:
   skew: {}
 methods: [fedra]
 """
+
+
+def config(suite, **choice):
+    return suite.cells(**choice)[0].config
