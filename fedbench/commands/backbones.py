@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from fedbench.commands.choices import DEVICE, PLUGINS
+
+if TYPE_CHECKING:
+    from fedbench.sizes import Size
 
 
 @click.command(short_help="Parameters, multiply-adds and images a second of backbones.")
@@ -25,10 +30,6 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
     """
     from dataclasses import asdict
 
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from fedbench.plugins import Plugins
     from fedbench.sizes import measure
     from fedbench.worker import resolved
@@ -42,7 +43,16 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
         import json
 
         click.echo(json.dumps([asdict(size) for size in found], indent=1))
-        return
+    else:
+        _show(found, classes, batch, device)
+
+
+def _show(found: list[Size], classes: int, batch: int, device: str) -> None:
+    """A line for each backbone, and what was timed."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console(highlight=False)
     table = Table("backbone", box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("pixels", "parameters", "GMACs", "images/s"):

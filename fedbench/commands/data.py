@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from fedbench.commands.choices import PLUGINS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedbench.inventory import Shelf
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 ROOT = click.option("--root", metavar="DIR", help="Where it lies, if not in its own folder of the data folder.")
@@ -81,7 +88,6 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     import sys
 
     from rich.console import Console
-    from rich.text import Text
 
     from fedbench.data.sources import MISSING
     from fedbench.errors import UserError
@@ -94,16 +100,7 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
         raise UserError("--root and --set go with one NAME")
     asked = names or [entry.name for entry in known if entry.status != MISSING]
     shelves = [Shelf(registry, name, _options(root, sets)) for name in asked]
-    report = []
-    for shelf in shelves:
-        findings = []
-        if not as_json:
-            console.print(Text(shelf.name, "bold"))
-        for finding in shelf.check(image_size):
-            findings.append(finding)
-            if not as_json:
-                _print_finding(console, finding)
-        report.append({"name": shelf.name, "findings": [vars(finding) for finding in findings]})
+    report = [_checked(shelf, image_size, None if as_json else console) for shelf in shelves]
     if as_json:
         _print_json(report)
     elif not names and (absent := [entry.name for entry in known if entry.status == MISSING]):
@@ -173,6 +170,20 @@ def _options(root: str | None, sets: tuple[str, ...]) -> dict:
             raise UserError(f"--set {text}: expected OPTION=VALUE, for example unreadable=skip")
         options[option.strip()] = parse_value(value, Mark(f"--set {text}")).plain()
     return options
+
+
+def _checked(shelf: Shelf, image_size: int, console: Console | None) -> dict:
+    """What is found of one data set, as --json has it; each finding is printed as soon as it is there."""
+    from rich.text import Text
+
+    findings = []
+    if console:
+        console.print(Text(shelf.name, "bold"))
+    for finding in shelf.check(image_size):
+        findings.append(vars(finding))
+        if console:
+            _print_finding(console, finding)
+    return {"name": shelf.name, "findings": findings}
 
 
 def _print_finding(console, finding) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from fedbench.commands.choices import PLUGINS
+
+if TYPE_CHECKING:
+    from fedbench.catalogue import Component
+    from fedbench.plugins import Plugins
+
+VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
 
 
 @click.group()
@@ -95,33 +103,40 @@ def check(name: str, plugins: tuple) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from fedbench.catalogue import REQUIRED
-    from fedbench.data import root_of
-    from fedbench.plugins import Plugins, told
+    from fedbench.plugins import Plugins
 
     is_file = name.endswith(".py")
     registry, console = Plugins((*plugins, name) if is_file else plugins), Console(highlight=False)
     package = str(registry.files.get(name.rpartition("/")[2])) if is_file else None
     found = [c for c in registry.catalogue if c.package == package] if is_file else _named(registry.catalogue, name)
-    broken = 0
+    broken = False
     for component in found:
-        mark, why = ("ok", "green"), ""
-        if needed := [option for option, default in component.options.items() if default == REQUIRED]:
-            mark, why = ("skipped", "dim"), f"it needs {', '.join(needed)}"
-        elif component.source and (lacks := component.source.lacks(component.name, root_of(component.name))):
-            mark, why = ("skipped", "dim"), lacks.partition("\n")[0]
-        else:
-            from fedbench.testing import check_component
-
-            try:
-                check_component(registry, component.kind, component.name)
-            except Exception as error:  # a failed check, or whatever the component raises
-                broken += 1
-                mark, why = ("BROKEN", "red"), str(error) if isinstance(error, AssertionError) else told(error)
-        console.print(Text.assemble((f"{mark[0]:7} ", mark[1]), f"{component.kind} {component.name}"))
+        verdict, why = _verdict(registry, component)
+        broken |= verdict == "BROKEN"
+        console.print(Text.assemble((f"{verdict:7} ", VERDICTS[verdict]), f"{component.kind} {component.name}"))
         if why:
             console.print(Text(f"{'':8}{why}"), soft_wrap=True)
     sys.exit(1 if broken else 0)
+
+
+def _verdict(registry: Plugins, component: Component) -> tuple[str, str]:
+    """How a component keeps its contract, and why not: one that needs options, or data that are not here, cannot be
+    tried."""
+    from fedbench.catalogue import REQUIRED
+    from fedbench.data import root_of
+    from fedbench.plugins import told
+
+    if needed := [option for option, default in component.options.items() if default == REQUIRED]:
+        return "skipped", f"it needs {', '.join(needed)}"
+    if component.source and (lacks := component.source.lacks(component.name, root_of(component.name))):
+        return "skipped", lacks.partition("\n")[0]
+    from fedbench.testing import check_component
+
+    try:
+        check_component(registry, component.kind, component.name)
+    except Exception as error:  # a failed check, or whatever the component raises
+        return "BROKEN", str(error) if isinstance(error, AssertionError) else told(error)
+    return "ok", ""
 
 
 def _named(catalogue, name: str) -> list:

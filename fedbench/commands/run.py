@@ -6,12 +6,16 @@ import json
 import shlex
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Shard, Size, cells, workers
 from fedbench.errors import Interrupted
 from fedbench.executors.signals import raising
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -141,20 +145,29 @@ def _close(outcome) -> None:
         told = f"{counted(len(quietly), 'finished cell')} printed something: {outcome.folder}/*/{OUTPUT}"
         console.print(Text(told, style="dim"), soft_wrap=True)
     if outcome.failed:
-        console.print(
-            f"{counted(len(outcome.failed), 'cell')} failed; `--retry-failed` runs failed cells again:", style="red"
-        )
-        for name in list(outcome.failed)[:MOST_SHOWN]:
-            also = f", {OUTPUT}" if name in spoke else ""
-            line = f"  {outcome.titles[name]}: {outcome.folder / name / 'manifest.json'}{also}"
-            console.print(Text(line), soft_wrap=True)
-        if (left := len(outcome.failed) - MOST_SHOWN) > 0:
-            console.print(f"  and {left} more")
+        _list_failed(console, outcome, spoke)
     if outcome.left:
         broken_off = "Broken off from outside" if outcome.counts["interrupted"] else "Ended before all was computed"
         why = "Stopped by --max-failures" if outcome.gave_up else broken_off
         left = counted(outcome.left, "cell")
         console.print(f"{why}; {left} left, which the same command runs.", style="red")
+
+
+def _list_failed(console: Console, outcome, spoke: set[str]) -> None:
+    """Where the reasons of the first failures stand, and what they printed; spoke: the cells that printed anything."""
+    from rich.text import Text
+
+    from fedbench.executors.output import OUTPUT
+    from fedbench.progress import counted
+
+    number = counted(len(outcome.failed), "cell")
+    console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")
+    for name in list(outcome.failed)[:MOST_SHOWN]:
+        also = f", {OUTPUT}" if name in spoke else ""
+        line = f"  {outcome.titles[name]}: {outcome.folder / name / 'manifest.json'}{also}"
+        console.print(Text(line), soft_wrap=True)
+    if (left := len(outcome.failed) - MOST_SHOWN) > 0:
+        console.print(f"  and {left} more")
 
 
 def _summary(outcome) -> dict:
