@@ -1,0 +1,113 @@
+"""fedbench/testing/methods.py against methods and states that break their contract."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedbench.layerwise import layerwise
+from fedbench.testing import check_method, check_state
+
+
+def altered(**parts):
+    """FedRA with some of its functions replaced; each gets the sound method first."""
+
+    def make(setup):
+        method = layerwise(setup)
+        return replace(method, **{name: part(method) for name, part in parts.items()})
+
+    return make
+
+
+def mutating(method):
+    def round(state, t, cohort, generator):
+        state["r"][0] = {name: value + 1 for name, value in state["r"][0].items()}
+        return method.round(state, t, cohort, generator)
+
+    return round
+
+
+def counting(method):
+    calls = []
+
+    def round(state, t, cohort, generator):
+        calls.append(t)
+        new, report = method.round(state, t, cohort, generator)
+        return {**new, "calls": len(calls)}, report
+
+    return round
+
+
+def restless(method):
+    def round(state, t, cohort, generator):
+        new, report = method.round(state, t, cohort, generator)
+        return {**new, "round": t}, report
+
+    return round
+
+
+def everybody_returns(method):
+    def round(state, t, cohort, generator):
+        return method.round(state, t, replace(cohort, arrives=torch.ones(len(cohort), dtype=torch.bool)), generator)
+
+    return round
+
+
+def remembers_the_lost(method):
+    """Averages rightly, but keeps the losses of all clients, also of those that never returned."""
+
+    def round(state, t, cohort, generator):
+        new, report = method.round(state, t, cohort, generator)
+        return ({**new, "losses": report.uploads.loss} if report.uploads.arrived.any() else state), report
+
+    return round
+
+
+def free_of_work(method):
+    return lambda capacity, t: replace(method.cost(capacity, t), flops_per_image=0)
+
+
+def sends_more_than_it_says(method):
+    return lambda capacity, t: replace(method.cost(capacity, t), bytes_up=1)
+
+
+def aliased(method):
+    def init(generator):
+        state = method.init(generator)
+        return {**state, "best": state["shared"]["head.weight"]}
+
+    return init
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (altered(round=mutating), "round changes what it is given"),
+        (altered(round=counting), "round gives another result"),
+        (altered(round=restless), "nobody takes part"),
+        (altered(round=everybody_returns), "nobody returns"),
+        (altered(round=remembers_the_lost), "client 0 is lost .* its images change the state"),
+        (altered(init=aliased), "shares its memory"),
+        (
+            altered(init=lambda method: lambda generator: {**method.init(generator), "x": object()}),
+            "neither tensor nor JSON|another",
+        ),
+        (altered(predictor=lambda method: lambda state, client=None: lambda x: x.flatten(1)), "finite logits"),
+        (altered(cost=free_of_work), "positive"),
+        (altered(cost=sends_more_than_it_says), "bytes_up is .*, but what is `sent` makes"),
+    ],
+)
+def test_broken_methods(registry, broken, told):
+    with pytest.raises(AssertionError, match=told):
+        check_method(broken, registry)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [[], {"a": {1: 2}}, {"a": torch.ones(1, requires_grad=True)}, {"a": (1, 2)}, {"a": torch.ones(2, 3).T}],
+)
+def test_broken_states(state):
+    with pytest.raises(AssertionError):
+        check_state(state)

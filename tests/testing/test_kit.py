@@ -1,0 +1,72 @@
+"""The contract kit over every component that is installed, and from the command line."""
+
+from __future__ import annotations
+
+import pytest
+from command import fedbench
+from layouts import LAYOUTS
+
+from fedbench.plugins import Plugins
+from fedbench.testing import check_component, check_method, tiny_mixer
+
+# What is needed to make a component small, or at all.
+OPTIONS = {
+    ("dataset", "strokes6"): {"classes": 2, "train_per_class": 1, "test_per_class": 1},
+    ("backbone", "timm"): {"name": "vit_tiny_patch16_224", "pretrained": False},
+}
+
+
+def built_in() -> list[tuple[str, str]]:
+    return [(component.kind, component.name) for component in Plugins().catalogue]
+
+
+@pytest.mark.parametrize(("kind", "name"), built_in(), ids=["-".join(pair) for pair in built_in()])
+def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, name):
+    options = {"name": name, **OPTIONS.get((kind, name), {})}
+    if name == "image_folder":
+        options["root"] = str(pictures(tmp_path))
+    if name in LAYOUTS:
+        options["root"] = str(LAYOUTS[name](tmp_path))
+    if name == "hf":
+        options |= {"path": str(pictures(tmp_path)), "train": "train[:50%]", "test": "train[50%:]"}
+    check_component(registry, kind, **options)
+
+
+def pictures(root):
+    from PIL import Image
+
+    for place in ("one/a", "one/b", "two/a", "two/b"):
+        (root / place).mkdir(parents=True)
+        for k in range(2):
+            Image.new("RGB", (8, 8), (80 * k, 0, 0)).save(root / place / f"{k}.png")
+    return root
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "fedra", "missing_layers": "cover"},
+        {"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"},
+        {"name": "depthfl", "first_exit": 2, "every": 1, "head": "always", "answer": "last"},
+    ],
+    ids=lambda options: options["name"],
+)
+def test_other_options_keep_the_contract_on_the_mixer_too(registry, options):
+    check_method(lambda setup: registry.make("method", options, setup=setup), registry, tiny_mixer)
+
+
+def test_the_command_checks_a_file_and_names_what_is_broken(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom fedbench import hookimpl\n\n"
+        "def good(capacities, num_layers):\n    return torch.arange(num_layers) < capacities[:, None]\n\n"
+        "def bad(capacities, num_layers):\n    return torch.arange(num_layers) < 2 * capacities[:, None]\n\n"
+        "@hookimpl\ndef fedbench_register_allocations(register):\n"
+        "    register('good', good)\n    register('bad', bad)\n"
+    )
+    done = fedbench("plugins", "check", "mine.py", cwd=tmp_path)
+    assert done.exit_code == 1
+    assert "ok      allocation good" in done.stdout and "BROKEN  allocation bad" in done.stdout
+    assert "its capacity is" in done.stdout
+    assert fedbench("plugins", "check", "fedra", cwd=tmp_path).exit_code == 0
+    unknown = fedbench("plugins", "check", "fedar", cwd=tmp_path)
+    assert unknown.exit_code == 2 and "did you mean 'fedra'" in unknown.stderr
