@@ -1,0 +1,79 @@
+"""fedbench plan: its cells at any width, how long they take, and what is not imported for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from command import TINY, fedbench, run, write_suite
+
+
+def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
+    write_suite(tmp_path)
+    first = fedbench("plan", "tiny.yaml", "--json", "--plugin", TINY, cwd=tmp_path)
+    script = (
+        "import sys\n"
+        "from fedbench.cli import main\n"
+        "main(['plan', 'tiny.yaml', '--json', '--plugin', sys.argv[1]], standalone_mode=False)\n"
+        "assert not {'torch', 'pandas', 'scipy'} & set(sys.modules)\n"
+    )
+    second = subprocess.run(
+        [sys.executable, "-c", script, TINY], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(second.stdout) == json.loads(first.stdout)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_plan_breaks_no_name(tmp_path, width):
+    write_suite(tmp_path, "{name: a_rather_long_name_for_it, extends: fedra}, {name: twin, extends: fedra}, allsmall")
+    done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--seed", 0, "--seed", 1, cwd=tmp_path, columns=width)
+    assert "a_rather_long_name_for_it (+1)" in done.stdout
+    assert "4 cells under 6 names" in done.stdout
+
+
+def test_a_plan_tells_how_long_the_suite_takes_and_what_is_left(tmp_path):
+    write_suite(tmp_path, "fedra, {name: breaks, extends: odd, how: exit}, allsmall")
+    words = ("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--cost", "--jobs", 2, "--device", "cpu")
+    told = fedbench(*words, cwd=tmp_path, columns=80).stdout
+    assert max(map(len, told.splitlines())) <= 80
+    assert told.splitlines()[0].split() == ["method", "images", "TFLOPs", "down", "up", "time", "status"]
+    assert "left of" not in told and "on 2 cores, from a probe of" in told
+    assert "breaks: the worker process ended with exit code 7" in " ".join(told.split())
+
+    run("--method", "fedra", cwd=tmp_path)
+    planned = json.loads(fedbench(*words, "--json", cwd=tmp_path).stdout)
+    cells = {cell["names"][0][1]: cell for cell in planned["cells"]}
+    assert cells["fedra"]["seconds_from"] == "run"
+    assert cells["allsmall"]["seconds_from"] == "probe" and cells["allsmall"]["seconds"] > 0
+    assert cells["breaks"]["seconds"] is None and "exit code 7" in cells["breaks"]["seconds_unknown"]
+    assert 0 < planned["time"]["seconds_left"] <= planned["time"]["seconds"]
+    assert planned["time"]["workers"] == 2
+
+
+def test_a_plan_takes_the_speed_of_past_runs(tmp_path):
+    write_suite(tmp_path, "fedra")
+    run(cwd=tmp_path)
+    words = ("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--cost", "--seed", 0, "--seed", 1)
+    planned = json.loads(fedbench(*words, "--jobs", 1, "--device", "cpu", "--json", cwd=tmp_path).stdout)
+    assert [cell["seconds_from"] for cell in planned["cells"]] == ["run", "past runs"]
+    told = fedbench(*words, "--jobs", 1, "--device", "cpu", cwd=tmp_path).stdout
+    assert "left of" in told and "on 1 core, from past runs on this machine" in told
+
+
+def test_a_plan_without_cost_times_nothing(tmp_path):
+    write_suite(tmp_path)
+    planned = json.loads(fedbench("plan", "tiny.yaml", "--json", "--plugin", TINY, cwd=tmp_path).stdout)
+    assert planned.keys() == {"suite", "cells"} and "seconds" not in planned["cells"][0]
+
+
+def test_a_plan_survives_a_broken_method(tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "from fedbench import hookimpl\n\ndef bad(setup):\n    raise KeyError('oops')\n\n"
+        "@hookimpl\ndef fedbench_register_methods(register):\n    register('bad', bad)\n"
+    )
+    write_suite(tmp_path, "fedra, bad")
+    done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "bad.py", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "bad: KeyError: 'oops'" in done.stdout and "fedra" in done.stdout

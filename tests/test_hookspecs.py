@@ -1,0 +1,132 @@
+"""Every hook, by a plugin file that implements it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from strangers import LAST, registering
+
+from fedbench import hookspecs
+from fedbench.plugins import Plugins
+
+HOOKS = [name for name in vars(hookspecs) if name.startswith("fedbench_")]
+
+
+def plugin_of(folder: Path, code: str) -> Plugins:
+    file = folder / "mine.py"
+    file.write_text("from fedbench import hookimpl\n" + code)
+    return Plugins([str(file)])
+
+
+def made(folder: Path, kind: str, code: str, **given):
+    """What the component `mine` of that kind turns out as, from a plugin file."""
+    plugins = plugin_of(folder, registering(f"{kind}s", "mine", code))
+    assert plugins.catalogue.find(kind, "mine").package == str(folder / "mine.py")
+    return plugins.make(kind, {"name": "mine"}, **given)
+
+
+def test_hook_fedbench_register_allocations(tmp_path):
+    plugins = plugin_of(tmp_path, registering("allocations", "mine", LAST))
+    allocate = plugins.make("allocation", {"name": "mine", "shift": 1})
+    assert allocate(torch.tensor([1, 2]), 3).tolist() == [[False, False, True], [False, True, True]]
+    assert allocate.exact and allocate.keywords == {"shift": 1}
+    assert plugins.catalogue.find("allocation", "mine").options == {"shift": 0}
+    loose = registering("allocations", "mine", LAST).replace("'mine', make", "'mine', make, exact=False")
+    assert not plugin_of(tmp_path, loose).make("allocation", {"name": "mine"}).exact
+
+
+def test_hook_fedbench_register_aggregators(tmp_path):
+    assert (
+        made(tmp_path, "aggregator", "def make():\n    return lambda state, uploads, plan, cohort: 'new'\n")(0, 0, 0, 0)
+        == "new"
+    )
+
+
+def test_hook_fedbench_register_objectives(tmp_path):
+    code = "def make(setup, scale: float = 2.0):\n    return lambda exits, y, t: scale * setup\n"
+    assert made(tmp_path, "objective", code, setup=3)([], None, 0) == 6
+
+
+def test_hook_fedbench_register_adapters(tmp_path):
+    seen = []
+    made(tmp_path, "adapter", "def make():\n    return lambda blocks: blocks.append('attached')\n")(seen)
+    assert seen == ["attached"]
+
+
+def test_hook_fedbench_register_backbones(tmp_path):
+    assert (
+        made(tmp_path, "backbone", "def make(load=True):\n    return 'weights' if load else 'shapes'\n", load=False)
+        == "shapes"
+    )
+
+
+def test_hook_fedbench_register_methods(tmp_path):
+    code = "def make(setup, depth: int = 3):\n    return setup, depth\n"
+    plugins = plugin_of(
+        tmp_path, registering("methods", "mine", code).replace("make)", "make, profiles={'reference': {'depth': 4}})")
+    )
+    assert plugins.make("method", {"name": "mine", "depth": 5}, setup="s") == ("s", 5)
+    assert plugins.catalogue.find("method", "mine").profiles == {"reference": {"depth": 4}}
+
+
+def test_hook_fedbench_register_datasets(tmp_path):
+    assert made(tmp_path, "dataset", "def make(image_size, draw=0):\n    return image_size, draw\n", image_size=8) == (
+        8,
+        0,
+    )
+
+
+def test_hook_fedbench_register_partitions(tmp_path):
+    assert made(tmp_path, "partition", "def make():\n    return lambda *given: given\n")(1, 2) == (1, 2)
+
+
+def test_hook_fedbench_register_metrics(tmp_path):
+    assert made(tmp_path, "metric", "def make():\n    return lambda logits, y: 0.25\n")(None, None) == 0.25
+
+
+def test_hook_fedbench_register_executors(tmp_path):
+    code = "def make(workers, timeout, queue: str = 'short'):\n    return workers, timeout, queue\n"
+    assert made(tmp_path, "executor", code, workers=2, timeout=None) == (2, None, "short")
+
+
+def noting(folder: Path, hook: str, arguments: str) -> Plugins:
+    """A tracker that writes the arguments of one hook into a file."""
+    code = f"import json, pathlib\n@hookimpl\ndef {hook}({arguments}):\n"
+    code += f"    pathlib.Path({str(folder / 'notes')!r}).write_text(json.dumps([{arguments}]))\n"
+    return plugin_of(folder, code)
+
+
+def told(folder: Path, hook: str, arguments: str, **facts) -> list:
+    plugins = noting(folder, hook, arguments)
+    assert plugins.catalogue.lifecycle == ["mine.py"]
+    plugins.tell(hook, **facts)
+    return json.loads((folder / "notes").read_text())
+
+
+def test_hook_fedbench_suite_started(tmp_path):
+    assert told(tmp_path, "fedbench_suite_started", "suite", suite="s", cells=[{}]) == ["s"]
+
+
+def test_hook_fedbench_suite_finished(tmp_path):
+    assert told(tmp_path, "fedbench_suite_finished", "suite, cells", suite="s", cells=[{}]) == ["s", [{}]]
+
+
+def test_hook_fedbench_cell_started(tmp_path):
+    assert told(tmp_path, "fedbench_cell_started", "manifest", manifest={"id": "x"}) == [{"id": "x"}]
+
+
+def test_hook_fedbench_round_finished(tmp_path):
+    assert told(tmp_path, "fedbench_round_finished", "round, rows", manifest={}, round=1, rows=[{}]) == [1, [{}]]
+
+
+def test_hook_fedbench_cell_finished(tmp_path):
+    assert told(tmp_path, "fedbench_cell_finished", "evaluation", manifest={}, evaluation=[{}]) == [[{}]]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented_and_has_a_test(hook):
+    assert len(getattr(hookspecs, hook).__doc__ or "") > 40
+    assert f"test_hook_{hook}" in globals()
