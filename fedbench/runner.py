@@ -151,12 +151,7 @@ def execute(
 ) -> Outcome:
     """Run what is not on disk yet; the index names every cell from the start, so that `compare` can follow along."""
     began = time.monotonic()
-    executor = reference(plugins.catalogue, "executor", options.executor, "--executor")
-    elsewhere = plugins.catalogue.find("executor", executor["name"]).elsewhere
-    if options.device == "cuda" and not elsewhere and not machine.has_gpu():
-        raise UserError(
-            "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
-        )
+    executor = _executor(plugins, options)
     folder = Path(options.results) / suite.name
     if folder.exists():
         refuse_links(folder)
@@ -173,48 +168,16 @@ def execute(
     merge_index(folder, suite.name, names := entries(named, folder))
     write_expected(folder, suite.name, suite.expected)
     plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in chosen])
-    listen = observe(suite.name, chosen, missing) if observe else lambda event: None
-    failures, going = 0, True
-    ends: dict[str, dict[str, Any]] = {}
-
-    def on_event(event: dict[str, Any]) -> bool:
-        """Pass an event on; whether new cells may still start."""
-        nonlocal failures, going
-        if event["event"] == "ended" and not backlog.is_out(event["folder"]):  # told twice
-            return going
-        if event["event"] == "ended" and not backlog.ended(event["folder"]):
-            event = {**event, "status": "taken", "reason": "another run has taken it over"}
-        if event["event"] in ("ended", "unclaimed"):
-            ends[Path(event["folder"]).name] = event
-            failures += event["status"] in GIVEN_UP
-        listen(event)
-        going = options.max_failures is None or failures < options.max_failures
-        return going
-
+    ends = _Ends(observe(suite.name, chosen, missing) if observe else lambda event: None, options.max_failures)
     with Claims(folder) as claims:
-        backlog = Backlog(missing, before, folder, claims, on_event)
-        git = machine.git_revision(Path(suite.path).resolve().parent) if missing else None
-        shared = {
-            "device": options.device,
-            "processes": max(1, options.workers() // max(1, len(missing))),
-            "checkpoint_every": options.checkpoint_every,
-            "fresh": options.force,
-            "gpu_fraction": options.gpu_fraction,
-        }
-        while going and backlog.wait():
-            asked = backlog.asked
-            run_all((_job(work, folder, plugins, git, claim, shared) for work, claim in backlog.claimed()), on_event)
-            if backlog.asked == asked:
-                raise UserError(
-                    f"--executor {executor['name']}: it returned without asking for a cell, though {len(backlog.left)} "
-                    "of them are to be computed; an executor takes its jobs from the iterator that it is called with"
-                )
+        backlog = Backlog(missing, before, folder, claims, ends.note)
+        _compute(backlog, run_all, ends, _jobs(suite, missing, folder, plugins, options), executor["name"])
     if (now := entries(named, folder)) != names:  # another run has made the folder of an equal cell of its own
         merge_index(folder, suite.name, now)
     manifests = {}
     for work in chosen:
         place = work.folder_in(folder)
-        manifests[place.name] = _last(work, place, ends.get(place.name))
+        manifests[place.name] = _last(work, place, ends.of.get(place.name))
         if manifests[place.name]["status"] == "finished":
             forget(place)  # where a worker was killed just before it did so
     plugins.tell("fedbench_suite_finished", suite=suite.name, cells=list(manifests.values()))
@@ -225,9 +188,66 @@ def execute(
         ran=len(missing) - backlog.elsewhere,
         seconds=time.monotonic() - began,
         elsewhere=backlog.elsewhere,
-        gave_up=not going,
+        gave_up=not ends.may_start,
         titles={work.folder_in(folder).name: work.title for work in chosen},
     )
+
+
+def _executor(plugins: Plugins, options: Options) -> dict[str, Any]:
+    """What runs the cells, as a reference. Raises: UserError where it needs a GPU and this machine has none."""
+    executor = reference(plugins.catalogue, "executor", options.executor, "--executor")
+    elsewhere = plugins.catalogue.find("executor", executor["name"]).elsewhere
+    if options.device == "cuda" and not elsewhere and not machine.has_gpu():
+        raise UserError(
+            "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
+        )
+    return executor
+
+
+class _Ends:
+    """How the cells of a run end, as the listener is told; with too many failures no others start.
+
+    of: the last event of each cell that ended in this run, by the name of its folder.
+    """
+
+    def __init__(self, listen: Listen, max_failures: int | None) -> None:
+        self.listen, self.max_failures = listen, max_failures
+        self.of: dict[str, dict[str, Any]] = {}
+        self.failures = 0
+
+    @property
+    def may_start(self) -> bool:
+        return self.max_failures is None or self.failures < self.max_failures
+
+    def note(self, event: dict[str, Any]) -> None:
+        if event["event"] in ("ended", "unclaimed"):
+            self.of[Path(event["folder"]).name] = event
+            self.failures += event["status"] in GIVEN_UP
+        self.listen(event)
+
+
+def _compute(
+    backlog: Backlog, run_all: Callable[..., None], ends: _Ends, job: Callable[[Work, Claim], str], name: str
+) -> None:
+    """Have the executor of that name compute cells until none is left, or too many have failed."""
+
+    def on_event(event: dict[str, Any]) -> bool:
+        if event["event"] == "ended":
+            if not backlog.is_out(event["folder"]):  # told twice
+                return ends.may_start
+            if not backlog.ended(event["folder"]):
+                event = {**event, "status": "taken", "reason": "another run has taken it over"}
+        ends.note(event)
+        return ends.may_start
+
+    while ends.may_start and backlog.wait():
+        asked = backlog.asked
+        run_all((job(work, claim) for work, claim in backlog.claimed()), on_event)
+        if backlog.asked == asked:
+            raise UserError(
+                f"--executor {name}: it returned without asking for a cell, though {len(backlog.left)} "
+                "of them are to be computed; an executor takes its jobs from the iterator that it is called with"
+            )
 
 
 def _last(work: Work, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
@@ -256,13 +276,22 @@ def _is_missing(found: str, options: Options) -> bool:
     return found not in GIVEN_UP or options.retry_failed or options.force
 
 
-def _job(work: Work, folder: Path, plugins: Plugins, git: str | None, claim: Claim, shared: dict[str, Any]) -> str:
-    return json.dumps(
-        {
-            "folder": str(work.folder_in(folder).resolve()),
-            "manifest": {**work.manifest(), "git": git},
-            "plugins": [str(file) for file in plugins.files.values()],
-            "claim": claim,
-            **shared,
-        }
-    )
+def _jobs(
+    suite: suites.Suite, missing: list[Work], folder: Path, plugins: Plugins, options: Options
+) -> Callable[[Work, Claim], str]:
+    """What tells a worker, as JSON, which cell it is to compute and how; a function of the work and its claim."""
+    git = machine.git_revision(Path(suite.path).resolve().parent) if missing else None
+    shared = {
+        "plugins": [str(file) for file in plugins.files.values()],
+        "device": options.device,
+        "processes": max(1, options.workers() // max(1, len(missing))),
+        "checkpoint_every": options.checkpoint_every,
+        "fresh": options.force,
+        "gpu_fraction": options.gpu_fraction,
+    }
+
+    def job(work: Work, claim: Claim) -> str:
+        own = {"folder": str(work.folder_in(folder).resolve()), "manifest": {**work.manifest(), "git": git}}
+        return json.dumps({**own, "claim": claim, **shared})
+
+    return job
