@@ -18,7 +18,7 @@ Text = str | None
 MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("status", "started", "id", "signal"), str),
     **dict.fromkeys(("reason", "traceback", "git"), Text),
-    **dict.fromkeys(("config", "machine", "versions", "fingerprints"), dict),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
     "seconds": Number,
 }
@@ -28,6 +28,7 @@ CONFIG_TYPES: dict[str, Any] = {
     **dict.fromkeys(("profile", "precision"), str),
     "seed": int,
 }
+FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
 NAMED = ("backbone", "adapter", "data", "method")
 MOST = 2**63  # of what fedbench counts, nothing comes near
 
@@ -58,6 +59,12 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             _check(f"{what}.{name}", value, str)
+    for name, facts in manifest.get("files", {}).items():
+        if not is_folder_name(name):  # a run sets damaged files aside: that must move nothing of another folder
+            raise TypeError(f"files has {name!r:.80}")
+        _check(f"files.{name}", facts, dict)
+        for what, wanted in FILE_TYPES.items():
+            _check(f"files.{name}.{what}", facts.get(what), wanted)
 
 
 def _check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str) -> None:

@@ -213,6 +213,22 @@ def test_a_run_does_not_write_through_a_link(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_run_sets_no_file_of_another_folder_aside(absolute, tmp_path):
+    """A manifest that calls a file elsewhere one of its cell's, and damaged."""
+    write_suite(tmp_path)
+    assert run(cwd=tmp_path).exit_code == 0
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (manifest,) = (tmp_path / "r" / "tiny").glob("*/manifest.json")
+    written = json.loads(manifest.read_text())
+    written["files"][str(precious) if absolute else "../../../precious"] = {"size": 1, "sha256": ""}
+    manifest.write_text(json.dumps(written))
+    done = run(cwd=tmp_path)
+    assert precious.read_text() == "mine"
+    assert done.exit_code == 2 and "manifest.json: not a manifest of fedbench" in done.output
+
+
 def test_a_pickle_for_an_image(tmp_path, canary):
     for kind in ("cat", "dog"):
         for name in ("1.png", "2.png"):

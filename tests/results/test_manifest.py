@@ -34,7 +34,9 @@ def test_unknown_status_and_nan_are_refused(tmp_path):
         {"status": "done"}, {"status": []}, {"config": 3}, {"reason": 3}, {"seconds": "long"}, {"seconds": 1e999},
         {"config__backbone": "vit"}, {"config__backbone__name": 3}, {"config__train__rounds": "many"},
         {"config__capacities": {"by_client": [1, "2"]}}, {"config__capacities": {"uniform": 3}}, {"config__seed": None},
-        {"versions": []}, {"fingerprints": {"data": 3}},
+        {"versions": []}, {"fingerprints": {"data": 3}}, {"files": []}, {"files": {"eval.parquet": 3}},
+        {"files": {"eval.parquet": {"size": 1}}}, {"files": {"eval.parquet": {"size": "1", "sha256": ""}}},
+        {"files": {"../../precious": {"size": 1, "sha256": ""}}}, {"files": {"/etc/fstab": {"size": 1, "sha256": ""}}},
     ],
 )  # fmt: skip
 def test_a_manifest_of_other_types_is_refused(one_cell, change):
