@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -57,10 +58,17 @@ class Commands(click.Group):
         return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> object:
+        for stream in (sys.stdout, sys.stderr):  # a name of a stranger's, a terminal that knows no Greek
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(context)
         except UserError as error:
             _fail(str(error))
+        except OSError as error:  # a path that is too long, a folder that nobody may look into, a disk that is broken
+            if error.filename is None:  # of the terminal, which click knows how to leave
+                raise
+            _fail(f"{os.fsdecode(error.filename)}: {error.strerror}")
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             sys.exit(130)

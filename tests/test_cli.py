@@ -8,7 +8,7 @@ import sys
 
 import click
 import pytest
-from command import TINY, fedbench, run, write_suite
+from command import MAIN, TINY, fedbench, run, write_suite
 from PIL import Image
 
 from fedbench.cli import COMMANDS, main
@@ -122,7 +122,12 @@ def test_a_results_folder_with_foreign_files(tmp_path):
         (("--set", "train.rounds=many"), ("rounds", "many")),
         (("--jobs", "0"), ("--jobs", "from 1")),
         (("--jobs", "few"), ("--jobs", "few")),
+        (("--jobs", "²"), ("--jobs", "²")),
+        (("--jobs", "9" * 5000), ("--jobs", "999")),
+        (("--shard", "²/³"), ("--shard", "²/³")),
         (("--timeout", "0"), ("--timeout",)),
+        (("--timeout", "nan"), ("--timeout", "nan")),
+        (("--checkpoint", "inf"), ("--checkpoint", "inf")),
         (("--memory-limit", "4"), ("--memory-limit", "600MB or 4GB", "'4'")),
         (("--memory-limit", "0GB"), ("--memory-limit", "'0GB'")),
         (("--max-failures", "0"), ("--max-failures",)),
@@ -164,6 +169,38 @@ def test_an_unknown_command_gets_the_nearest(tmp_path):
 
 def test_compare_without_results(tmp_path):
     refused(fedbench("compare", "nowhere", cwd=tmp_path), "nowhere: no such folder", "fedbench run")
+
+
+LONG = "x" * 300  # longer than the name of a file may be
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", LONG), ("compare", LONG, "--hash"), ("plot", "curves", LONG), ("invert", LONG),
+        ("export", LONG, "--format", "peft"), ("merge", LONG, "--into", "new"), ("doctor", "--results", LONG),
+        ("run", "tiny.yaml", "--plugin", TINY, "--results", LONG), ("run", LONG), ("plugins", "check", f"{LONG}.py"),
+        ("data", "check", "image_folder", "--root", LONG), ("schema", "--plugin", f"{LONG}.py"),
+    ],
+    ids=lambda words: " ".join(map(str, words))[:20],
+)  # fmt: skip
+def test_a_path_that_the_system_refuses(tmp_path, words):
+    write_suite(tmp_path)
+    done = fedbench(*words, cwd=tmp_path)
+    assert done.exit_code == 2, done.output
+    assert "xxx" in done.output and "name too long" in done.output.replace("\n", " ")
+
+
+def test_what_a_terminal_cannot_print_ends_no_command(finished):
+    """A folder whose name is no text, and a terminal that knows neither lines nor Greek letters."""
+    odd = os.fsencode(finished) + b"/\xff"
+    os.symlink("r", odd)
+    for encoding, path in (("utf-8:strict", odd), ("ascii", b"r")):
+        done = subprocess.run(
+            [*map(os.fsencode, MAIN), b"compare", path], cwd=finished, capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )  # fmt: skip
+        assert done.returncode == 0 and b"fedra" in done.stdout, done.stderr.decode(errors="replace")
 
 
 def test_an_unknown_component_or_kind(tmp_path):

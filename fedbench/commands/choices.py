@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -64,14 +65,27 @@ class Shard(click.ParamType):
     name = "I/N"
 
     def convert(self, value: str, *_: object) -> tuple[int, int]:
-        part, _, parts = value.partition("/")
-        if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
-            raise UserError(f"--shard: expected I/N with I from 1 to N, such as 1/4, got {value!r}")
-        return int(part), int(parts)
+        part, parts = (_whole(text) for text in value.partition("/")[::2])
+        if not 1 <= part <= parts:
+            raise UserError(f"--shard: expected I/N with I from 1 to N, such as 1/4, got {value!r:.80}")
+        return part, parts
+
+
+class Amount(click.FloatRange):
+    """A number of a range, within which click would take nan and inf too."""
+
+    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> float:
+        number = super().convert(value, param, context)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is no amount.", param, context)
 
 
 def workers(jobs: str) -> str | int:
     """What --jobs says, as `runner.Options` takes it. Raises UserError."""
-    if jobs != "auto" and not (jobs.isdigit() and int(jobs) > 0):
-        raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r}")
-    return jobs if jobs == "auto" else int(jobs)
+    if jobs != "auto" and not _whole(jobs):
+        raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r:.80}")
+    return jobs if jobs == "auto" else _whole(jobs)
+
+
+def _whole(text: str) -> int:
+    """A number of up to nine digits; 0 for any other text."""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Shard, Size, cells, workers
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Shard, Size, cells, workers
 from fedbench.errors import Interrupted
 from fedbench.executors.signals import raising
 
@@ -37,18 +37,16 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 )
 @click.option(
     "--gpu-fraction",
-    type=click.FloatRange(min=0, max=1, min_open=True),
+    type=Amount(min=0, max=1, min_open=True),
     metavar="F",
     help="The share of a GPU for each cell; 0.25: four cells share one.",
 )
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long."
-)
+@click.option("--timeout", type=Amount(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long.")
 @click.option("--memory-limit", type=Size(), help="End a cell that takes more memory, e.g. 600MB or 4GB.")
 @click.option(
     "--checkpoint",
     "checkpoint_every",
-    type=click.FloatRange(min=0),
+    type=Amount(min=0),
     metavar="SECONDS",
     help="Keep what a long cell has computed this often; default: 60, and 0 after every round.",
 )
