@@ -18,6 +18,7 @@ from fedbench.results import read_rows
 from fedbench.results.atomic import cannot_write, json_text, read_json
 from fedbench.results.files import digest, set_aside
 from fedbench.results.schema import COLUMNS, table_bytes
+from fedbench.results.strangers import check_checkpoint
 from fedbench.state import file_bytes, load, taken_apart
 
 EVERY = 60.0  # seconds between two checkpoints, where nobody says
@@ -56,7 +57,7 @@ class Checkpoints:
         seconds between two."""
         self.folder, self.id, self.device, self.every = folder / CHECKPOINT, id, device, every
         self.store = ClientStore(folder / CLIENTS)
-        self.number = 0
+        self.number, self.place = 0, ""  # of the last one that is whole
         self.written = time.monotonic()
 
     def due(self) -> bool:
@@ -79,7 +80,7 @@ class Checkpoints:
         for facts, place in sorted(found, key=lambda one: one[0]["number"], reverse=True):
             self.number = max(self.number, facts["number"])
             try:
-                progress = self._read(self.folder / place, facts)
+                progress, self.place = self._read(self.folder / place, facts), place
                 break
             except UserError as error:
                 refused.append(self._set_aside(place, error))
@@ -93,7 +94,7 @@ class Checkpoints:
         contents = file_bytes(progress.state)
         contents |= {f"{kind}.parquet": table_bytes(kind, rows) for kind, rows in progress.tables.items()}
         tensors, _ = taken_apart(progress.state)
-        place, clients = PLACES[(self.number + 1) % 2], keys_of(progress.state)
+        place, clients = PLACES[self.place == PLACES[0]], keys_of(progress.state)
         facts = {
             "format": FORMAT,
             "id": self.id,
@@ -113,7 +114,7 @@ class Checkpoints:
             raise cannot_write(self.folder, error) from error
         self.store.pinned[place] = frozenset(clients)
         self.store.sweep(progress.state)
-        self.number, self.written = facts["number"], time.monotonic()
+        self.number, self.place, self.written = facts["number"], place, time.monotonic()
 
     def _put(self, contents: dict[str, bytes], place: Path) -> None:
         new, old = self.folder / NEXT, self.folder / OLD
@@ -141,6 +142,10 @@ class Checkpoints:
             raise UserError(f"{path}: checkpoint format {facts['format']}, but this fedbench reads format {FORMAT}.")
         if own != _own(facts):
             raise UserError(f"{path}: torn (its hash is another).")
+        try:
+            check_checkpoint(facts)
+        except TypeError as error:
+            raise UserError(f"{path}: not a checkpoint of fedbench ({error}).") from error
         for name, mine in (("id", self.id), ("device", self.device)):
             if facts[name] != mine:
                 raise UserError(f"{path}: of another {name}, {facts[name]} and not {mine}.")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from command import TINY, write_suite
 
-from fedbench.checkpoint import CHECKPOINT, FACTS, NEXT, OLD, Checkpoints, Progress, forget
+from fedbench.checkpoint import CHECKPOINT, FACTS, NEXT, OLD, Checkpoints, Progress, _own, forget
 from fedbench.engine.team import together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.plugins import Plugins
@@ -230,6 +230,47 @@ def test_any_flipped_bit_of_checkpoint_json_is_noticed_or_harmless(tmp_path):
         except UserError:
             continue
         assert facts["number"] == facts["round"] == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": "2"}, {"number": 10**400}, {"number": -1}, {"round": []}, {"round": -1}, {"seconds": "1"},
+        {"off_cpu": 3}, {"off_cpu": [[]]}, {"files": "x"}, {"files": {"eval.parquet": 3}}, {"clients": 3},
+        {"clients": [[]]}, {"files": {"../../manifest.json": ""}}, {"files": {"x" * 300: ""}}, {"clients": [None]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_one_that_is_forged_is_set_aside_too(tmp_path, change):
+    """Its hash agrees with what nobody wrote."""
+    folder = written(tmp_path, 1, 2)
+    (newest,) = (path for path in folder.iterdir() if json.loads((path / FACTS).read_text())["round"] == 2)
+    facts = json.loads((newest / FACTS).read_text()) | change
+    del facts["sha256"], facts["result_version"]
+    (newest / FACTS).write_text(json.dumps({"result_version": 1, **facts, "sha256": _own(facts)}))
+    found, (line,) = latest(tmp_path)
+    assert found.round == 1 and f"{newest / FACTS}: not a checkpoint of fedbench" in line
+
+
+def test_the_only_whole_one_is_not_replaced(tmp_path, monkeypatch):
+    """Of two the newer is torn: a kill amid the next write leaves the older, which the cell went on from."""
+    folder = written(tmp_path, 1, 2)
+    (newest,) = (path for path in folder.iterdir() if json.loads((path / FACTS).read_text())["round"] == 2)
+    truncated(newest / TENSORS)
+    checkpoints = Checkpoints(tmp_path, ID, "cpu")
+    assert checkpoints.latest()[0].round == 1
+    rename = os.rename
+
+    def killed(source, target):
+        if Path(source).name == ".next":
+            raise Broken
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", killed)
+    with pytest.raises(Broken):
+        checkpoints.write(progress_at(3))
+    monkeypatch.undo()
+    assert latest(tmp_path)[0].round == 1
 
 
 def test_with_both_damaged_the_cell_begins_anew(tmp_path):

@@ -28,6 +28,13 @@ CONFIG_TYPES: dict[str, Any] = {
     **dict.fromkeys(("profile", "precision"), str),
     "seed": int,
 }
+CHECKPOINT_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("format", "number", "round"), int),
+    **dict.fromkeys(("id", "device"), str),
+    **dict.fromkeys(("off_cpu", "clients"), list),
+    "seconds": Number,
+    "files": dict,
+}
 FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
 NAMED = ("backbone", "adapter", "data", "method")
 MOST = 2**63  # of what fedbench counts, nothing comes near
@@ -65,6 +72,21 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         _check(f"files.{name}", facts, dict)
         for what, wanted in FILE_TYPES.items():
             _check(f"files.{name}.{what}", facts.get(what), wanted)
+
+
+def check_checkpoint(facts: Mapping[str, Any]) -> None:
+    """Raises: TypeError, saying what is wrong, for what fedbench did not write of a checkpoint: whoever can change its
+    file can make the hash in it agree."""
+    _check_all(facts, CHECKPOINT_TYPES, "")
+    if min(facts["number"], facts["round"]) < 0:
+        raise TypeError("number or round is below 0")
+    for name, value in facts["files"].items():
+        if not is_folder_name(name):
+            raise TypeError(f"files has {name!r:.80}")
+        _check(f"files.{name}", value, str)
+    for what in ("off_cpu", "clients"):
+        for value in facts.get(what, ()):
+            _check(what, value, str)
 
 
 def _check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str) -> None:
