@@ -218,6 +218,31 @@ def test_a_run_that_is_asked_to_end_lets_its_cells_finish_their_round(tmp_path, 
     assert "Traceback" not in done.output
 
 
+def servers(process: subprocess.Popen) -> list[psutil.Process]:
+    """The server of workers that a run has started, if it has by now."""
+    with suppress(psutil.Error):
+        return [p for p in psutil.Process(process.pid).children() if "forkserver" in " ".join(p.cmdline())]
+    return []
+
+
+def test_ctrl_c_while_the_first_worker_loads_torch(tmp_path, own_cache, hears_signals):
+    """It reaches every process of the terminal's, the server of workers too, which must not end of it."""
+    write_suite(tmp_path)
+    words = ("run", "tiny.yaml", "--plugin", TINY, "--results", "r")
+    process = subprocess.Popen(
+        [*MAIN, *map(str, words)], cwd=tmp_path, env=environment(), start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    while not servers(process) and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)
+    out, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.strip().startswith("Interrupted. What is finished is kept; this runs the rest:")
+    assert "Traceback" not in out + told
+
+
 def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path, own_cache, hears_signals):
     hows = ("ignores_sigterm", "leaves_grandchildren_and_hangs")
     found, done, seconds = interrupted(tmp_path, *hows, signals=(signal.SIGINT, signal.SIGINT))

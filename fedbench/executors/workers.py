@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +34,7 @@ def start_server() -> None:
     """Start the process that workers are forked from, with torch loaded and one thread; it is not to hear Ctrl-C,
     nor what a scheduler sends to every process of a job."""
     forkserver.set_forkserver_preload(["fedbench.worker", "fedbench.executors.supervisor"])
+    resource_tracker.ensure_running()  # by itself, because it unblocks signals for whoever starts after it
     before = dict(os.environ)
     os.environ.update({name: os.environ.get(name, value) for name, value in ONE_THREAD.items()})
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_OUTSIDE)
