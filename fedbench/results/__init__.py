@@ -92,12 +92,8 @@ class Result:
         return self._table("layers")
 
     def _table(self, kind: str) -> pyarrow.Table:
-        """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
-        path = self.folder / f"{kind}.parquet"
-        facts = self.manifest.get("files", {}).get(path.name)
-        if facts and (wrong := fault(path, facts)):
-            raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
-        return read_table(kind, path)
+        """Raises: UserError where it is not as it was written."""
+        return _table(kind, self.folder, self.manifest)
 
     @cached_property
     def uploads(self) -> pyarrow.Table:
@@ -116,6 +112,15 @@ class Result:
 
     def _table_or_none(self, kind: str) -> pyarrow.Table:
         return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else _empty(kind)
+
+
+def _table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
+    """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
+    path = folder / f"{kind}.parquet"
+    facts = manifest.get("files", {}).get(path.name)
+    if facts and (wrong := fault(path, facts)):
+        raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
+    return read_table(kind, path)
 
 
 def _empty(kind: str) -> pyarrow.Table:
@@ -243,12 +248,13 @@ def content_hash(folder: str | Path) -> str:
 
 
 def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell says, without timings, machine and git revision: `manifest` and each table that is there."""
-    tables = {kind: folder / f"{kind}.parquet" for kind in COLUMNS}
+    """What a cell says, without timings, machine and git revision: `manifest` and each table that is there, or that the
+    manifest describes. Raises: UserError where one is not as it was written."""
+    tables = {kind: f"{kind}.parquet" for kind in COLUMNS}
     return {"manifest": {k: v for k, v in manifest.items() if k not in TIMINGS["manifest"]}} | {
-        kind: read_table(kind, path).drop_columns(list(TIMINGS[kind])).to_pydict()
-        for kind, path in tables.items()
-        if path.is_file()
+        kind: _table(kind, folder, manifest).drop_columns(list(TIMINGS[kind])).to_pydict()
+        for kind, name in tables.items()
+        if name in manifest.get("files", {}) or (folder / name).is_file()
     }
 
 

@@ -8,6 +8,7 @@ from factories import eval_rows, write_cell
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, read_manifest, write_manifest
 from fedbench.results.files import cleared, damage, described, set_aside
+from fedbench.results.merge import merge
 from fedbench.state import STRUCTURE, TENSORS, save
 
 
@@ -43,6 +44,19 @@ def test_a_table_with_a_changed_bit_is_refused_and_not_read_as_other_numbers(cel
     (result,) = load([cell])
     with pytest.raises(UserError, match="eval.parquet: torn .its hash is another"):
         result.eval  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["eval.parquet", "layers.parquet"])
+def test_what_is_damaged_is_neither_hashed_nor_merged(cell, name, tmp_path):
+    """Numbers that nobody computed would make a hash like any other, and a cell that passes for a result."""
+    content = bytearray((cell / name).read_bytes())
+    content[8] ^= 1
+    for spoil in (lambda: (cell / name).write_bytes(content), (cell / name).unlink):
+        spoil()
+        for use in (lambda: content_hash(cell.parent), lambda: merge([cell.parent], tmp_path / "new")):
+            with pytest.raises(UserError, match=f"{name}: (torn .its hash is another|missing)"):
+                use()
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_cell_of_an_older_fedbench_needs_its_tables_alone(tmp_path):
