@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -153,7 +154,7 @@ def execute(
     began = time.monotonic()
     executor = _executor(plugins, options)
     folder = Path(options.results) / suite.name
-    if folder.exists():
+    if os.path.lexists(folder):
         refuse_links(folder)
         prepare_folder(folder)  # refused now, not after minutes of decoding
     named, chosen = chosen, options.of_shard(chosen)

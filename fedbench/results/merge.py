@@ -18,7 +18,7 @@ from fedbench.results.claims import Claims
 from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.index import INDEX, MAKE_SOME, MANIFEST, Entry, merge_index, prepare_folder, read_index, visible
 from fedbench.results.schema import ENDED
-from fedbench.results.strangers import is_folder_name
+from fedbench.results.strangers import is_folder_name, refuse_links
 
 # What gives way to what: a cell that nobody has finished to one that failed, and that to one with a result.
 UNFINISHED, FAILED, RESULT = range(3)
@@ -110,7 +110,8 @@ def _suite_folders(path: Path) -> list[Path]:
 
 def _started(name: str, target: Path) -> _Suite:
     suite = _Suite(name, target)
-    if target.exists():
+    if os.path.lexists(target):
+        refuse_links(target, "--into")
         prepare_folder(target)
     if index := read_index(target):
         suite.add(target, index.entries)

@@ -106,13 +106,13 @@ def is_folder_name(name: str) -> bool:
     return name != "" and not name.startswith(".") and not set(name) & set("/\\\0") and len(os.fsencode(name)) < 256
 
 
-def refuse_links(suite_folder: Path) -> None:
-    """Raises: UserError where a link lies in a suite's folder: what is written there could land anywhere."""
-    for folder, folders, files in os.walk(suite_folder):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            if path.is_symlink():
-                raise UserError(
-                    f"{path}: a link. fedbench writes into folders of its own only.\n"
-                    "Remove it, or choose another folder with --results DIR."
-                )
+def refuse_links(suite_folder: Path, option: str = "--results") -> None:
+    """Raises: UserError where a suite's folder is a link, or one lies in it: what is written there could land
+    anywhere."""
+    found = (Path(folder, name) for folder, folders, files in os.walk(suite_folder) for name in (*folders, *files))
+    for path in (Path(suite_folder), *found):
+        if path.is_symlink():
+            raise UserError(
+                f"{path}: a link. fedbench writes into folders of its own only.\n"
+                f"Remove it, or choose another folder with {option} DIR."
+            )

@@ -213,6 +213,23 @@ def test_a_run_does_not_write_through_a_link(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+@pytest.mark.parametrize("command", ["run", "merge"])
+@pytest.mark.parametrize("name", ["", "small-fedra"])
+def test_no_command_writes_through_a_link(command, name, cell, tmp_path):
+    """A suite's folder that is a link, or one in it, among results that somebody else has packed."""
+    write_suite(tmp_path)
+    (tmp_path / "elsewhere" / "empty").mkdir(parents=True)
+    link = tmp_path / "r" / {"run": "tiny", "merge": "s"}[command] / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    words = {
+        "run": ("run", "tiny.yaml", "--plugin", TINY, "--results", "r"),
+        "merge": ("merge", "results", "--into", "r"),
+    }
+    assert f"{link.name}: a link" in refused(*words[command], cwd=tmp_path)
+    assert [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["empty"]
+
+
 @pytest.mark.parametrize("absolute", [False, True])
 def test_a_run_sets_no_file_of_another_folder_aside(absolute, tmp_path):
     """A manifest that calls a file elsewhere one of its cell's, and damaged."""
