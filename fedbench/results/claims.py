@@ -253,7 +253,7 @@ def _read(file: Path) -> tuple[dict[str, Any], int] | None:
             content = json.load(claim)
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}, sign
     ours = isinstance(content, dict) and all(isinstance(content.get(k) or {}, dict) for k in ("run", "worker"))
     return (content, sign) if ours else ({}, sign)
@@ -265,7 +265,21 @@ def _self() -> dict[str, Any]:
 
 def _is_gone(process: dict[str, Any]) -> bool:
     """Whether a process of this machine has ended; of other machines' processes nothing is known."""
-    return process.get("place") == _place() and _began(process.get("pid")) != process.get("began")
+    if process.get("place") != _place():
+        return False
+    began = _began(process.get("pid"))
+    return began != process.get("began") and not (began is None and _is_hidden(process.get("pid")))
+
+
+def _is_hidden(pid: Any) -> bool:
+    """Whether it is somebody else's process: /proc need not show those (`hidepid`)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, TypeError, OverflowError):
+        pass
+    return False
 
 
 def _place() -> str:

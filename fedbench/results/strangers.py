@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -108,11 +109,22 @@ def is_folder_name(name: str) -> bool:
 
 def refuse_links(suite_folder: Path, option: str = "--results") -> None:
     """Raises: UserError where a suite's folder is a link, or one lies in it: what is written there could land
-    anywhere."""
+    anywhere; or a pipe, whose reader could wait for ever."""
     found = (Path(folder, name) for folder, folders, files in os.walk(suite_folder) for name in (*folders, *files))
     for path in (Path(suite_folder), *found):
-        if path.is_symlink():
+        if odd := _odd(path):
             raise UserError(
-                f"{path}: a link. fedbench writes into folders of its own only.\n"
+                f"{path}: {odd}. fedbench writes into folders of its own only.\n"
                 f"Remove it, or choose another folder with {option} DIR."
             )
+
+
+def _odd(path: Path) -> str:
+    """What a path is but a file or a folder; nothing where it has gone meanwhile."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return ""
+    if stat.S_ISLNK(mode):
+        return "a link"
+    return "" if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else "a pipe or a device"

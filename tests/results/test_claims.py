@@ -54,6 +54,7 @@ def gone() -> dict:
     return {**_self(), "pid": ended.pid}
 
 
+DEEP = "[" * 100_000
 ELSEWHERE = {"host": "far", "place": "another machine", "pid": 1, "began": "1"}
 
 
@@ -98,6 +99,20 @@ def test_a_process_that_is_gone_is_known_at_once_on_its_own_machine(tmp_path, mo
         assert claims.take(CELL)
 
 
+def test_a_process_of_somebody_elses_that_proc_does_not_show_is_not_gone(tmp_path, clock, monkeypatch):
+    """As under `hidepid`, where two people share a folder of results on one machine."""
+
+    def of_another(pid: int, number: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    left_behind(tmp_path, gone())
+    other = Claims(tmp_path)
+    monkeypatch.setattr("fedbench.results.claims.os.kill", of_another)
+    assert other.holder(CELL) and other.take(CELL) is None
+    clock.seconds += STALE_AFTER + 0.1
+    assert other.take(CELL)
+
+
 def test_events_that_nobody_reads_any_more_are_deleted(tmp_path, clock):
     """Of a run that was killed: known to be gone, or silent for too long; and told after the end of its cell."""
     left_behind(tmp_path, gone())
@@ -137,7 +152,9 @@ def test_the_worker_of_a_run_that_was_killed_still_has_its_cell(tmp_path, clock)
     assert is_held(claim)  # it is for the run to give it back
 
 
-@pytest.mark.parametrize("text", [json.dumps({"token": "old", "run": ELSEWHERE, "worker": None}), "", "[1]", "{}"])
+@pytest.mark.parametrize(
+    "text", [json.dumps({"token": "old", "run": ELSEWHERE, "worker": None}), "", "[1]", "{}", DEEP]
+)
 def test_what_cannot_be_asked_is_stale_after_a_time_without_a_sign_of_life(tmp_path, clock, text):
     """A process of another machine, or a claim that was torn when its writer was killed."""
     file = tmp_path / f".{CELL}.claim"

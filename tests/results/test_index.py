@@ -97,6 +97,12 @@ def test_a_link_in_a_suites_folder_is_not_written_through(tmp_path, name):
     assert (tmp_path / "precious").read_text() == "x"
 
 
+def test_a_pipe_in_a_suites_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / ".0123456789ab.claim")
+    with pytest.raises(UserError, match="claim: a pipe or a device"):
+        refuse_links(tmp_path)
+
+
 def test_a_lock_that_cannot_be_taken_is_told(tmp_path):
     (tmp_path / ".index.json.lock").symlink_to(tmp_path / ".index.json.lock")
     with pytest.raises(UserError, match=r"\.index\.json\.lock: cannot be written"):
