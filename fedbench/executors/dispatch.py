@@ -111,7 +111,7 @@ class Dispatch:
             raise
         finally:
             for one in [*self.sent, *self.again]:
-                one.events.unlink(missing_ok=True)
+                _delete(one.events)
 
     def _is_waiting(self) -> bool:
         """Whether cells are left that may start once there is room."""
@@ -186,7 +186,7 @@ class Dispatch:
     def _close(self, one: _Sent) -> None:
         """Take the answer of a task that has ended. Raises: UserError for a refusal."""
         self.sent.remove(one)
-        one.events.unlink(missing_ok=True)
+        _delete(one.events)
         try:
             answer = json.loads(self.cluster.answer(one.task))
             if "refused" in answer:
@@ -251,6 +251,11 @@ class Dispatch:
         finally:
             for one in self.sent:
                 self.cluster.cancel(one.task)
+
+
+def _delete(events: Path) -> None:
+    with suppress(OSError):  # a disk that is read-only by now; the next run deletes them
+        events.unlink(missing_ok=True)
 
 
 def changes(gpu: float, cpus: int) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _refusal(job: Mapping[str, Any]) -> str | None:
     except UserError as error:
         return str(error)
     apart = [
-        f"{name} is {here.get(name)}, not {was}" for name, was in manifest["versions"].items() if here[name] != was
+        f"{name} is {here.get(name)}, not {was}" for name, was in manifest["versions"].items() if here.get(name) != was
     ]
     return f"other versions than where the run was started: {', '.join(apart)}" if apart else None
 
@@ -103,7 +103,7 @@ def _teller(file: Path) -> Callable[[dict[str, Any]], None]:
             if time.monotonic() < last + TELL:
                 return
             last = time.monotonic()
-        with open(file, "a") as lines:
+        with suppress(OSError), open(file, "a") as lines:  # a full disk: the cell goes on untold
             lines.write(json.dumps(event) + "\n")
 
     return tell

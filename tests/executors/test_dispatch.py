@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from pathlib import Path
@@ -219,6 +220,22 @@ def test_a_cell_that_is_given_up_on_a_full_disk_fails_alone(cells, monkeypatch):
     script = Script(a=[(Lost("x"),)], b=[(FINISHED,)])
     told = cells(script, attempts=1)
     assert {name: status for name, event, status in told if event == "ended"} == {"a": "failed", "b": "finished"}
+
+
+def test_events_that_cannot_be_deleted_end_no_run(cells, monkeypatch):
+    """On a disk that is read-only by now."""
+
+    unlink = Path.unlink
+
+    def read_only(path: Path, **how) -> None:
+        if path.suffix == ".events":
+            raise OSError(errno.EROFS, "Read-only file system")
+        unlink(path, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedbench.executors.dispatch.Path.unlink", read_only)
+        told = cells(Script(a=[(1, FINISHED)], b=[(1, FINISHED)]))
+    assert [status for _, what, status in told if what == "ended"] == ["finished", "finished"]
 
 
 def test_a_machine_that_refuses_ends_the_run_and_other_cells_are_asked_to_end(cells):

@@ -133,6 +133,17 @@ def test_a_machine_with_other_versions_refuses(order):
     assert "torch" in answer["refused"] and "not 0.1" in answer["refused"]
 
 
+def test_a_machine_whose_plugin_is_of_another_package_refuses(order):
+    given = json.loads(order())
+    given["job"]["manifest"]["versions"]["another-package"] = "1.0"
+    assert "another-package is None, not 1.0" in json.loads(remote.cell(json.dumps(given)))["refused"]
+
+
+def test_a_cell_that_cannot_tell_is_computed_all_the_same(order, tmp_path):
+    """As on a disk that is full for the file of events."""
+    assert json.loads(remote.cell(order(events=str(tmp_path))))["status"] == "finished"
+
+
 def test_a_plugin_that_is_not_there_refuses(order):
     given = json.loads(order())
     given["job"]["plugins"] = ["/nowhere/mine.py"]
