@@ -225,22 +225,33 @@ def servers(process: subprocess.Popen) -> list[psutil.Process]:
     return []
 
 
-def test_ctrl_c_while_the_first_worker_loads_torch(tmp_path, own_cache, hears_signals):
-    """It reaches every process of the terminal's, the server of workers too, which must not end of it."""
-    write_suite(tmp_path)
+def while_torch_loads(folder: Path, do) -> tuple[int, str]:
+    """The exit code and stderr of a run as a terminal starts it; `do` gets its process while the server of workers
+    loads torch."""
+    write_suite(folder)
     words = ("run", "tiny.yaml", "--plugin", TINY, "--results", "r")
     process = subprocess.Popen(
-        [*MAIN, *map(str, words)], cwd=tmp_path, env=environment(), start_new_session=True, text=True,
+        [*MAIN, *map(str, words)], cwd=folder, env=environment(), start_new_session=True, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     while not servers(process) and process.poll() is None:
         time.sleep(0.01)
     time.sleep(0.3)
-    os.killpg(process.pid, signal.SIGINT)
-    out, told = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert told.strip().startswith("Interrupted. What is finished is kept; this runs the rest:")
-    assert "Traceback" not in out + told
+    do(process)
+    _, told = process.communicate(timeout=60)
+    return process.returncode, told.strip()
+
+
+def test_ctrl_c_while_the_first_worker_loads_torch(tmp_path, own_cache, hears_signals):
+    """It reaches every process of the terminal's, the server of workers too, which must not end of it."""
+    code, told = while_torch_loads(tmp_path, lambda run: os.killpg(run.pid, signal.SIGINT))
+    assert code == 130 and "Traceback" not in told
+    assert told.startswith("Interrupted. What is finished is kept; this runs the rest:")
+
+
+def test_a_server_that_is_killed_while_it_loads_torch_is_told_of(tmp_path, own_cache):
+    code, told = while_torch_loads(tmp_path, lambda run: [server.kill() for server in servers(run)])
+    assert code == 2 and told.startswith("Error: no worker process can be started")
 
 
 def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path, own_cache, hears_signals):

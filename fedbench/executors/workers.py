@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fedbench.errors import UserError
 from fedbench.executors import trees
 from fedbench.executors.events import Listener
 from fedbench.executors.supervisor import END, FROM_OUTSIDE, STOP, TRACE, supervise
@@ -74,8 +75,14 @@ class Worker:
         receive, send = context.Pipe(duplex=False)
         self.line, far = context.Pipe()
         self.process = context.Process(target=supervise, args=(job, send, far, memory_limit))
-        with no_script():
-            self.process.start()
+        try:
+            with no_script():
+                self.process.start()
+        except (EOFError, ConnectionError) as error:
+            raise UserError(
+                "no worker process can be started: their server ended before it had loaded torch. "
+                "The system does that when memory runs out; `fedbench doctor` says whether torch loads at all"
+            ) from error
         send.close()
         far.close()
         self.events = Listener(receive)
