@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fuzz.archives import Archives
+from fuzz.checkpoints import Unfinished
 from fuzz.folders import Folders
 from fuzz.registry import Registry
 from fuzz.states import States
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Target]] = {
     "results": Folders,
     "archives": Archives,
     "states": States,
+    "checkpoints": Unfinished,
     "plugins": Registry,
 }
 STUCK = 2 * PATIENCE * SECONDS  # code that no signal reaches is ended with its process

@@ -20,8 +20,18 @@ from fedbench.compare import leaderboards
 from fedbench.errors import UserError
 from fedbench.estimate.past import past_rates
 from fedbench.estimate.rates import kind
-from fedbench.results import content_hash, load, load_results, merge_index
+from fedbench.results import (
+    content_hash,
+    load,
+    load_results,
+    merge_index,
+    read_manifest,
+    refuse_links,
+    write_manifest,
+)
 from fedbench.results.expected import write_expected
+from fedbench.results.files import cleared, described
+from fedbench.results.merge import merge
 from fuzz.mutants import TEXTS, changed, damaged, rewritten
 from fuzz.watch import SECRET, Leak
 
@@ -39,6 +49,8 @@ class Folders:
                 layers = [layer_row(t, n) for t in (1, 2) for n in range(3)]
                 tables = {"exchange": [SENT], "server": [SERVED], "layers": layers}
                 write_cell(self.good / "s", method, seed, evaluation=eval_rows(values), **tables)
+                if seed:  # of the others' tables the damage is not told by a hash
+                    self._describe_files(method, seed)
         write_cell(self.good / "s", "exclusive", status="not_applicable", reason="no client holds all")
         row = {"scenario": "mixed", "variant": "", "dataset": "strokes6", "backbone": "micro_vit", "method": "fedra"}
         rows = [{**row, "metric": metric, "value_percent": 71.5, "source": "Table 1"} for metric in ("average", "dim")]
@@ -48,6 +60,10 @@ class Folders:
         secret = shared / "elsewhere"
         write_cell(secret, SECRET, label=SECRET, evaluation=eval_rows(values))
         (self.secret,) = (path for path in secret.iterdir() if path.is_dir())
+
+    def _describe_files(self, method: str, seed: int) -> None:
+        (cell,) = (self.good / "s").glob(f"*-{method}-*-s{seed}-*")
+        write_manifest(cell, {**(read_manifest(cell) or {}), "files": described(cell)})
 
     def attack(self, inside: Path, chance: Random) -> None:
         shutil.copytree(self.good, inside, dirs_exist_ok=True, symlinks=True)
@@ -94,7 +110,7 @@ class Folders:
             index.write_text(json.dumps(value))
 
     def _read(self, inside: Path, chance: Random) -> None:
-        how = chance.randrange(12)
+        how = chance.randrange(14)
         if how < 7:
             self._compare(inside, chance)
         elif how == 7:
@@ -108,9 +124,19 @@ class Folders:
         elif how == 10:
             merge_index(inside / "s", "s", [])
             past_rates(inside, self.kinds, {"cpu": "any"})
-        else:
+        elif how == 11:
             for place in sorted((inside / "s").glob("*/")):
                 leaderboards(load([place]))
+        elif how == 12:
+            merge([inside / "s"], inside / chance.choice(["new", "."]))
+        else:
+            self._clear(inside)
+
+    def _clear(self, inside: Path) -> None:
+        """As a run does where it computes a cell anew."""
+        refuse_links(inside / "s")
+        for place in sorted((inside / "s").glob("*/")):
+            cleared(place, read_manifest(place) or {})
 
     def _compare(self, inside: Path, chance: Random) -> None:
         words = [
