@@ -78,9 +78,11 @@ def _span(bounds: list[int]) -> list[int]:
 
 
 def _distinct(values: list[Any]) -> list[Any]:
+    seen: set[Any] = set()
     for value in values:
-        if values.count(value) > 1:
+        if value in seen:
             raise _say("{value} is listed twice", value=value)
+        seen.add(value)
     return values
 
 

@@ -19,6 +19,8 @@ from fedbench.suite.problems import Problems, nearest, suggestion
 
 Path = tuple[str | int, ...]
 
+MOST = 500  # faults of a layer that are looked into; nobody reads more, and each costs a copy of its mapping
+
 # What every cell needs and no default gives.
 NEEDED = ("backbone", "data")
 
@@ -132,13 +134,16 @@ def _validated(node: Node, shape: Any, problems: Problems, where: str) -> Node:
         adapter(shape).validate_python(node.plain())
     except ValidationError as found:
         missing: dict[Path, list[str]] = {}
-        for error in found.errors(include_url=False):
+        errors = found.errors(include_url=False)
+        for error in errors[:MOST]:
             if error["type"] == "missing":
                 missing.setdefault(error["loc"][:-1], []).append(str(error["loc"][-1]))
             else:
                 node = _report(node, error, shape, problems, where)
         for path, keys in missing.items():
             problems.add(node.get(*path).named, f"{_title(path, where)} needs {', '.join(keys)}")
+        if len(errors) > MOST:  # what is wrong with the others stands in the tree yet
+            problems.raise_any()
     return node
 
 
