@@ -82,9 +82,13 @@ def _finished(folder: Path) -> dict[str, Any]:
     """The manifest of a finished cell that has a state. Raises UserError."""
     manifest = read_manifest(folder)
     if manifest is None:
+        near = folder if folder.is_dir() else folder.parent
+        cells = sorted(file.parent.name for file in near.glob("*/manifest.json"))
+        more = f" and {len(cells) - 8} more" if cells[8:] else ""
+        there = f"In {near} there are {', '.join(cells[:8])}{more}." if cells else ""
         raise UserError(
             f"{folder}: not the folder of a cell (it has no manifest.json). "
-            "Wanted is one such as results/quickstart/skew-fedra-0-4534df823ed3."
+            + (there or "Wanted is a folder in that of a suite, such as results/quickstart/skew-fedra-0-4534df823ed3.")
         )
     if manifest["status"] != "finished":
         raise UserError(

@@ -203,6 +203,11 @@ def test_what_a_terminal_cannot_print_ends_no_command(finished):
         assert done.returncode == 0 and b"fedra" in done.stdout, done.stderr.decode(errors="replace")
 
 
+def test_a_component_is_listed_with_its_whole_sentence(tmp_path):
+    listed = fedbench("plugins", "list", "--components", "--kind", "allocation", cwd=tmp_path, columns=200).stdout
+    assert "FedRA's draw conditioned on full columns, sum_n M_nj > 0 (v1, Eq. 4)" in listed
+
+
 def test_an_unknown_component_or_kind(tmp_path):
     refused(fedbench("plugins", "show", "fedar", cwd=tmp_path), "did you mean 'fedra'?")
     refused(fedbench("plugins", "list", "--kind", "methods", cwd=tmp_path), "kinds are", "method")
@@ -218,11 +223,20 @@ def commands(group=main, path=()):
             yield (*path, name)
 
 
-@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+GROUPS = sorted({words[:-1] for words in commands()})
+
+
+@pytest.mark.parametrize("words", [*commands(), *GROUPS], ids=" ".join)
 def test_help_shows_an_example(tmp_path, words):
     done = fedbench(*words, "--help", cwd=tmp_path)
     assert done.exit_code == 0
-    assert f"  fedbench {' '.join(words)}" in done.stdout.split("Usage:")[1].split("\n", 1)[1]
+    assert "  " + " ".join(["fedbench", *words]) in done.stdout.split("Usage:")[1].split("\n", 1)[1]
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_a_list_of_commands_cuts_no_sentence(tmp_path, words):
+    listed = fedbench(*words, "--help", cwd=tmp_path, columns=80).stdout.partition("Commands:")[2]
+    assert listed and "..." not in listed
 
 
 @pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)

@@ -113,6 +113,11 @@ def refused(cell, plugins, **how) -> str:
     return str(error.value)
 
 
+def test_a_folder_that_is_no_cell_is_told_with_the_cells_beside_it(cell, plugins):
+    for folder in (cell.parent, cell.parent / "skew-fedra-0-4534df823ed3"):
+        assert f"In {cell.parent} there are {cell.name}" in refused(folder, plugins)
+
+
 def test_a_cell_without_a_model_says_how_to_get_one(cell, plugins):
     (cell / STRUCTURE).unlink()
     assert "kept no model" in refused(cell, plugins) and "--force" in refused(cell, plugins)

@@ -20,16 +20,21 @@ SET = click.option(
 )
 
 
-@click.group()
+@click.group(short_help="List, check and prepare data sets.")
 def data() -> None:
     """List, check and prepare the data sets that suites can name.
+
+    \b
+    fedbench data list
+    fedbench data check cifar10
+    fedbench data prepare cifar10 --image-size 224
 
     fedbench downloads nothing. The one exception is the data set hf: the library `datasets` fetches what its option
     `path` names, if that is no local folder.
     """
 
 
-@data.command("list")
+@data.command("list", short_help="Data sets, and whether they are here.")
 @JSON
 @PLUGINS
 def list_(as_json: bool, plugins: tuple) -> None:
@@ -66,7 +71,7 @@ def list_(as_json: bool, plugins: tuple) -> None:
         console.print(said, style="dim", soft_wrap=True)
 
 
-@data.command("check")
+@data.command("check", short_help="Whether all of a data set is there, and whole.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @ROOT
 @click.option("--image-size", default=32, show_default=True, type=click.IntRange(1), help="Decode at N pixels.")
@@ -109,7 +114,7 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     sys.exit(2 if wrong else 0)
 
 
-@data.command("prepare")
+@data.command("prepare", short_help="Unpack a data set and decode its images.")
 @click.argument("name")
 @ROOT
 @click.option("--image-size", default=224, show_default=True, type=click.IntRange(1), help="Decode at N pixels.")

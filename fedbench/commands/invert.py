@@ -45,9 +45,9 @@ def invert(
     """Rebuild training images from what the clients of split methods sent, under PATH (results/ if none is given).
 
     \b
-    fedbench invert results/split
-    fedbench invert results/split --attack match --attack span --victims 16
-    fedbench invert results/split --method fedv --images rebuilt.png
+    fedbench invert results/personalised
+    fedbench invert results/personalised --attack match --attack span --victims 16
+    fedbench invert results/personalised --method fedv --images rebuilt.png
 
     Finished cells of FedV, FedVZ, FESTA and the like are attacked, on a CPU, some twenty seconds a victim. Nothing
     is written into them. A score near its controls says that this attack failed, not that another one would.

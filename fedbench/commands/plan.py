@@ -167,7 +167,8 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
     names = sum(len(row["names"]) for row in rows)
-    cells_and_names = f"{len(rows)} cells" + (f" under {names} names" if names > len(rows) else "")
+    cells = f"{len(rows)} cell" + ("s" if len(rows) != 1 else "")
+    cells_and_names = cells + (f" under {names} names" if names > len(rows) else "")
     console.print(
         f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up.",

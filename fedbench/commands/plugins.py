@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -15,12 +16,18 @@ if TYPE_CHECKING:
 VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
 
 
-@click.group()
+@click.group(short_help="List, show and check what suites can name.")
 def plugins() -> None:
-    """List plugins, show their components, and check them against their contracts."""
+    """List plugins, show their components, and check them against their contracts.
+
+    \b
+    fedbench plugins list --components
+    fedbench plugins show fedra
+    fedbench plugins check mine.py
+    """
 
 
-@plugins.command("list")
+@plugins.command("list", short_help="What is installed, and what it registers.")
 @click.option("--components", is_flag=True, help="List what the plugins register too (imports them the first time).")
 @click.option("--kind", metavar="KIND", help="Only components of this kind, e.g. allocation.")
 @PLUGINS
@@ -48,7 +55,7 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     console.print("`fedbench plugins list --components` lists what they register.", style="dim")
 
 
-@plugins.command("show")
+@plugins.command("show", short_help="What a component is, its options and defaults.")
 @click.argument("name")
 @PLUGINS
 def show(name: str, plugins: tuple) -> None:
@@ -86,7 +93,7 @@ def show(name: str, plugins: tuple) -> None:
             console.print("  and any further option, which is passed on", style="dim")
 
 
-@plugins.command("check")
+@plugins.command("check", short_help="Whether components keep their contracts.")
 @click.argument("name")
 @PLUGINS
 def check(name: str, plugins: tuple) -> None:
@@ -176,7 +183,7 @@ def _components(catalogue, kind: str | None, console) -> None:
 
 
 def _first_sentence(text: str) -> str:
-    return text.split(". ")[0].rstrip(".")
+    return re.split(r"\.\s+(?=[A-Z`])", text)[0].rstrip(".")  # "Eq. 4" ends no sentence
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]):
