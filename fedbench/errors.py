@@ -5,6 +5,10 @@ class UserError(Exception):
     """Input that cannot work: what, where, and what would be right. The command line exits with 2."""
 
 
+class DataMissing(UserError):
+    """A data set is not on this machine, and fedbench does not download it."""
+
+
 class NotApplicable(Exception):
     """A method has no meaning in a scenario (`exclusive` where nobody holds the full model): a dash, not a failure."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbench.errors import UserError
+from fedbench.errors import DataMissing
 
 READY, PACKED, INCOMPLETE, MISSING = "ready", "archive only", "incomplete", "missing"
 
@@ -84,9 +84,9 @@ class Source:
         return INCOMPLETE if packed or len(lacking) < len(self.parts) else MISSING
 
     def require(self, name: str, root: Path) -> None:
-        """Return where every part is there. Raises: UserError with what is missing and how to come by it."""
+        """Return where every part is there. Raises: DataMissing with what is missing and how to come by it."""
         if lacks := self.lacks(name, root):
-            raise UserError(lacks)
+            raise DataMissing(lacks)
 
     def lacks(self, name: str, root: Path) -> str:
         """What is missing and how to come by it, in a few lines; nothing where all is there."""
@@ -103,7 +103,7 @@ class Source:
             lines.append(f"to unpack {_some(packed)}: fedbench data prepare {name}{where}")
         for group in ([part for part in absent if part.archive], [part for part in absent if not part.archive]):
             if group:
-                lines.append(f"not there: {_some([' or '.join(part.paths) for part in group])}")
+                lines.append(f"not there: {_some([part.paths[0] for part in group])}")
         if absent:
             lines.append(f"get it: {self._where(absent)}")
         lines += [f"{file} is of no use: {why}" for file, why in self.refused.items() if (root / file).exists()]

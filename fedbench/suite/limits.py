@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fedbench.errors import UserError
+from fedbench.errors import DataMissing, UserError
 from fedbench.suite.layers import BESIDE
 from fedbench.suite.node import INVALID, Node
 from fedbench.suite.problems import Problems
@@ -25,8 +25,9 @@ class Facts(Protocol):
 class Limits:
     """Checks settings against facts; each distinct backbone and data set is asked about once."""
 
-    def __init__(self, facts: Facts | None, problems: Problems) -> None:
-        self.facts, self.problems = facts, problems
+    def __init__(self, facts: Facts | None, problems: Problems, overlays: Sequence[str] = ()) -> None:
+        """overlays: what --data could name in place of data that are not there."""
+        self.facts, self.problems, self.overlays = facts, problems, overlays
         self._known: dict[str, Any] = {}
 
     def check(self, settings: Node) -> None:
@@ -60,7 +61,8 @@ class Limits:
                 self._known[key] = question(reference)
             except UserError as error:
                 self._known[key] = None
-                self.problems.add(node.get("name").mark, str(error))
+                instead = f"\n  without them: --data {' or --data '.join(self.overlays)}" if self.overlays else ""
+                self.problems.add(node.get("name").mark, f"{error}{instead * isinstance(error, DataMissing)}")
         return self._known[key]
 
     def _check_length(self, way: str, depths: Node, settings: Node, domains: int) -> None:

@@ -85,7 +85,7 @@ class _Resolver:
         self.axes = self._axes()
         self._check_unused_overlays()
         self._check_size()
-        limits = Limits(facts, self.problems)
+        limits = Limits(facts, self.problems, () if self.data else self._overlays())
         found = []
         for scenario, variant, settings, methods in self._points():
             limits.check(settings)
@@ -121,12 +121,15 @@ class _Resolver:
             return structure.settings(Node.of(profiles.OVERLAYS[self.data], mark), self.problems)
         mark = Mark(f"--data {self.data}")
         if self.data not in self.catalogue.components["dataset"]:
-            section = self.tree.get("overlays")
-            known = [*profiles.OVERLAYS, *(section.value if section and section.is_mapping else ())]
-            near = suggestion(self.data, [*known, *self.catalogue.components["dataset"]])
+            near = suggestion(self.data, [*self._overlays(), *self.catalogue.components["dataset"]])
             self.problems.add(mark, f"neither an overlay nor a data set{near}")
             return None
         return Node.of({"data": {"name": self.data}}, mark)
+
+    def _overlays(self) -> list[str]:
+        """The names of fedbench's overlays and of the suite's."""
+        own = self.tree.get("overlays")
+        return list(dict.fromkeys([*profiles.OVERLAYS, *(own.value if own and own.is_mapping else ())]))
 
     def _sets(self, sets: Sequence[str]) -> dict[str, _Choice]:
         chosen: dict[str, _Choice] = {}

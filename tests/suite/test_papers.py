@@ -9,6 +9,7 @@ from statistics import fmean
 
 import pytest
 
+from fedbench.errors import DataMissing, UserError
 from fedbench.suite import Suite, load
 
 PAPERS = Path(__file__).parents[2] / "suites/papers"
@@ -114,6 +115,18 @@ def suite(papers_catalogue, facts):
 def say(found: Suite, what) -> dict:
     """A setting of every scenario."""
     return {cell.scenario: what(cell.config) for cell in found.cells()}
+
+
+def test_data_that_are_not_there_are_told_with_the_overlays_in_their_place(suite, facts, monkeypatch):
+    def absent(data):
+        raise DataMissing(f"{data['name']} is not there")
+
+    monkeypatch.setattr(facts, "domains", absent)
+    told = r"table4.yaml:\d+:\d+: nicopp is not there\n  without them: --data embedded$"
+    with pytest.raises(UserError, match=told):
+        suite("table4")
+    with pytest.raises(UserError, match="strokes6 is not there$"):
+        suite("table4", data="embedded")
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
