@@ -85,6 +85,8 @@ class Plugins:
         """Import a plugin and collect what it registers, by (kind, name). Raises UserError naming its package."""
         if plugin in self._makers:
             return self._makers[plugin]
+        if plugin in self.files and not os.path.isfile(self.files[plugin]):
+            raise UserError("there is no such file")
         package = self.package(plugin)
         try:
             module = self._import(plugin)
@@ -104,8 +106,6 @@ class Plugins:
         if plugin not in self.files:
             return importlib.import_module(self.entry_points[plugin].module)
         file = self.files[plugin]
-        if not file.is_file():
-            raise FileNotFoundError("there is no such file")
         name = f"fedbench_plugin_{file.stem}"
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None:

@@ -191,7 +191,7 @@ def test_a_file_that_raises_what_is_no_exception_is_told(tmp_path, fault):
 def test_a_path_that_no_file_can_have_is_told(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(UserError, match="--plugin|no such file|too long"):
+    with pytest.raises(UserError, match="--plugin|no such file"):
         Plugins([path]).catalogue  # noqa: B018
 
 

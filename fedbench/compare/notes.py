@@ -52,7 +52,8 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
             reasons.setdefault((r.status, reason), []).append(r.entry.seed)
     for (status, reason), seeds in reasons.items():
         which = "" if len(seeds) == len(results) else f" (seed {', '.join(map(str, seeds))})"
-        yield which, WORDS[status] + (f": {reason}" if reason else "")
+        told = reason.startswith(WORDS[status])  # `interrupted after round 3 of 40`
+        yield which, reason if told else WORDS[status] + (f": {reason}" if reason else "")
 
 
 def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:

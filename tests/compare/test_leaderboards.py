@@ -63,20 +63,22 @@ def test_failed_cell_enters_no_mean(tmp_path):
     write_cell(tmp_path / "s", "fedra", 2, status="failed", reason="RuntimeError: layer 3\nTraceback")
     write_cell(tmp_path / "s", "depthfl", 0, status="timeout", reason="after 60 s")
     write_cell(tmp_path / "s", "allsmall", 0, status="running")
+    write_cell(tmp_path / "s", "alllarge", 0, status="interrupted", reason="interrupted after round 3 of 40")
     for method in ("exclusive", "fedv"):
         write_cell(tmp_path / "s", method, 0, status="not_applicable", reason="nobody holds 12 layers")
     found = board(tmp_path)
     assert row(found, "fedra").average.n == 2
-    assert [r.status for r in found.rows] == ["finished", "timeout", "running", "not_applicable", "not_applicable"]
+    assert [r.status for r in found.rows] == ["finished", "timeout", "running", "interrupted", *["not_applicable"] * 2]
     assert found.notes == [
         "fedra (seed 2): failed: RuntimeError: layer 3",
         "depthfl: out of time: after 60 s",
         "allsmall: not finished (running or interrupted)",
+        "alllarge: interrupted after round 3 of 40",
         "exclusive, fedv: not applicable: nobody holds 12 layers",
     ]
     cells = {column.title: [cell.text for cell in column.cells] for column in columns(found)}
-    assert cells["average"] == ["70.0", "timeout", "unfinished", "–", "–"]
-    assert cells["a"] == ["80.0", "", "", "–", "–"]
+    assert cells["average"] == ["70.0", "timeout", "unfinished", "unfinished", "–", "–"]
+    assert cells["a"] == ["80.0", "", "", "", "–", "–"]
 
 
 def test_nothing_finished_is_still_a_table(tmp_path):
