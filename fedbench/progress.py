@@ -100,6 +100,11 @@ class Watch:
                 self.tasks[folder] = self.bars.add_task(self._short(work.title), total=_rounds(work))
         elif event["event"] == "round" and self.bars:
             self._advance(folder, event["round"])
+        elif event["event"] == "resumed":
+            told = f"{work.title} goes on after round {event['round']} of {_rounds(work)}"
+            self.console.print(Text(told, style="dim"), soft_wrap=True)
+            if self.bars:
+                self._advance(folder, event["round"])
         elif event["event"] == "torn":
             for reason in event["reasons"]:
                 self.console.print(Text(reason, style="yellow"), soft_wrap=True)

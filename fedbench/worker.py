@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,8 @@ def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
     except Exception as error:  # one cell's fault must not become another's
         outcome = {
             "status": "failed",
-            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}",
+            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}"
+            + _place(error, cell.plugins.files.values()),
             "traceback": traceback.format_exc(),
         }
     return cell.end(outcome)
@@ -157,6 +158,8 @@ class _Cell:
         if torn := [*torn, *refused]:
             self.manifest["torn"] = torn
             self.send({"event": "torn", "reasons": torn})
+        if self.progress.round:
+            self.send({"event": "resumed", "round": self.progress.round})
 
     def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
         self.check()
@@ -187,6 +190,14 @@ class _Cell:
     def _seconds(self) -> float:
         """What the cell took, its earlier runs up to the checkpoint included."""
         return round(time.perf_counter() - self.began, 3)
+
+
+def _place(error: Exception, files: Iterable[Path]) -> str:
+    """The last line of a user's own file that an exception came through, as ` (mine.py:12)`; the folder is left out, so
+    that a cell says the same wherever it is computed."""
+    own = {str(file) for file in files}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 def out_of_memory(error: Exception) -> bool:

@@ -49,7 +49,7 @@ def test_a_cell_that_is_asked_to_end_goes_on_from_there(whole, job):
     )
     events = []
     worker.run(job, events.append)
-    assert [event["round"] for event in events] == [3, 4]
+    assert [(event["event"], event["round"]) for event in events] == [("resumed", 2), ("round", 3), ("round", 4)]
     assert said(job["folder"]) == whole[1]
 
 
@@ -118,13 +118,13 @@ def test_trackers_are_told_of_every_round_once(job, tmp_path):
 
 def test_a_torn_checkpoint_is_told_and_the_one_before_it_used(whole, job):
     interrupted(job, 3)
-    newest = Path(job["folder"]) / CHECKPOINT / "b"  # the first is in b, the third too
+    newest = Path(job["folder"]) / CHECKPOINT / "a"  # the first is in a, the third too
     (newest / TENSORS).write_bytes(b"")
     events = []
     manifest = worker.run(job, events.append)
     (line,) = manifest["torn"]
     assert events[0] == {"event": "torn", "reasons": [line]} and str(newest) in line
-    assert [event["round"] for event in events[1:]] == [3, 4]
+    assert [event["round"] for event in events[1:]] == [2, 3, 4]
     for kept in Path(job["folder"]).glob(".torn-*"):
         kept.rename(Path(job["folder"]).parent.parent / "seen")
     assert said(job["folder"]) == whole[1]  # `torn` is no part of what a cell says

@@ -14,13 +14,14 @@ LONGEST = 2**20  # bytes of a line
 SHAPES: dict[str, dict[str, type]] = {
     "ready": {},
     "torn": {"reasons": list},
+    "resumed": {"round": int},
     "round": {"round": int},
     "probed": {},
     "broke": {"reason": str},
 }
 
 # What of it, and of what `local` tells of a cell, a cell on another machine passes on.
-PASSED_ON: dict[str, dict[str, type]] = {"started": {}, "round": SHAPES["round"], "torn": SHAPES["torn"]}
+PASSED_ON: dict[str, dict[str, type]] = {"started": {}} | {name: SHAPES[name] for name in ("torn", "resumed", "round")}
 
 
 class Teller:
