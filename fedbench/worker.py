@@ -60,6 +60,7 @@ def main(job: str, teller: Teller) -> None:
     else:
         asked: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the server of workers blocks it
         run(parsed, send, parsed["processes"], lambda: bool(asked))
     teller.close()
 

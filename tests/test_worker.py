@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,8 @@ def test_sigterm_ends_a_worker_after_its_round(own_cache, tmp_path, method, proc
     with started(job) as (process, events):
         assert heard(events)[0]["event"] == "round"
         os.killpg(process.pid, signal.SIGTERM)
-        while listens(events, 30):
+        until = time.monotonic() + 30
+        while listens(events, until - time.monotonic()):
             pass
         process.join(30)
         assert process.exitcode == 0
