@@ -188,7 +188,8 @@ def test_a_path_that_the_system_refuses(tmp_path, words):
     write_suite(tmp_path)
     done = fedbench(*words, cwd=tmp_path)
     assert done.exit_code == 2, done.output
-    assert "xxx" in done.output and "name too long" in done.output.replace("\n", " ")
+    said = done.output.replace("\n", " ")
+    assert "xxx" in said and ("name too long" in said or "there is no such file" in said)
 
 
 def test_what_a_terminal_cannot_print_ends_no_command(finished):
