@@ -119,7 +119,7 @@ def test_a_gpu_is_shared_by_as_many_cells_as_their_fractions_allow(cluster, tmp_
     gpu = {"executor": executor(cluster, resources={"place": 1}), "gpu_fraction": fraction or 1.0}
     node = cluster.add_node(num_cpus=2, num_gpus=1, resources={"place": 9}, **COMMON)
     try:
-        write_suite(tmp_path, "chained", {**SEEDS, "rounds: 2": "rounds: 20"})
+        write_suite(tmp_path, f"{{name: chained, until: {tmp_path / 'never'}}}", {**SEEDS, "rounds: 2": "rounds: 20"})
         outcome, seen = watched(tmp_path, jobs=4, **gpu)
     finally:
         cluster.remove_node(node)
