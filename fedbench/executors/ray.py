@@ -36,10 +36,9 @@ def on_ray(
     attempts: int = 3,
 ) -> Callable[[Iterable[str], OnEvent], None]:
     """Run cells as tasks of a Ray cluster: `address` is `HOST:PORT`, `auto` for the one this machine belongs to, or
-    null to start one here. A cell takes `cpus_per_cell` CPUs, `--gpu-fraction` of a GPU and `resources` of your own.
-    One whose node is lost goes on elsewhere, and has failed after `attempts` losses in a row without getting further.
-
-    most: cells side by side; None: as many as the cluster has room for · gpu: the share of a GPU that a cell takes.
+    null to start one here. `--jobs` says how many run side by side; else as many do as the cluster has room for. A
+    cell takes `cpus_per_cell` CPUs, `--gpu-fraction` of a GPU and `resources` of your own. One whose node is lost goes
+    on elsewhere, and has failed after `attempts` losses in a row without getting further.
     """
     library = _library()
     if cpus_per_cell < 1 or attempts < 1:

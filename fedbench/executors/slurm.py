@@ -46,9 +46,8 @@ def on_slurm(
     `additional` goes to sbatch as it is. A cell that is preempted, out of time or whose node is lost goes on in another
     job, and has failed after `attempts` losses in a row without getting further. `logs` is a folder that all machines
     see, for submitit's own files; null: one in the cache folder. `cluster: local` runs the jobs on this machine,
-    without Slurm, and as many at a time as it has CPUs for unless `--jobs` says so.
-
-    most: cells side by side; None: `at_once` · gpu: 1 where a cell takes a GPU; less where `additional` has a `gres`.
+    without Slurm, and as many at a time as it has CPUs for unless `--jobs` says so. With `--device cuda` each asks for
+    a GPU, or for what `additional` calls `gres`.
     """
     library = _library(cluster)
     if min(cpus_per_cell, attempts, at_once) < 1:
