@@ -14,10 +14,10 @@ hookimpl = pluggy.HookimplMarker("fedbench")
 # Public names that need torch, pandas or the file formats are imported when first asked for: the command line
 # starts at once.
 _LAZY = {
-    "run": "fedbench.runner",
+    "run": "fedbench.runs.runner",
     "load_results": "fedbench.results",
     "Method": "fedbench.method",
-    "layerwise": "fedbench.layerwise",
+    "layerwise": "fedbench.families.layerwise",
     "generator": "fedbench.seeding",
     "UserError": "fedbench.errors",
     "NotApplicable": "fedbench.errors",

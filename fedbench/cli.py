@@ -9,8 +9,9 @@ from importlib.metadata import EntryPoint
 
 import click
 
-from fedbench import __version__, installed
+from fedbench import __version__
 from fedbench.errors import UserError
+from fedbench.registry import entrypoints as installed
 
 COMMANDS = (
     "run",
@@ -18,7 +19,6 @@ COMMANDS = (
     "compare",
     "merge",
     "plot",
-    "invert",
     "export",
     "plugins",
     "data",

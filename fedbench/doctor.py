@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedbench import __version__, machine
+from fedbench.commands.shelf import BUILT_IN, entries
 from fedbench.data import cache_dir
 from fedbench.data.sources import INCOMPLETE, PACKED, READY
 from fedbench.errors import UserError
-from fedbench.inventory import BUILT_IN, entries
-from fedbench.plan import NUMERICAL
-from fedbench.plugins import Plugins, package_version
+from fedbench.registry.registry import Plugins, package_version
+from fedbench.runs.plan import NUMERICAL
 
 ENOUGH_DISK_GIB = 2.0
 ENOUGH_MEMORY_GIB = 2.0

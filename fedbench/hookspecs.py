@@ -72,7 +72,7 @@ def fedbench_register_adapters(register: Register) -> None:
 
 @hookspec
 def fedbench_register_backbones(register: Register) -> None:
-    """The pre-trained network: `make(**options) -> fedbench.backbone.Source`.
+    """The pre-trained network: `make(**options) -> fedbench.models.backbone.Source`.
 
     A reference to a name nobody registered is offered to the component named `timm`.
     """
@@ -112,15 +112,15 @@ def fedbench_register_metrics(register: Register) -> None:
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
     """Where cells run: `make(workers, most, timeout, memory_limit, gpu, **options) ->
-    execute(jobs, on_event)`, see `fedbench.executors.local`.
+    execute(jobs, on_event)`, see `fedbench.runs.executors.local`.
 
     :param elsewhere: optional, True where cells run on other machines.
 
-    A job is what `fedbench.worker.run` takes, as a JSON string. `jobs` is an iterator, and a cell is claimed for this
-    run when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
-    `event` (`started`, `torn`, `round`, `lost`, `stopping`, `ended`) and `folder`, and answers whether further cells
-    may start. An `execute` that is asked to end by a signal raises `fedbench.errors.Interrupted` when its cells have
-    ended.
+    A job is what `fedbench.cell.worker.run` takes, as a JSON string. `jobs` is an iterator, and a cell is claimed for
+    this run when its job is asked for; `execute` may be called again with more. `on_event` is told what happens,
+    dicts with `event` (`started`, `torn`, `round`, `lost`, `stopping`, `ended`) and `folder`, and answers whether
+    further cells may start. An `execute` that is asked to end by a signal raises `fedbench.errors.Interrupted` when
+    its cells have ended.
     """
 
 

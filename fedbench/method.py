@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from fedbench.cost import ClientCost
+from fedbench.models.cost import ClientCost
 from fedbench.types import Cohort, Report
 
 State = dict[str, Any]

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from fedbench.backbone import Blocks, Plain
-    from fedbench.clientstore import ClientStore
-    from fedbench.cost import ClientCost
+    from fedbench.cell.clientstore import ClientStore
+    from fedbench.models.backbone import Blocks, Plain
+    from fedbench.models.cost import ClientCost
 
 MIXED = -1  # the domain of a client whose images come from several
 GLOBAL = -1  # the number that stands for the global model where results name a client
@@ -223,7 +223,7 @@ class Setup:
     backbone: the frozen model, yet without adapters or classifiers; cut into layers where that can be ·
     adapter(backbone) attaches the adapters · engine: see `fedbench.engine` · train: the suite's `train` section,
     resolved · component(kind, ref): makes a component of the registry · fold: whether a predictor may fold its
-    adapters (`fedbench.adapter.fold`). For a method that trains by other means than `engine`: precision() is the
+    adapters (`fedbench.models.adapter.fold`). For a method that trains by other means than `engine`: precision() is the
     context in which models are called · receive(uploads, start, plan, cohort, t) is what arrives of uploads · store:
     where clients' own tensors are kept.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fedbench import allocation, hookimpl
+from fedbench import hookimpl
+from fedbench.families import allocation
 
 
 @hookimpl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedbench import hookimpl
-from fedbench.aggregation import each_returned, trimmed
+from fedbench.families.aggregation import each_returned, trimmed
 
 
 def coordinate_median():

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fedbench import hookimpl
-from fedbench.adapter import LowRank, SeededDropout, Stack, resolve_targets
-from fedbench.backbone import Blocks
 from fedbench.errors import UserError
-from fedbench.kernels import frozen_linear, low_rank_linear
+from fedbench.models.adapter import LowRank, SeededDropout, Stack, resolve_targets
+from fedbench.models.backbone import Blocks
+from fedbench.models.kernels import frozen_linear, low_rank_linear
 
 
 class LoRALinear(loralib.Linear):

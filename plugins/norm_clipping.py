@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench import aggregation, hookimpl
+from fedbench import hookimpl
 from fedbench.errors import UserError
+from fedbench.families import aggregation
 from fedbench.types import Cohort, Plan, Uploads
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from fedbench import hookimpl
-from fedbench.aggregation import each_returned, trimmed
 from fedbench.errors import UserError
+from fedbench.families.aggregation import each_returned, trimmed
 
 
 def trimmed_mean(trim: float = 0.1):

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 import torch
 
-from fedbench.plugins import Plugins
+from fedbench.registry.registry import Plugins
 
 torch.set_num_threads(1)
 # pytest, torch and scikit-learn set these for themselves

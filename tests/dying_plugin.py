@@ -163,7 +163,7 @@ def cannot_write(folder):
 
 def dying(setup, how: str = "raises", folder: str = "."):
     """FedRA whose second round does `how` first, as long as there is no file `fine` in the folder."""
-    from fedbench.layerwise import layerwise
+    from fedbench.families.layerwise import layerwise
 
     method = layerwise(setup)
 

@@ -21,14 +21,14 @@ from typing import Any
 
 from command import TINY, write_suite
 
-from fedbench import worker
-from fedbench.executors.events import Listener, Teller
-from fedbench.facts import Facts
-from fedbench.plan import works
-from fedbench.plugins import Plugins
+from fedbench.cell import worker
+from fedbench.cell.events import Listener, Teller
+from fedbench.cell.state import STRUCTURE, TENSORS
+from fedbench.registry.assets import Facts
+from fedbench.registry.registry import Plugins
 from fedbench.results import content_hash, read_manifest
-from fedbench.runner import load
-from fedbench.state import STRUCTURE, TENSORS
+from fedbench.runs.plan import works
+from fedbench.runs.runner import load
 
 WRITES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")  # audit events, which come before the deed
 
@@ -105,7 +105,7 @@ def half_written(cell: Path) -> bool:
 def started(job: dict[str, Any]) -> Iterator[tuple[BaseProcess, Listener]]:
     """A worker that has the job, forked from a process that has torch loaded."""
     context = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload(["fedbench.worker"])
+    forkserver.set_forkserver_preload(["fedbench.cell.worker"])
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=worker.main, args=(json.dumps(job), Teller(theirs)))
     script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")  # pytest need not be imported

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedbench.catalogue import REQUIRED, Catalogue, Component
 from fedbench.errors import UserError
+from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
 
 
 def component(kind, name, profiles=None, open=False, **options):

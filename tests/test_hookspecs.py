@@ -10,7 +10,7 @@ import torch
 from strangers import LAST, registering
 
 from fedbench import hookspecs
-from fedbench.plugins import Plugins
+from fedbench.registry.registry import Plugins
 
 HOOKS = [name for name in vars(hookspecs) if name.startswith("fedbench_")]
 

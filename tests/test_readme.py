@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
-from fedbench.allocation import draw
-from fedbench.plugins import Plugins
-from fedbench.runner import load
+from fedbench.families.allocation import draw
+from fedbench.registry.registry import Plugins
+from fedbench.runs.runner import load
 
 README = Path("README.md").read_text(encoding="utf-8")
 

@@ -45,7 +45,7 @@ def tiny(load: bool = True):
     import torch
     from timm.models.vision_transformer import VisionTransformer
 
-    from fedbench.backbone import Source
+    from fedbench.models.backbone import Source
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -57,7 +57,7 @@ def tiny(load: bool = True):
 
 def odd(setup, how: str = "raise", until: str = ""):
     """FedRA whose first round does what `how` says, as long as no file `until` is there."""
-    from fedbench.layerwise import layerwise
+    from fedbench.families.layerwise import layerwise
 
     if how == "not_applicable":
         raise NotApplicable("it has no meaning here")
@@ -88,8 +88,8 @@ def chained(setup, until: str = ""):
     `until`, a round takes half a second as long as there is no such file."""
     import torch
 
-    from fedbench.cost import ClientCost
     from fedbench.method import Method
+    from fedbench.models.cost import ClientCost
     from fedbench.types import Plan, Report, Uploads
 
     layers = setup.backbone.num_layers

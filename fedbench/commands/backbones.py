@@ -9,7 +9,7 @@ import click
 from fedbench.commands.choices import DEVICE, PLUGINS
 
 if TYPE_CHECKING:
-    from fedbench.sizes import Size
+    from fedbench.models.sizes import Size
 
 
 @click.command(short_help="Parameters, multiply-adds and images a second of backbones.")
@@ -30,9 +30,9 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
     """
     from dataclasses import asdict
 
-    from fedbench.plugins import Plugins
-    from fedbench.sizes import measure
-    from fedbench.worker import resolved
+    from fedbench.cell.worker import resolved
+    from fedbench.models.sizes import measure
+    from fedbench.registry.registry import Plugins
 
     registry, device = Plugins(plugins), resolved(device)
     found = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from fedbench.compare import Leaderboard
+    from fedbench.report.leaderboards import Leaderboard
 
 
 @click.command(short_help="Print leaderboards from results.")
@@ -62,8 +62,8 @@ def compare(
     fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
-    from fedbench.compare.grouping import select
     from fedbench.errors import UserError
+    from fedbench.report.grouping import select
     from fedbench.results import content_hash, load
 
     if hashes:
@@ -74,16 +74,16 @@ def compare(
         raise UserError("--by, --costs and --paper are views of their own: choose one")
     results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
     if beside:
-        from fedbench.compare.paper import comparisons
-        from fedbench.compare.paper.formats import render, show
+        from fedbench.report.paper.comparison import comparisons
+        from fedbench.report.paper.records import render, show
 
         if metric != "accuracy" or baseline is not None:
             raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
         found = comparisons(results, at=at)
     else:
-        from fedbench.compare import leaderboards
-        from fedbench.compare.formats import render
-        from fedbench.compare.tables import show
+        from fedbench.report.leaderboards import leaderboards
+        from fedbench.report.terminal import show
+        from fedbench.report.text import render
 
         found = leaderboards(results, metric=metric, at=at, baseline=baseline)
         if by or costs:
@@ -99,8 +99,9 @@ def compare(
 
 def _view(boards: list[Leaderboard], costs: bool, form: str) -> None:
     """The costs, or every client. In json, and in csv for clients, a leaderboard has all of it anyway."""
-    from fedbench.compare import clients, sheets, traffic
-    from fedbench.compare.formats import render
+    from fedbench.report import clients, traffic
+    from fedbench.report import page as sheets
+    from fedbench.report.text import render
 
     legend = traffic.LEGEND if costs else clients.LEGEND
     found = [traffic.sheet(board) for board in boards] if costs else clients.sheets(boards)

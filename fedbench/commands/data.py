@@ -11,7 +11,7 @@ from fedbench.commands.choices import PLUGINS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedbench.inventory import Shelf
+    from fedbench.commands.shelf import Shelf
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 ROOT = click.option("--root", metavar="DIR", help="Where it lies, if not in its own folder of the data folder.")
@@ -49,9 +49,9 @@ def list_(as_json: bool, plugins: tuple) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from fedbench.commands.shelf import entries
     from fedbench.data import cache_dir, data_dir
-    from fedbench.inventory import entries
-    from fedbench.plugins import Plugins
+    from fedbench.registry.registry import Plugins
 
     found = entries(Plugins(plugins))
     if as_json:
@@ -94,10 +94,10 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
 
     from rich.console import Console
 
+    from fedbench.commands.shelf import Shelf, entries
     from fedbench.data.sources import MISSING
     from fedbench.errors import UserError
-    from fedbench.inventory import Shelf, entries
-    from fedbench.plugins import Plugins
+    from fedbench.registry.registry import Plugins
 
     registry, console = Plugins(plugins), Console(highlight=False)
     known = [entry for entry in entries(registry) if entry.root]
@@ -137,8 +137,8 @@ def prepare(
     from rich.console import Console
     from rich.filesize import decimal
 
-    from fedbench.inventory import Shelf
-    from fedbench.plugins import Plugins
+    from fedbench.commands.shelf import Shelf
+    from fedbench.registry.registry import Plugins
 
     shelf = Shelf(Plugins(plugins), name, _options(root, sets))
     console = Console(highlight=False, soft_wrap=True)
@@ -166,7 +166,7 @@ def _options(root: str | None, sets: tuple[str, ...]) -> dict:
     """What --root and --set say, the values read as in a suite. Raises UserError."""
     from fedbench.errors import UserError
     from fedbench.suite.node import Mark
-    from fedbench.suite.source import parse_value
+    from fedbench.suite.yaml import parse_value
 
     options = {"root": root} if root else {}
     for text in sets:

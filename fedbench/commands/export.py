@@ -34,7 +34,7 @@ def export(cell: str, form: str, out: str | None, force: bool, plugins: tuple) -
     from rich.text import Text
 
     from fedbench.export import export as write
-    from fedbench.plugins import Plugins
+    from fedbench.registry.registry import Plugins
 
     written = write(cell, form, out or f"{Path(cell).resolve().name}-{form}", Plugins(plugins), force)
     console = Console(highlight=False)

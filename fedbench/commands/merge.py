@@ -20,7 +20,7 @@ def merge(shards: tuple, into: str) -> None:
     cell, both are named and nothing is written. The hash printed is that of one run on one machine
     (`fedbench compare DIR --hash`).
     """  # fmt: skip
-    from fedbench.progress import counted
+    from fedbench.commands.watch import counted
     from fedbench.results.merge import merge as join
 
     for merged in join(shards, into):

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from fedbench.estimate import Estimate
-    from fedbench.plan import Work
-    from fedbench.plugins import Plugins
-    from fedbench.runner import Options
+    from fedbench.registry.registry import Plugins
+    from fedbench.runs.estimate import Estimate
+    from fedbench.runs.plan import Work
+    from fedbench.runs.runner import Options
 
 
 @click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
@@ -50,10 +50,10 @@ def plan(
     import json
     from pathlib import Path
 
-    from fedbench import runner
-    from fedbench.facts import Facts
-    from fedbench.plan import works
-    from fedbench.plugins import Plugins
+    from fedbench.registry.assets import Facts
+    from fedbench.registry.registry import Plugins
+    from fedbench.runs import runner
+    from fedbench.runs.plan import works
 
     options = runner.Options(results=results, device=device, jobs=workers(jobs))
     registry = Plugins(plugins)
@@ -74,11 +74,11 @@ def _estimated(chosen: list[Work], totals: dict, folder: Path, registry: Plugins
     from rich.console import Console
 
     from fedbench import machine
-    from fedbench.estimate import estimate
+    from fedbench.runs.estimate import estimate
 
     device = "cpu"
     if options.device == "cuda" or (options.device == "auto" and machine.has_gpu()):
-        from fedbench.worker import resolved
+        from fedbench.cell.worker import resolved
 
         device = resolved(options.device)
     with Console(stderr=True).status("How fast is this machine? Trying cells for a moment ..."):
@@ -87,7 +87,7 @@ def _estimated(chosen: list[Work], totals: dict, folder: Path, registry: Plugins
 
 def _row(work: Work, totals: dict, folder: Path, time: Estimate | None) -> dict:
     """What is known of a cell, as --json has it."""
-    from fedbench.plan import status
+    from fedbench.runs.plan import status
 
     row = {
         "names": [[cell.scenario, cell.method, cell.variant, cell.seed] for cell in work.cells],
@@ -148,8 +148,8 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
 
 def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
     """A row's names and amounts, as they are printed."""
-    from fedbench.compare.units import human_bytes, three_digits
-    from fedbench.estimate import roughly
+    from fedbench.runs.estimate import roughly
+    from fedbench.words import human_bytes, three_digits
 
     (_, method, _, seed), *others = row["names"]
     names = [f"{method} (+{len(others)})" if others else method, *([str(seed)] if with_seed else [])]
@@ -161,7 +161,7 @@ def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
 
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
-    from fedbench.compare.units import human_bytes, three_digits
+    from fedbench.words import human_bytes, three_digits
 
     images, flops, down, up = (
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
@@ -178,8 +178,8 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
 
 def _duration(console: Console, time: Estimate) -> None:
     """How long the suite takes here, and how that was found out."""
-    from fedbench.estimate import roughly
-    from fedbench.progress import counted
+    from fedbench.commands.watch import counted
+    from fedbench.runs.estimate import roughly
 
     where = counted(time.workers, "core")
     if time.left:

@@ -13,7 +13,7 @@ from fedbench.commands.choices import PLUGINS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fedbench.plots.boards import Board
+    from fedbench.report.pictures.boards import Board
 
 _COMMON = (
     click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]..."),
@@ -68,7 +68,7 @@ def curves(metric: str, by_domain: bool, x: str, **choices) -> None:
     fedbench plot curves results/quickstart --x bytes
     """
     boards = _boards(choices)
-    from fedbench.plots.curves import curves as draw
+    from fedbench.report.pictures.curves import curves as draw
 
     kind = "curves" if x == "rounds" else f"curves-{x}"
     _write({"": draw(boards, metric, by_domain, x)}, _suites(boards), kind, choices)
@@ -83,7 +83,7 @@ def allocation(**choices) -> None:
     fedbench plot allocation results/quickstart
     """
     boards = _boards(choices)
-    from fedbench.plots.allocation import allocation as draw
+    from fedbench.report.pictures.allocation import allocation as draw
 
     _write({board.title: draw(board) for board in boards}, _suites(boards), "allocation", choices)
 
@@ -97,7 +97,7 @@ def layers(**choices) -> None:
     fedbench plot layers results/quickstart --method fedra --method inclusivefl
     """
     boards = _boards(choices)
-    from fedbench.plots.layers import layers as draw
+    from fedbench.report.pictures.layers import layers as draw
 
     _write({board.title: draw(board) for board in boards}, _suites(boards), "layers", choices)
 
@@ -114,9 +114,9 @@ def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
     fedbench plot tsne results/quickstart --method fedra --method inclusivefl
     """
     boards = _boards(choices)
-    from fedbench.plots.tsne import embedded
-    from fedbench.plots.tsne import tsne as draw
-    from fedbench.plugins import Plugins
+    from fedbench.registry.registry import Plugins
+    from fedbench.report.pictures.tsne import embedded
+    from fedbench.report.pictures.tsne import tsne as draw
 
     registry = Plugins(plugins)
     figures = {
@@ -132,14 +132,14 @@ def _boards(choices: dict) -> list[Board]:
     """What is to be drawn. Raises: UserError where that, matplotlib or a file's format is not to be had."""
     from importlib.util import find_spec
 
-    from fedbench.compare.grouping import select
     from fedbench.errors import UserError
+    from fedbench.report.grouping import select
     from fedbench.results import load
 
     if find_spec("matplotlib") is None:
         raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
-    from fedbench.plots.boards import boards
-    from fedbench.plots.style import format_of
+    from fedbench.report.pictures.boards import boards
+    from fedbench.report.pictures.style import format_of
 
     out, form = choices["out"], choices["form"]
     if out and form not in (None, format_of(Path(out))):
@@ -154,8 +154,8 @@ def _suites(boards: Sequence[Board]) -> list[str]:
 
 def _write(figures: dict[str, Figure], suites: Sequence[str], kind: str, choices: dict) -> None:
     """Every figure, by the name of its leaderboard ("" for all of them), to its file, whose path is printed."""
-    from fedbench.plots.boards import slug
-    from fedbench.plots.style import save
+    from fedbench.report.pictures.boards import slug
+    from fedbench.report.pictures.style import save
 
     out, form = choices["out"], choices["form"] or "png"
     for name, figure in figures.items():

@@ -10,8 +10,8 @@ import click
 from fedbench.commands.choices import PLUGINS
 
 if TYPE_CHECKING:
-    from fedbench.catalogue import Component
-    from fedbench.plugins import Plugins
+    from fedbench.registry.catalogue import Component
+    from fedbench.registry.registry import Plugins
 
 VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
 
@@ -40,7 +40,7 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     """
     from rich.console import Console
 
-    from fedbench.plugins import Plugins
+    from fedbench.registry.registry import Plugins
 
     registry, console = Plugins(plugins), Console(highlight=False)
     if components or kind:
@@ -70,8 +70,8 @@ def show(name: str, plugins: tuple) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from fedbench.catalogue import REQUIRED
-    from fedbench.plugins import Plugins
+    from fedbench.registry.catalogue import REQUIRED
+    from fedbench.registry.registry import Plugins
 
     catalogue, console = Plugins(plugins).catalogue, Console(highlight=False)
     found = _named(catalogue, name)
@@ -110,7 +110,7 @@ def check(name: str, plugins: tuple) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from fedbench.plugins import Plugins
+    from fedbench.registry.registry import Plugins
 
     is_file = name.endswith(".py")
     registry, console = Plugins((*plugins, name) if is_file else plugins), Console(highlight=False)
@@ -129,9 +129,9 @@ def check(name: str, plugins: tuple) -> None:
 def _verdict(registry: Plugins, component: Component) -> tuple[str, str]:
     """How a component keeps its contract, and why not: one that needs options, or data that are not here, cannot be
     tried."""
-    from fedbench.catalogue import REQUIRED
     from fedbench.data import root_of
-    from fedbench.plugins import told
+    from fedbench.registry.catalogue import REQUIRED
+    from fedbench.registry.registry import told
 
     if needed := [option for option, default in component.options.items() if default == REQUIRED]:
         return "skipped", f"it needs {', '.join(needed)}"
@@ -169,8 +169,8 @@ def _in_profiles(component, key: str) -> str:
 
 
 def _components(catalogue, kind: str | None, console) -> None:
-    from fedbench.catalogue import KINDS
     from fedbench.errors import UserError
+    from fedbench.registry.catalogue import KINDS
 
     if kind and kind not in KINDS:
         raise UserError(f"--kind: there is no {kind!r}; kinds are {', '.join(KINDS)}")

@@ -12,7 +12,7 @@ import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Shard, Size, cells, workers
 from fedbench.errors import Interrupted
-from fedbench.executors.signals import raising
+from fedbench.runs.executors.signals import raising
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,8 +80,8 @@ def run(
     """  # fmt: skip
     from rich.console import Console
 
-    from fedbench import runner
-    from fedbench.progress import Watch
+    from fedbench.commands.watch import Watch
+    from fedbench.runs import runner
 
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet = quiet or as_json
@@ -116,12 +116,12 @@ def _close(outcome) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from fedbench.compare import leaderboards
-    from fedbench.compare.tables import show
-    from fedbench.executors.output import OUTPUT
-    from fedbench.progress import counted, duration
+    from fedbench.commands.watch import counted, duration
+    from fedbench.report.leaderboards import leaderboards
+    from fedbench.report.terminal import show
     from fedbench.results import load
     from fedbench.results.expected import EXPECTED
+    from fedbench.runs.executors.output import OUTPUT
 
     console = Console(highlight=False)
     kept = len(outcome.manifests) - outcome.ran - outcome.elsewhere
@@ -155,8 +155,8 @@ def _list_failed(console: Console, outcome, spoke: set[str]) -> None:
     """Where the reasons of the first failures stand, and what they printed; spoke: the cells that printed anything."""
     from rich.text import Text
 
-    from fedbench.executors.output import OUTPUT
-    from fedbench.progress import counted
+    from fedbench.commands.watch import counted
+    from fedbench.runs.executors.output import OUTPUT
 
     number = counted(len(outcome.failed), "cell")
     console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")

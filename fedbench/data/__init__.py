@@ -9,7 +9,7 @@ from fedbench.data.cache import NewArray, cache_dir, cached
 from fedbench.data.sources import Part, Source, data_dir, root_of
 
 if TYPE_CHECKING:
-    from fedbench.plugins import Plugins
+    from fedbench.registry.registry import Plugins
     from fedbench.types import Dataset
 
 __all__ = ["NewArray", "Part", "Source", "cache_dir", "cached", "data_dir", "dataset_of", "dataset_ref", "root_of"]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.aggregation import shared_holders
+from fedbench.families.aggregation import shared_holders
 from fedbench.types import Cohort, Plan, Uploads
 
 # Token rows (images x tokens) of one pass on a CPU. Fewer leave time to Python, more fall out of its caches.

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedbench.backbone import Blocks, holds
 from fedbench.engine.groups import Part, holders
+from fedbench.models.backbone import Blocks, holds
 from fedbench.types import Plan, Pull
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedbench.adapter import seed_dropout
-from fedbench.backbone import Blocks, holds
+from fedbench.models.adapter import seed_dropout
+from fedbench.models.backbone import Blocks, holds
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Pull, Uploads
 

@@ -17,8 +17,8 @@ from timm.models.vision_transformer import Attention, Block
 from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
 
-from fedbench.backbone import Blocks
-from fedbench.kernels import frozen_linear
+from fedbench.models.backbone import Blocks
+from fedbench.models.kernels import frozen_linear
 
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
-from fedbench.backbone import Architecture
+from fedbench.cell.finished import reopen
+from fedbench.cell.trial import Trial
 from fedbench.errors import UserError
 from fedbench.export import loralib, merged, peft
 from fedbench.export.card import base, card, made, note
 from fedbench.export.parts import Parts, parts_of
-from fedbench.globalmodel import GlobalModel
-from fedbench.plugins import Plugins
+from fedbench.models.backbone import Architecture
+from fedbench.models.globalmodel import GlobalModel
+from fedbench.registry.registry import Plugins
 from fedbench.results import load
-from fedbench.saved import reopen
-from fedbench.trial import Trial
 
 __all__ = ["FORMATS", "Export", "export"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedbench import __version__
-from fedbench.backbone import Architecture
+from fedbench.cell.pixels import NORMALIZE
+from fedbench.cell.trial import Trial
 from fedbench.errors import UserError
 from fedbench.export.parts import HEAD, Parts, adapters_of
-from fedbench.pixels import NORMALIZE
+from fedbench.models.backbone import Architecture
 from fedbench.results import Result
-from fedbench.trial import Trial
 
 
 def card(form: str, trial: Trial, parts: Parts, architecture: Architecture | None, results: Sequence[Result]) -> dict:
@@ -102,7 +102,7 @@ def base(trial: Trial, parts: Parts, form: str, files: Sequence[str]) -> str:
     else:
         given = repr(list(files)) if files else ""
         lines = (
-            "from fedbench.plugins import Plugins\n"
+            "from fedbench.registry.registry import Plugins\n"
             f'model = Plugins({given}).make("backbone", {dict(backbone)!r}).model.eval()\n'
             f"model.reset_classifier({parts.num_classes})"
         )

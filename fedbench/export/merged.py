@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from fedbench.backbone import Architecture, Source
 from fedbench.errors import UserError
 from fedbench.export.parts import Parts
+from fedbench.models.backbone import Architecture, Source
 
 FILE = "model.safetensors"
 LOAD = """\
@@ -27,7 +27,7 @@ def architecture_of(parts: Parts, source: Source) -> Architecture:
     if made is None:
         raise UserError(
             "--format merged: the backbone's plugin does not say how timm makes this model "
-            "(`architecture` of `fedbench.backbone.Source`); --format peft needs no more than the adapters"
+            "(`architecture` of `fedbench.models.backbone.Source`); --format peft needs no more than the adapters"
         )
     if parts.whole:
         return made

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedbench.adapter import LowRank
 from fedbench.errors import UserError
-from fedbench.globalmodel import GlobalModel
+from fedbench.models.adapter import LowRank
+from fedbench.models.globalmodel import GlobalModel
 
 HEAD = "head"
 

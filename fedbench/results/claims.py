@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from fedbench.errors import UserError
-from fedbench.results.atomic import cannot_write, write_atomically
+from fedbench.results.documents import cannot_write, write_atomically
 
 LOCK = ".claims.lock"
 BEATS = 6  # signs of life within the time after which a claim is stale

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.results.atomic import read_json, write_json
-from fedbench.results.strangers import typed
+from fedbench.results.documents import read_json, write_json
+from fedbench.results.untrusted import typed
 
 EXPECTED = "expected.json"
 

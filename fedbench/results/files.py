@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.atomic import cannot_write
-from fedbench.results.schema import COLUMNS
+from fedbench.results.documents import cannot_write
+from fedbench.results.tables import COLUMNS
 
 TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
 TENSORS, STRUCTURE = "state.safetensors", "state.json"

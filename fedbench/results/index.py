@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.results.atomic import cannot_write, read_json, write_json
-from fedbench.results.strangers import is_folder_name, typed
+from fedbench.results.documents import cannot_write, read_json, write_json
+from fedbench.results.untrusted import is_folder_name, typed
 
 INDEX, MANIFEST = "index.json", "manifest.json"
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedbench.errors import UserError
-from fedbench.results import cell_content, content_hash, read_manifest
-from fedbench.results.atomic import cannot_write, write_atomically
 from fedbench.results.claims import Claims
+from fedbench.results.documents import cannot_write, write_atomically
 from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.index import INDEX, MAKE_SOME, MANIFEST, Entry, merge_index, prepare_folder, read_index, visible
-from fedbench.results.schema import ENDED
-from fedbench.results.strangers import is_folder_name, refuse_links
+from fedbench.results.loading import cell_content, content_hash, read_manifest
+from fedbench.results.tables import ENDED
+from fedbench.results.untrusted import is_folder_name, refuse_links
 
 # What gives way to what: a cell that nobody has finished to one that failed, and that to one with a result.
 UNFINISHED, FAILED, RESULT = range(3)

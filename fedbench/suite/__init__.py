@@ -6,8 +6,8 @@ leads, and `cells` is what comes out.
 """
 
 from fedbench.suite.cells import Cell, Suite
+from fedbench.suite.jsonschema import json_schema
 from fedbench.suite.limits import Facts
 from fedbench.suite.resolve import load
-from fedbench.suite.schema import json_schema
 
 __all__ = ["Cell", "Facts", "Suite", "json_schema", "load"]

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from fedbench.suite import model, structure
+from fedbench.suite import keys as model
+from fedbench.suite import validate as structure
 from fedbench.suite.node import INVALID, Mark, Node, shown
 from fedbench.suite.problems import Problems, shortened, suggestion
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fedbench.errors import DataMissing, UserError
-from fedbench.suite.layers import BESIDE
 from fedbench.suite.node import INVALID, Node
+from fedbench.suite.overlay import BESIDE
 from fedbench.suite.problems import Problems
 
 

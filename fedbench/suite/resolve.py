@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedbench import profiles
-from fedbench.catalogue import Catalogue
 from fedbench.errors import UserError
-from fedbench.suite import expected, model, structure
+from fedbench.registry.catalogue import Catalogue
+from fedbench.suite import expected, profiles
+from fedbench.suite import keys as model
+from fedbench.suite import validate as structure
 from fedbench.suite.cells import Group, Suite
-from fedbench.suite.components import References
-from fedbench.suite.layers import nest, sets_anew, stack
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.methods import PREFIX, Methods
 from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.overlay import nest, sets_anew, stack
 from fedbench.suite.problems import Problems, suggestion
-from fedbench.suite.source import parse_value, read
+from fedbench.suite.references import References
+from fedbench.suite.yaml import parse_value, read
 
 MAX_CELLS = 20_000
 

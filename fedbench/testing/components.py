@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench import allocation as alloc
-from fedbench.backbone import Blocks, Source, body_of
 from fedbench.errors import UserError
+from fedbench.families import allocation as alloc
+from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.testing.world import cohort_of, expect, same, tiny_vit, twice, untouched
 from fedbench.types import MIXED, Client, Dataset, Exit, Images, Plan, Uploads
 
@@ -140,7 +140,7 @@ def check_adapter(attach: Callable[[Blocks], None]) -> None:
 def check_backbone(source: Source) -> None:
     """A model with finite features of the size it names, also of some of its layers where it can be cut into layers,
     and facts of the right types."""
-    expect(isinstance(source, Source), f"a backbone is a fedbench.backbone.Source, not {type(source).__name__}")
+    expect(isinstance(source, Source), f"a backbone is a fedbench.models.backbone.Source, not {type(source).__name__}")
     expect(isinstance(source.fingerprint, str) and source.fingerprint, "the fingerprint must be a text")
     expect(
         len(source.mean) == len(source.std) == 3 and all(s > 0 for s in source.std), "mean and std: three numbers each"

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedbench.cost import ClientCost
 from fedbench.method import Method, State
-from fedbench.plugins import Plugins
+from fedbench.models.cost import ClientCost
+from fedbench.registry.registry import Plugins
 from fedbench.seeding import generator
 from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import Report

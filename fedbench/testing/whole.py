@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fedbench.plugins import Plugins
+from fedbench.registry.registry import Plugins
 from fedbench.testing import components, methods
 from fedbench.testing.world import setup_of, tiny_vit
 

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedbench.backbone import Blocks, body_of
-from fedbench.clientstore import ClientStore
+from fedbench.cell.clientstore import ClientStore
 from fedbench.engine import sequential
-from fedbench.plugins import Plugins
+from fedbench.models.backbone import Blocks, body_of
+from fedbench.registry.registry import Plugins
 from fedbench.types import Client, Cohort, Scenario, Setup
 
 CLASSES = 3

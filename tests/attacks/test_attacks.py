@@ -16,10 +16,10 @@ from command import TINY, fedbench, run, write_suite
 from factories import eval_rows, layer_row, write_cell
 
 from attacks.malice import FORMATS, outward_tar, outward_zip, parquet, pickled
+from fedbench.cell.state import STRUCTURE, TENSORS, load, save
 from fedbench.data.cache import ARRAYS, cached, entry_of
 from fedbench.errors import UserError
 from fedbench.results import read_rows
-from fedbench.state import STRUCTURE, TENSORS, load, save
 from fedbench.types import Images, Splits
 
 

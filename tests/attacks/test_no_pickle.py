@@ -83,7 +83,7 @@ def test_what_is_allowed_is_left_alone(source):
 
 def test_one_string_is_all_that_a_worker_is_started_with():
     """multiprocessing pickles what a process is started with: here a text, the ends of two pipes and a number."""
-    tree = ast.parse((ROOT / "fedbench/executors/workers.py").read_text())
+    tree = ast.parse((ROOT / "fedbench/runs/executors/workers.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     words = [word for call in calls if ast.unparse(call.func) == "context.Process" for word in call.keywords]
     assert [ast.unparse(word.value) for word in words if word.arg == "args"] == ["(job, send, far, memory_limit)"]
@@ -95,7 +95,7 @@ def test_one_string_is_all_that_a_worker_is_started_with():
 )
 def test_one_string_is_all_that_another_machine_is_handed(file, call, given):
     """Ray and submitit pickle a function, by its name, and what it is called with: here texts."""
-    tree = ast.parse((ROOT / f"fedbench/executors/{file}.py").read_text())
+    tree = ast.parse((ROOT / f"plugins/executors/{file}.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == call]
     assert [[ast.unparse(word) for word in one.args] for one in calls] == [given]
     opens = {node.func.attr for node in ast.walk(tree) if isinstance(node, ast.Call) and hasattr(node.func, "attr")}

@@ -22,12 +22,12 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from work import CLASSES, DEPTHS, DIM64, TINY, Work
 
-from fedbench.backbone import Source
+from fedbench.cell.trial import Trial
 from fedbench.engine import cohort, shortcuts
-from fedbench.plugins import Plugins
-from fedbench.runner import load
+from fedbench.models.backbone import Source
+from fedbench.registry.registry import Plugins
+from fedbench.runs.runner import load
 from fedbench.seeding import generator
-from fedbench.trial import Trial
 from fedbench.types import Dataset, Images, Splits
 
 HALF = ((0.5,) * 3, (0.5,) * 3)
@@ -191,7 +191,7 @@ def dataset(side: int, images: int, clients: int) -> Dataset:
 
 
 def work_of(trial: Trial) -> tuple[int, int]:
-    """Images of a round, and the FLOPs of their forward and backward passes as `fedbench.cost` counts them."""
+    """Images of a round, and the FLOPs of their forward and backward passes as `fedbench.models.cost` counts them."""
     now = trial.federation.cohort(0)
     prices = [trial.method.cost(int(L_n), 0) for L_n in now.capacities]
     sizes = [trial.federation.images(n, int(steps)) for n, steps in zip(now.ids, now.steps, strict=True)]

@@ -23,8 +23,9 @@ from cell import COMPILED, EAGER, SEQUENTIAL, TABLE1, Bench, executed_flops, mea
 from torch import nn
 
 from fedbench import machine
-from fedbench.engine import cohort, graph, sequential
-from fedbench.plugins import Plugins, package_version
+from fedbench.engine import cohort, sequential
+from fedbench.engine import replay as graph
+from fedbench.registry.registry import Plugins, package_version
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 

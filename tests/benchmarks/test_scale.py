@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.federation import Federation
-from fedbench.pixels import Pixels
-from fedbench.plugins import Plugins
-from fedbench.runner import load
+from fedbench.cell.federation import Federation
+from fedbench.cell.pixels import Pixels
+from fedbench.cell.trial import Trial
+from fedbench.registry.registry import Plugins
+from fedbench.runs.runner import load
 from fedbench.seeding import generator, numpy_generator
-from fedbench.trial import Trial
 from fedbench.types import Dataset, Images, Splits
 
 SUITE = """

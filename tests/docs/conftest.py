@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import EXAMPLES, file_of
 
-from fedbench.plugins import Plugins
+from fedbench.registry.registry import Plugins
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedbench.plan import Work
+from fedbench.runs.plan import Work
 
 
 def job(folder: Path) -> dict:

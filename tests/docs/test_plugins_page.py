@@ -15,11 +15,11 @@ from jobs import job
 from pages import EXAMPLES, ROOT, Block, file_of, place
 
 from fedbench import hookspecs
-from fedbench.backbone import Blocks
-from fedbench.catalogue import KINDS
-from fedbench.cost import ClientCost
-from fedbench.plugins import Plugins
-from fedbench.results.schema import STATUSES
+from fedbench.models.backbone import Blocks
+from fedbench.models.cost import ClientCost
+from fedbench.registry.catalogue import KINDS
+from fedbench.registry.registry import Plugins
+from fedbench.results.tables import STATUSES
 from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Report

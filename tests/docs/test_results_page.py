@@ -11,12 +11,13 @@ from factories import config, eval_rows, round_row
 from jobs import job
 from pages import ROOT, blocks, in_code, prose
 
-from fedbench import runner, worker
-from fedbench.facts import Facts
-from fedbench.plan import works
+from fedbench.cell import worker
+from fedbench.registry.assets import Facts
 from fedbench.results import merge_index, read_manifest, write_manifest, write_rows
 from fedbench.results.index import Entry
-from fedbench.results.schema import COLUMNS, STATUSES
+from fedbench.results.tables import COLUMNS, STATUSES
+from fedbench.runs import runner
+from fedbench.runs.plan import works
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
@@ -36,10 +37,10 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
 
 @pytest.mark.parametrize(
     ("heading", "module"),
-    [("CSV", "formats"), ("Beside a paper", "paper.formats"), ("What leaves the clients", "traffic")],
+    [("CSV", "text"), ("Beside a paper", "paper.records"), ("What leaves the clients", "traffic")],
 )
 def test_every_csv_column_stands_on_the_page(heading, module):
-    columns = importlib.import_module(f"fedbench.compare.{module}").CSV_COLUMNS
+    columns = importlib.import_module(f"fedbench.report.{module}").CSV_COLUMNS
     section = prose(ROOT / "docs/results.md").partition(f"## {heading}\n")[2].partition("\n## ")[0]
     assert not set(columns) - set(re.findall(r"`(\w+)`", section))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
-from fedbench.suite import load, model
+from fedbench.suite import keys as model
+from fedbench.suite import load
 from fedbench.suite.problems import Problems
-from fedbench.suite.source import parse
-from fedbench.suite.structure import _homes
+from fedbench.suite.validate import _homes
+from fedbench.suite.yaml import parse
 
 # What a fragment leaves out, and what its own settings may.
 AROUND = {"suite": "suite: fragment", "defaults": "defaults: {}", "methods": "methods: [fedra]"}

@@ -11,7 +11,7 @@ from torch import nn
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.engine.groups import holders
-from fedbench.layerwise import head_at_end, layerwise
+from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit

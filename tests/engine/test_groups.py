@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.engine.groups import grouped, holders, joined
-from fedbench.layerwise import head_at_end
+from fedbench.families.layerwise import head_at_end
 from fedbench.testing.world import cohort_of
 from fedbench.types import Exit, Plan
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.backbone import Blocks
 from fedbench.engine import shortcuts
+from fedbench.models.backbone import Blocks
 from fedbench.testing.world import tiny_mixer, tiny_vit
 
 
@@ -96,7 +96,7 @@ def compiling(monkeypatch):
 def test_a_compiled_layer_equals_the_plain_one_for_any_number_of_clients(registry, vit, compiling):
     from torch._dynamo.utils import counters
 
-    from fedbench.adapter import Stack, stacked
+    from fedbench.models.adapter import Stack, stacked
 
     registry.make("adapter", {"name": "lora", "rank": 2, "alpha": 4})(vit)
     vit.double()

@@ -9,7 +9,7 @@ from random import Random
 
 import torch
 
-from fedbench.checkpoint import CHECKPOINT, FACTS, Checkpoints, Progress, _own
+from fedbench.cell.checkpoint import CHECKPOINT, FACTS, Checkpoints, Progress, _own
 from fedbench.errors import UserError
 from fuzz.mutants import changed, damaged, rewritten
 

@@ -16,22 +16,14 @@ from click.testing import CliRunner
 from factories import DOMAINS, config, eval_rows, layer_row, write_cell
 
 from fedbench.cli import main
-from fedbench.compare import leaderboards
 from fedbench.errors import UserError
-from fedbench.estimate.past import past_rates
-from fedbench.estimate.rates import kind
-from fedbench.results import (
-    content_hash,
-    load,
-    load_results,
-    merge_index,
-    read_manifest,
-    refuse_links,
-    write_manifest,
-)
+from fedbench.report.leaderboards import leaderboards
+from fedbench.results import content_hash, load, load_results, merge_index, read_manifest, refuse_links, write_manifest
 from fedbench.results.expected import write_expected
 from fedbench.results.files import cleared, described
 from fedbench.results.merge import merge
+from fedbench.runs.estimate.past import past_rates
+from fedbench.runs.estimate.rates import kind
 from fuzz.mutants import TEXTS, changed, damaged, rewritten
 from fuzz.watch import SECRET, Leak
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from fedbench.data.cache import cached
 from fedbench.data.files import content_hashes
-from fedbench.facts import Facts
-from fedbench.plugins import Plugins
+from fedbench.registry.assets import Facts
+from fedbench.registry.registry import Plugins
 from fedbench.types import Images, Splits
 from fuzz.mutants import TEXTS, damaged, rewritten
 

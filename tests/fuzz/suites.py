@@ -9,7 +9,7 @@ from random import Random
 from made_up import KnownFacts
 
 from fedbench import suite
-from fedbench.plugins import Plugins
+from fedbench.registry.registry import Plugins
 from fuzz.mutants import SPELLINGS, damaged, misspelt
 
 SHIPPED = Path(__file__).parents[2] / "suites"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from engine.test_cohort import ADAPTERS, ragged
 
-from fedbench.engine import graph
+from fedbench.engine import replay as graph
 from fedbench.method import Method
 from fedbench.seeding import generator
 from fedbench.testing.world import setup_of, tiny_vit

@@ -9,11 +9,11 @@ import torch
 from engine.test_cohort import SGD, ragged
 from rounds import DEVICE, SUITE, close, moved
 
-from fedbench.checkpoint import Checkpoints, Progress
-from fedbench.runner import load
+from fedbench.cell.checkpoint import Checkpoints, Progress
+from fedbench.cell.trial import Trial
+from fedbench.runs.runner import load
 from fedbench.seeding import generator
 from fedbench.testing.world import setup_of, tiny_vit
-from fedbench.trial import Trial
 
 pytestmark = pytest.mark.gpu
 

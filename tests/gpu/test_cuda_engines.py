@@ -10,7 +10,7 @@ from rounds import DEVICE, LONG, close, mixed, moved, rounds, two_rounds
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
-from fedbench.layerwise import layerwise
+from fedbench.families.layerwise import layerwise
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 
 pytestmark = pytest.mark.gpu

@@ -11,8 +11,9 @@ from engine.test_cohort import ADAMW, ADAPTERS, SGD, ragged
 from rounds import DEVICE, LONG, close, mixed, moved, no_waiting, rounds
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import graph, sequential, shortcuts
-from fedbench.layerwise import head_at_end, layerwise
+from fedbench.engine import replay as graph
+from fedbench.engine import sequential, shortcuts
+from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit

@@ -7,8 +7,8 @@ import pytest
 import torch
 from rounds import DEVICE, close, no_waiting
 
-from fedbench import pixels
-from fedbench.pixels import Pixels, ahead
+from fedbench.cell import pixels
+from fedbench.cell.pixels import Pixels, ahead
 from fedbench.types import Images
 
 pytestmark = pytest.mark.gpu

@@ -7,11 +7,11 @@ import torch
 from rounds import DEVICE, SUITE
 from torch import nn
 
-from fedbench import pixels
-from fedbench.checkpoint import Checkpoints, Progress
-from fedbench.runner import load
-from fedbench.state import taken_apart
-from fedbench.trial import Trial
+from fedbench.cell import pixels
+from fedbench.cell.checkpoint import Checkpoints, Progress
+from fedbench.cell.state import taken_apart
+from fedbench.cell.trial import Trial
+from fedbench.runs.runner import load
 
 pytestmark = pytest.mark.gpu
 

@@ -15,17 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.results.claims import (
-    Claims,
-    Taken,
-    _self,
-    ask_to_end,
-    handed_out,
-    is_held,
-    is_to_end,
-    joined,
-    patience,
-)
+from fedbench.results.claims import Claims, Taken, _self, ask_to_end, handed_out, is_held, is_to_end, joined, patience
 
 CELL = "0123456789ab"
 STALE_AFTER = 0.6  # seconds; signs of life come every tenth of a second

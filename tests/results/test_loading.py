@@ -153,12 +153,12 @@ def test_reading_results_needs_neither_torch_nor_pandas(tmp_path):
     write_suite(tmp_path / "s", seeds=(0,))
     code = (
         "import io, sys; from rich.console import Console; from fedbench.results import load;"
-        "from fedbench.compare import leaderboards; from fedbench.compare.tables import show;"
-        "from fedbench.compare.formats import render;"
+        "from fedbench.report.leaderboards import leaderboards; from fedbench.report.terminal import show;"
+        "from fedbench.report.text import render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]));"
         "show(boards, Console(file=io.StringIO())); render(boards, 'csv');"
         f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
-        "from fedbench.compare.traffic import sheet; [sheet(board) for board in boards];"
+        "from fedbench.report.traffic import sheet; [sheet(board) for board in boards];"
         "print([m for m in ('torch', 'pandas', 'scipy', 'filelock', 'timm') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from made_up import KnownFacts, built_catalogue, component
 
-from fedbench.catalogue import Catalogue
 from fedbench.errors import UserError
+from fedbench.registry.catalogue import Catalogue
 from fedbench.suite import Suite, load
 
 

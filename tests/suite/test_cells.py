@@ -87,7 +87,7 @@ def test_sixty_cells_load_fast_and_without_torch(tmp_path):
     (tmp_path / "s.yaml").write_text(SIXTY + "seeds: [0, 1, 2]\n")
     code = (
         "import sys, time; start = time.process_time()\n"
-        "from fedbench.suite import load\nfrom fedbench.catalogue import Catalogue, Component\n"
+        "from fedbench.suite import load\nfrom fedbench.registry.catalogue import Catalogue, Component\n"
         "c = Catalogue()\n"
         "for kind, names in {'backbone': 'micro_vit', 'adapter': 'lora', 'dataset': 'strokes6', 'partition': 'by_domain',"
         " 'metric': 'accuracy', 'method': 'fedra depthfl alllarge allsmall exclusive'}.items():\n"

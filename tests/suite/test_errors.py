@@ -6,9 +6,9 @@ import pytest
 from made_up import SMALL
 
 from fedbench.errors import UserError
-from fedbench.suite import model
+from fedbench.suite import keys as model
 from fedbench.suite.node import Node
-from fedbench.suite.structure import MOST
+from fedbench.suite.validate import MOST
 
 SLOW = "{probability: 0.5, deadline: 1, late: lost"
 

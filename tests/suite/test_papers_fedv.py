@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_up import KnownFacts
 
-from fedbench.plugins import Plugins
+from fedbench.registry.registry import Plugins
 from fedbench.suite import Suite, load
 
 SHIPPED = Path(__file__).parents[2] / "suites"

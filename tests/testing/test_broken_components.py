@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench import aggregation, allocation, objective
-from fedbench.backbone import Source
+from fedbench import objective
+from fedbench.families import aggregation, allocation
+from fedbench.models.backbone import Source
 from fedbench.testing import (
     check_adapter,
     check_aggregator,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedbench.layerwise import layerwise
+from fedbench.families.layerwise import layerwise
 from fedbench.testing import check_method, check_state
 
 

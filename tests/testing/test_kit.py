@@ -6,7 +6,7 @@ import pytest
 from command import fedbench
 from layouts import LAYOUTS
 
-from fedbench.plugins import Plugins
+from fedbench.registry.registry import Plugins
 from fedbench.testing import check_component, check_method, tiny_mixer
 
 # What is needed to make a component small, or at all.

@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load, save
 from work import ALPHA, CLASSES, CLIP, RANK, SGD, Update, Work
 
-from fedbench.backbone import Blocks
 from fedbench.engine import cohort as together
 from fedbench.engine import sequential as one_by_one
 from fedbench.engine.team import Team
 from fedbench.engine.team import together as in_a_team
-from fedbench.layerwise import head_at_end
+from fedbench.families.layerwise import head_at_end
 from fedbench.machine import cores, keep_memory
+from fedbench.models.backbone import Blocks
 from fedbench.objective import cross_entropy
 from fedbench.types import Cohort, Job, Plan, Uploads
 

@@ -1,0 +1,1 @@
+"""The life of one cell: its clients and their faults, training, evaluation, checkpoints and end."""

@@ -1,0 +1,185 @@
+"""A running cell on disk: all that it needs to go on, after a kill at any instant, as if it had never stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedbench.cell.clientstore import ClientStore, keys_of
+from fedbench.cell.state import file_bytes, load, taken_apart
+from fedbench.errors import UserError
+from fedbench.results import read_rows
+from fedbench.results.documents import cannot_write, json_text, read_json
+from fedbench.results.files import digest, set_aside
+from fedbench.results.tables import COLUMNS, table_bytes
+from fedbench.results.untrusted import check_checkpoint
+
+EVERY = 60.0  # seconds between two checkpoints, where nobody says
+CHECKPOINT, FACTS = "checkpoint", "checkpoint.json"
+PLACES = ("a", "b")
+FORMAT = 1
+REQUIRED = ("format", "id", "device", "number", "round", "seconds", "off_cpu", "files", "sha256")
+NEXT, OLD = ".next", ".old"  # a checkpoint being written, and one being deleted
+GONE = ".checkpoint.gone"  # all of them, being deleted
+CLIENTS = "clients"  # the tensors of clients that checkpoints refer to
+
+
+@dataclass
+class Progress:
+    """How far a cell is: rounds done, the method's state after them, the rows of its tables so far, and the seconds
+    it took."""
+
+    round: int = 0
+    state: dict[str, Any] | None = None
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {kind: [] for kind in COLUMNS})
+    seconds: float = 0.0
+
+
+class Checkpoints:
+    """The checkpoints of one cell: two places, written in turn, so that one is whole whatever happens to the other.
+
+    A checkpoint is a folder with the files of `fedbench.cell.state`, the tables, and what says that they belong
+    together: their hashes and its own, the cell's id, the kind of device, and a number that only grows. It is written
+    beside the places, read back, and put into the older one's place. One process at a time may use a cell's folder.
+
+    Clients' own tensors lie beside them, in `store`; a checkpoint names those that its state refers to.
+    """
+
+    def __init__(self, folder: Path, id: str, device: str, every: float = 0.0) -> None:
+        """id: the cell's, in which all is that can change a result · device: the kind it is computed on · every:
+        seconds between two."""
+        self.folder, self.id, self.device, self.every = folder / CHECKPOINT, id, device, every
+        self.store = ClientStore(folder / CLIENTS)
+        self.number, self.place = 0, ""  # of the last one that is whole
+        self.written = time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self.written >= self.every
+
+    def latest(self) -> tuple[Progress, list[str]]:
+        """The newest whole checkpoint, or the start; and a line on each that is not whole or not of this cell, which
+        is set aside. Raises UserError where the folder cannot be written to."""
+        for leftover in (NEXT, OLD):
+            shutil.rmtree(self.folder / leftover, ignore_errors=True)
+        refused, found = [], []
+        for place in PLACES:
+            if os.path.lexists(self.folder / place):
+                try:
+                    found.append((self._facts(self.folder / place), place))
+                except UserError as error:
+                    refused.append(self._set_aside(place, error))
+        progress = Progress()
+        self.store.pinned = {place: frozenset(facts.get("clients", ())) for facts, place in found}
+        for facts, place in sorted(found, key=lambda one: one[0]["number"], reverse=True):
+            self.number = max(self.number, facts["number"])
+            try:
+                progress, self.place = self._read(self.folder / place, facts), place
+                break
+            except UserError as error:
+                refused.append(self._set_aside(place, error))
+                del self.store.pinned[place]
+        self.store.sweep(progress.state or {})
+        return progress, refused
+
+    def write(self, progress: Progress) -> None:
+        """Keep this progress, and the last one until this is known to be whole. Raises UserError for what is no
+        state, or where it cannot be written."""
+        contents = file_bytes(progress.state)
+        contents |= {f"{kind}.parquet": table_bytes(kind, rows) for kind, rows in progress.tables.items()}
+        tensors, _ = taken_apart(progress.state)
+        place, clients = PLACES[self.place == PLACES[0]], keys_of(progress.state)
+        facts = {
+            "format": FORMAT,
+            "id": self.id,
+            "device": self.device,
+            "number": self.number + 1,
+            "round": progress.round,
+            "seconds": progress.seconds,
+            "off_cpu": [name for name, tensor in tensors.items() if tensor.device.type != "cpu"],
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+        }
+        if clients:
+            facts["clients"] = sorted(clients)
+        contents[FACTS] = json_text({**facts, "sha256": _own(facts)}).encode()
+        try:
+            self._put(contents, self.folder / place)
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+        self.store.pinned[place] = frozenset(clients)
+        self.store.sweep(progress.state)
+        self.number, self.place, self.written = facts["number"], place, time.monotonic()
+
+    def _put(self, contents: dict[str, bytes], place: Path) -> None:
+        new, old = self.folder / NEXT, self.folder / OLD
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        new.mkdir(parents=True)
+        for name, content in contents.items():
+            with open(new / name, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        _check(new, self._facts(new))
+        if os.path.lexists(place):
+            os.rename(place, old)
+        os.rename(new, place)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def _facts(self, place: Path) -> dict[str, Any]:
+        """What checkpoint.json says. Raises UserError where it is torn, foreign or of another cell."""
+        path = place / FACTS
+        facts = read_json(path, REQUIRED, "")
+        own = facts.pop("sha256")
+        del facts["result_version"]
+        if facts["format"] != FORMAT:
+            raise UserError(f"{path}: checkpoint format {facts['format']}, but this fedbench reads format {FORMAT}.")
+        if own != _own(facts):
+            raise UserError(f"{path}: torn (its hash is another).")
+        try:
+            check_checkpoint(facts)
+        except TypeError as error:
+            raise UserError(f"{path}: not a checkpoint of fedbench ({error}).") from error
+        for name, mine in (("id", self.id), ("device", self.device)):
+            if facts[name] != mine:
+                raise UserError(f"{path}: of another {name}, {facts[name]} and not {mine}.")
+        return facts
+
+    def _read(self, place: Path, facts: dict[str, Any]) -> Progress:
+        _check(place, facts)
+        self.store.check(facts.get("clients", ()))
+        state = load(place, dict.fromkeys(facts["off_cpu"], self.device))
+        return Progress(facts["round"], state, {kind: read_rows(place, kind) for kind in COLUMNS}, facts["seconds"])
+
+    def _set_aside(self, place: str, error: UserError) -> str:
+        kept = set_aside(self.folder / place, self.folder.parent)
+        return f"{str(error).splitlines()[0]} Set aside as {kept.name}."
+
+
+def forget(folder: Path) -> None:
+    """Delete the checkpoints of a cell that is done, or that begins anew, and the tensors of its clients: out of sight
+    first, so that one killed at this leaves none that looks torn."""
+    shutil.rmtree(folder / GONE, ignore_errors=True)
+    with suppress(OSError):  # there may be none
+        (folder / CHECKPOINT).rename(folder / GONE)
+    for done in (GONE, CLIENTS):
+        shutil.rmtree(folder / done, ignore_errors=True)
+
+
+def _own(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _check(place: Path, facts: dict[str, Any]) -> None:
+    """Raises UserError where a file is not the one that was written."""
+    for name, expected in facts["files"].items():
+        if not (place / name).is_file():
+            raise UserError(f"{place / name}: missing.")
+        if digest(place / name) != expected:
+            raise UserError(f"{place / name}: torn (its hash is another).")

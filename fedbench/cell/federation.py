@@ -1,0 +1,164 @@
+"""A scenario at work: the registered clients, and who takes part in a round, with what capacity and batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedbench.cell.faults import Faults
+from fedbench.cell.pixels import Batch, Pixels, ahead
+from fedbench.errors import UserError
+from fedbench.seeding import numpy_generator
+from fedbench.types import MIXED, Client, Cohort, Scenario
+
+
+class Registered(Sequence[Client]):
+    """The registered clients in three arrays: one integer for each example, two for each client."""
+
+    def __init__(self, clients: Sequence[Client]) -> None:
+        self.domains = np.array([client.domain for client in clients])
+        self.starts = np.cumsum([0, *map(len, clients)])
+        self.indices = np.concatenate([client.indices for client in clients])
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    def __getitem__(self, i: int) -> Client:
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        return Client(i, int(self.domains[i]), self.indices[self.starts[i] : self.starts[i + 1]])
+
+
+class Federation:
+    """The clients of one cell over its rounds; every draw is a function of (seed, round, client) alone."""
+
+    def __init__(self, config: Mapping[str, Any], clients: list[Client], num_layers: int, pixels: Pixels) -> None:
+        self.clients, self.pixels = Registered(clients), pixels
+        self.seed, self.train = config["seed"], config["train"]
+        self.capacities, self.participation = config["capacities"], config["participation"]
+        self.num_layers = num_layers
+        self.faults = Faults(config.get("faults", {}), self.seed)
+        if idle := [client.id for client in clients if not len(client)]:
+            raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
+        self.fewest = min(self._epoch(client) for client in clients)
+        lowest_highest = np.array([self._range(client) for client in clients])
+        self.scenario = Scenario(self.clients, lowest_highest, num_layers, self.train["rounds"])
+
+    def cohort(self, t: int) -> Cohort:
+        """The clients of round t."""
+        ids = self._sample(t)
+        done = [self.faults.of(t, i, self._steps(i)) for i in ids]
+        return Cohort(
+            ids=ids,
+            capacities=_whole_numbers(self._capacity(t, self.clients[i]) for i in ids),
+            num_examples=_whole_numbers(len(self.clients[i]) for i in ids),
+            steps=_whole_numbers(steps for steps, _ in done),
+            batches=Batches(self, t, ids),
+            arrives=_whole_numbers(arrives for _, arrives in done).bool(),
+        )
+
+    def _sample(self, t: int) -> list[int]:
+        how, N = self.participation, len(self.clients)
+        draw = numpy_generator(self.seed, t, use="participation")
+        if "all" in how:
+            return list(range(N))
+        if "per_domain" in how:
+            chosen: list[int] = []
+            for domain in np.unique(self.clients.domains):
+                here = np.flatnonzero(self.clients.domains == domain)
+                chosen += draw.choice(here, size=min(how["per_domain"], len(here)), replace=False).tolist()
+            return sorted(chosen)
+        count = how["count"] if "count" in how else max(1, round(how["fraction"] * N))
+        return sorted(draw.choice(N, size=min(count, N), replace=False).tolist())
+
+    def _range(self, client: Client) -> tuple[int, int]:
+        """The smallest and the largest L_n this client can have."""
+        if "all" in self.capacities:
+            return self.num_layers, self.num_layers
+        if "uniform" in self.capacities:
+            return tuple(self.capacities["uniform"])
+        place, key = (client.id, "by_client") if "by_client" in self.capacities else (client.domain, "by_domain")
+        if place == MIXED:
+            raise UserError(
+                f"capacities by_domain: client {client.id} has images of several domains; give each client a depth, "
+                "{by_client: [...]}, or draw them, {uniform: [lowest, highest]}"
+            )
+        given = self.capacities[key]
+        if place >= len(given):
+            raise UserError(f"capacities: {len(given)} values for {len(self.clients)} clients; give one for each")
+        return given[place], given[place]
+
+    def _capacity(self, t: int, client: Client) -> int:
+        low, high = self._range(client)
+        if low == high:
+            return low
+        return int(numpy_generator(self.seed, t, client.id, "capacity").integers(low, high + 1))
+
+    def _steps(self, client: int, epochs: int | None = None) -> int:
+        """local_epochs, or so many, over the client's batches, at most max_steps; `smallest`: at most one more than the
+        smallest client's batches (the FedRA authors' code)."""
+        most = self.train["max_steps"]
+        limit = self.fewest + 1 if most == "smallest" else most
+        steps = (self.train["local_epochs"] if epochs is None else epochs) * self._epoch(self.clients[client])
+        return steps if limit is None else min(steps, limit)
+
+    def steps_beside(self, client: int, epochs: int, done: int) -> int:
+        """The steps of `epochs` epochs that a client takes beside the `done` ones of its usual steps: as large a part
+        of them, and at least one if it has done any."""
+        return max(1, self._steps(client, epochs) * done // self._steps(client)) if done and epochs else 0
+
+    def _epoch(self, client: Client) -> int:
+        """Its batches in one pass over its images."""
+        return math.ceil(len(client) / self.train["batch_size"])
+
+    def images(self, client: int, steps: int) -> int:
+        """How many images `steps` batches hold, short last batches counted as they are."""
+        epochs, rest = divmod(steps, self._epoch(self.clients[client]))
+        return epochs * len(self.clients[client]) + min(rest * self.train["batch_size"], len(self.clients[client]))
+
+    def in_order(self, t: int, client: int) -> Iterator[np.ndarray]:
+        """The positions of the images of each batch of a round: each epoch in a new order, the last batch short."""
+        size, own = self.train["batch_size"], self.clients[client].indices
+        for epoch in range(self.train["local_epochs"]):
+            order = numpy_generator(self.seed, t, client, f"shuffle/{epoch}").permutation(own)
+            for first in range(0, len(order), size):
+                yield order[first : first + size]
+
+
+class Batches:
+    """The batches (x, y) of the clients of a round: images, or for an engine that asks, their embeddings."""
+
+    def __init__(self, federation: Federation, t: int, ids: Sequence[int]) -> None:
+        self.federation, self.t, self.ids = federation, t, ids
+
+    def __call__(self, n: int) -> Iterator[Batch]:
+        return self._made_by(self.federation.pixels, n)
+
+    def embedded(self, n: int) -> Iterator[Batch]:
+        """The same, embedded where that is kept."""
+        return self._made_by(self.federation.pixels.embedded, n)
+
+    def labels(self, n: int) -> Tensor:
+        """(|D_n|,) int64: of all images of client n."""
+        own = self.federation.clients[self.ids[n]].indices
+        return torch.from_numpy(self.federation.pixels.images.y[own])
+
+    def steps_beside(self, n: int, epochs: int, done: int) -> int:
+        """See `Federation`."""
+        return self.federation.steps_beside(self.ids[n], epochs, done)
+
+    def only(self, rows: Sequence[int]) -> Batches:
+        return Batches(self.federation, self.t, [self.ids[n] for n in rows])
+
+    def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
+        batches = map(make, self.federation.in_order(self.t, self.ids[n]))
+        return ahead(batches) if self.federation.pixels.far else batches
+
+
+def _whole_numbers(values: Iterable[int]) -> Tensor:
+    return torch.tensor(list(values), dtype=torch.int64, device="cpu")  # also where the model is but a shape

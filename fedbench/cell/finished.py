@@ -1,0 +1,132 @@
+"""The model of a finished cell: kept in the cell's folder, and taken up again from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedbench.cell.state import STRUCTURE, load, save
+from fedbench.cell.trial import Trial
+from fedbench.errors import UserError
+from fedbench.method import Predict
+from fedbench.registry.assets import Facts
+from fedbench.registry.registry import Plugins, told
+from fedbench.results import read_manifest
+from fedbench.types import Client, Dataset, Images, Splits
+
+AGAIN = "Run the suite again with --force: the cell is computed anew."
+
+
+def keep(folder: Path, trial: Trial) -> None:
+    """Write what a trial that has run leaves into its cell's folder: see `fedbench.cell.state`.
+
+    `method` is its last state, `world` what the method was built from beside the configuration: enough to build
+    it where the images are not.
+    """
+    clients = trial.federation.clients
+    world = {
+        "classes": list(trial.dataset.classes),
+        "domains": list(trial.dataset.domains),
+        "image_size": trial.evaluation.test.images.x.shape[-1],
+        "clients": {
+            "domain": torch.from_numpy(clients.domains),
+            "examples": torch.from_numpy(np.diff(clients.starts)),
+        },
+    }
+    save(folder, {"method": trial.state, "world": world})
+
+
+def reopen(folder: str | Path, plugins: Plugins, device: str = "cpu", *, images: bool = True) -> tuple[Trial, Predict]:
+    """The trial of a finished cell with its last `state`, and its global model: predict(x (B, 3, H, W)) as
+    `Method.predictor` gives it.
+
+    images: False builds the same model where the data set is not; all images of such a trial are blank. The
+    model answers in float32 outside of the trial's engine: its logits are those of the run up to rounding.
+    Raises UserError where the cell is not finished or has no state, and where its plugins, weights or images
+    are not there or not the same.
+    """
+    folder = Path(folder)
+    manifest = _finished(folder)
+    try:
+        trial = _trial(folder, manifest, plugins, device, images)
+        return trial, trial.method.predictor(trial.state)
+    except UserError:
+        raise
+    except Exception as error:  # of a plugin whose code has changed since, or where somebody has edited a file
+        method = manifest["config"].get("method", {}).get("name")
+        raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error
+
+
+def _trial(folder: Path, manifest: Mapping[str, Any], plugins: Plugins, device: str, images: bool) -> Trial:
+    """The trial of a finished cell with its last state."""
+    kept = load(folder)
+    config = manifest["config"]
+    _same_files(folder, manifest["versions"], plugins)
+    facts = Facts(plugins)
+    source = facts.backbone(config["backbone"])
+    dataset = facts.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
+    now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
+    _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
+    if not images:  # nor are there any to be dealt to clients
+        config = {**config, "evaluation": {**config["evaluation"], "by": "domain"}}
+    trial = Trial(config, plugins, device, dataset=dataset, clients=None if images else _clients(kept["world"]))
+    trial.state = kept["method"]
+    return trial
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished cell that has a state. Raises UserError."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        near = folder if folder.is_dir() else folder.parent
+        cells = sorted(file.parent.name for file in near.glob("*/manifest.json"))
+        more = f" and {len(cells) - 8} more" if cells[8:] else ""
+        there = f"In {near} there are {', '.join(cells[:8])}{more}." if cells else ""
+        raise UserError(
+            f"{folder}: not the folder of a cell (it has no manifest.json). "
+            + (there or "Wanted is a folder in that of a suite, such as results/quickstart/skew-fedra-0-4534df823ed3.")
+        )
+    if manifest["status"] != "finished":
+        raise UserError(
+            f"{folder}: this cell is {manifest['status']}; only a finished one has a model. `fedbench run` of its "
+            "suite runs it (with --retry-failed where it failed)."
+        )
+    if not (folder / STRUCTURE).is_file():
+        raise UserError(
+            f"{folder}: no {STRUCTURE}: the fedbench that computed this cell kept no model, or it was deleted.\n{AGAIN}"
+        )
+    return manifest
+
+
+def _same_files(folder: Path, versions: Mapping[str, str], plugins: Plugins) -> None:
+    """Plugins given by --plugin must be given again, and be the same files."""
+    for name, version in versions.items():
+        if not version.startswith("sha256:"):
+            continue
+        if name not in plugins.files:
+            raise UserError(f"{folder}: this cell was computed with the plugin {name}; name that file with --plugin.")
+        if plugins.version(name) != version:
+            raise UserError(f"{folder}: {plugins.files[name]} has changed since this cell was computed.\n{AGAIN}")
+
+
+def _same_prints(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    if changed := [what for what in now if then[what] != now[what]]:
+        told = "; ".join(f"{what}: then {then[what]}, now {now[what]}" for what in changed)
+        raise UserError(f"{folder}: what this cell was computed from has changed. {told}.\n{AGAIN}")
+
+
+def _blank(world: Mapping[str, Any]) -> Dataset:
+    """The data set's facts, and one black image for each split."""
+    side = world["image_size"]
+    image = Images(np.zeros((1, 3, side, side), np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(image, image))
+
+
+def _clients(world: Mapping[str, Any]) -> list[Client]:
+    """The clients with as many examples as they had, which ones is not known."""
+    facts = zip(world["clients"]["domain"].tolist(), world["clients"]["examples"].tolist(), strict=True)
+    return [Client(i, domain, np.arange(examples)) for i, (domain, examples) in enumerate(facts)]

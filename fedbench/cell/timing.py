@@ -1,0 +1,160 @@
+"""A cell tried for a moment: how long its parts take on this machine, by its own engine, on random weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+
+from fedbench.cell.trial import Trial
+from fedbench.engine.groups import ROWS, grouped
+from fedbench.engine.shortcuts import fast
+from fedbench.engine.team import dealt
+from fedbench.models.backbone import Source
+from fedbench.registry.registry import Plugins
+from fedbench.seeding import generator, seed_of
+from fedbench.types import Cohort
+
+STEP_FLOPS = {"cpu": 1e11, "cuda": 2e13}  # about the most that a step of a probe may cost
+FEW_STEPS = {"cpu": 1, "cuda": 3}  # of the shorter round; a GPU replays a step from the third on
+MOST_STEPS = 16
+SECONDS = 0.3  # about as long as the longer round should take, and the test
+
+Config = Mapping[str, Any]
+Result = TypeVar("Result")
+
+
+def probe(
+    config: Config, plugins: Plugins, device: str, totals: Mapping[str, int], processes: int = 1
+) -> dict[str, float]:
+    """The fields of `fedbench.runs.estimate.Rates`, measured.
+
+    config: resolved; its weights are not read · totals: of that cell, see `Trial.totals` · processes: how many would
+    compute it together. Where a step would take long, fewer images are in its batches, then fewer clients in it.
+    """
+    clock = _clock(device)
+    began = clock()
+    trial = Trial(_smaller(config, totals, device), plugins, device, _random_weights(config, plugins))
+    with trial.precision():
+        state = trial.method.init(generator(trial.seed, use="init"))
+        cohort = _affordable(trial, STEP_FLOPS[device])
+        _round(trial, state, cohort, FEW_STEPS[device])
+        ready = clock() - began
+        few, some = _round(trial, state, cohort, FEW_STEPS[device])
+        start = max(0.0, ready - few)  # what the first round took longer is paid once
+        more, many = _round(trial, state, cohort, FEW_STEPS[device] + _steps_in(SECONDS, few / FEW_STEPS[device]))
+        per_evaluation, per_image = _test(trial, state)
+    per_flop = (more - few) / (many - some) if many > some and more > few else more / max(many, 1)
+    return {
+        "start": start,
+        "per_round": max(0.0, few - per_flop * some),
+        "per_flop": per_flop,
+        "per_evaluation": per_evaluation,
+        "per_image": per_image,
+        "train_share": longest_share(trial, config["train"]["batch_size"], min(processes, trial.shares)),
+        "test_share": 1 / min(processes, trial.shares),
+    }
+
+
+def _smaller(config: Config, totals: Mapping[str, int], device: str) -> dict[str, Any]:
+    """The configuration with batches that a probe can afford."""
+    per_image = max(1, totals["flops"]) / max(1, totals["images"])
+    together = max(1.0, totals["client_rounds"] / config["train"]["rounds"])
+
+    def at_most(images: int, each: float) -> int:
+        return max(1, min(images, int(STEP_FLOPS[device] / each)))
+
+    train = {**config["train"], "batch_size": at_most(config["train"]["batch_size"], per_image * together)}
+    evaluation = {**config["evaluation"], "batch_size": at_most(config["evaluation"]["batch_size"], per_image)}
+    lossless = {key: value for key, value in config.items() if key != "faults"}  # lost clients would be few steps
+    return {**lossless, "train": train, "evaluation": evaluation}
+
+
+def _random_weights(config: Config, plugins: Plugins) -> Source:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(config["seed"], use="backbone"))
+        return plugins.make("backbone", config["backbone"], load=False)
+
+
+def _affordable(trial: Trial, flops: float) -> Cohort:
+    """The clients of the first round that take part, the cheapest first, as many as a step of so many FLOPs has room
+    for; one at least."""
+    cohort = trial.federation.cohort(0)
+    costs = {n: trial.method.cost(L_n, 0) for n, L_n in enumerate(cohort.capacities.tolist())}
+    step = {
+        n: cost.flops_per_image * trial.federation.images(cohort.ids[n], 1)
+        for n, cost in costs.items()
+        if cost is not None
+    }
+    chosen: list[int] = []
+    for n in sorted(step, key=step.__getitem__):
+        if not chosen or sum(step[i] for i in chosen) + step[n] <= flops:
+            chosen.append(n)
+    return cohort.only(sorted(chosen))
+
+
+def _round(trial: Trial, state: dict[str, Any], cohort: Cohort, steps: int) -> tuple[float, int]:
+    """Seconds and FLOPs of a round of at most so many steps."""
+    short = replace(cohort, steps=cohort.steps.clamp(max=steps))
+
+    def rows() -> list[dict[str, Any]]:
+        _, report = trial.method.round(state, 0, short, generator(trial.seed, 0, use="round"))
+        return trial.round_rows(0, report)
+
+    seconds, found = _timed(trial, rows)
+    return seconds, sum(row["flops"] for row in found)
+
+
+def _test(trial: Trial, state: dict[str, Any]) -> tuple[float, float]:
+    """Seconds to make ready for an evaluation, and seconds a test image."""
+    _, indices = trial.evaluation.passes[0]
+    images, _ = trial.evaluation.test(indices)
+    with fast(trial.model) if trial.fast else nullcontext(), torch.no_grad():
+        made, predict = _timed(trial, lambda: trial.method.predictor(state))
+        _timed(trial, lambda: predict(images))
+        once, _ = _timed(trial, lambda: predict(images))
+        times = _steps_in(SECONDS, once)
+        seconds, _ = _timed(trial, lambda: [predict(images) for _ in range(times)])
+    return made, seconds / times / len(images)
+
+
+def _clock(device: str) -> Callable[[], float]:
+    """On a CPU the time that this process, of one thread, has computed: what others do meanwhile is not in it."""
+
+    def with_gpu() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return with_gpu if device == "cuda" else time.process_time
+
+
+def _timed(trial: Trial, work: Callable[[], Result]) -> tuple[float, Result]:
+    clock = _clock(trial.device)
+    began = clock()
+    result = work()
+    return clock() - began, result
+
+
+def _steps_in(seconds: float, each: float) -> int:
+    return max(1, min(MOST_STEPS, int(seconds / max(each, 1e-6))))
+
+
+def longest_share(trial: Trial, batch_size: int, processes: int) -> float:
+    """What the process with most to do has of a round's training, where several compute the cell together: a group
+    of clients is not split. The first round stands for all."""
+    if processes == 1:
+        return 1.0
+    cohort, tokens = trial.federation.cohort(0), trial.model.tokens(trial.evaluation.test.images.x.shape[-1])
+    work, rows = [], []
+    for n, L_n in enumerate(cohort.capacities.tolist()):
+        if (cost := trial.method.cost(L_n, 0)) is not None:
+            work.append(cost.flops_per_image * int(cohort.steps[n]))
+            rows.append(min(batch_size, int(cohort.num_examples[n])) * tokens)
+    groups = [sum(work[n] for n in group) for group in grouped(work, rows, ROWS)]
+    members = dealt(groups, processes)
+    loads = [sum(each for each, who in zip(groups, members, strict=True) if who == rank) for rank in range(processes)]
+    return max(loads, default=0) / max(sum(groups), 1)

@@ -1,0 +1,226 @@
+"""What happens inside a worker process: one cell, from its manifest to its files, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# Imported before the workers are forked, so that each of them starts with them in place (see executors/local.py).
+import pandas  # noqa: F401  (pyarrow imports it with its first table)
+import pyarrow.parquet  # noqa: F401
+import timm  # noqa: F401
+import torch
+
+from fedbench import machine
+from fedbench.cell.checkpoint import EVERY, Checkpoints, Progress, forget
+from fedbench.cell.finished import keep
+from fedbench.cell.timing import probe
+from fedbench.cell.trial import Diverged, Trial
+from fedbench.engine.team import Team, together
+from fedbench.errors import NotApplicable, UserError
+from fedbench.registry.registry import Plugins, told
+from fedbench.results import read_manifest, write_manifest, write_rows
+from fedbench.results.claims import Taken, joined
+from fedbench.results.files import cleared, described
+from fedbench.results.tables import ONLY_WITH_ROWS
+
+if TYPE_CHECKING:
+    from fedbench.cell.events import Teller
+
+Send = Callable[[dict[str, Any]], None]
+
+
+class Stopped(Exception):
+    """The cell was asked to end, and can go on from its checkpoint."""
+
+
+def main(job: str, teller: Teller) -> None:
+    """The entry point of a worker process: a job is one JSON string, events go back through a pipe."""
+    os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
+    torch.set_num_threads(1)
+    machine.keep_memory()
+
+    def send(event: dict[str, Any]) -> None:
+        try:
+            teller.tell(event)
+        except OSError:  # the run was killed: the cell stays `running` on disk, and the next run takes it up
+            os._exit(1)
+
+    send({"event": "ready"})
+    parsed = json.loads(job)
+    if "probe" in parsed:
+        send({"event": "probed", **tried(parsed)})
+    else:
+        asked: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the server of workers blocks it
+        run(parsed, send, parsed["processes"], lambda: bool(asked))
+    teller.close()
+
+
+def run(
+    job: dict[str, Any],
+    send: Send = lambda event: None,
+    processes: int = 1,
+    stopping: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
+
+    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin),
+    `checkpoint_every` (seconds), `fresh` (whether to begin anew), `gpu_fraction` (of a GPU's memory, the most it may
+    take; None: all) and, where other runs may be at the folder too,
+    `claim` (see `results.claims`) · processes: how many may compute the cell together; more than one only where torch
+    has not used threads yet · stopping: asked after each round; where it says so, the cell ends as `interrupted`, with
+    a checkpoint. A cell that another run has taken over is left to it.
+    """
+    try:
+        with joined(job.get("claim")) as check:
+            return _ended(_Cell(job, send, stopping, check), job, processes)
+    except Taken as taken:
+        return {**job["manifest"], "status": "running", "reason": str(taken), "seconds": 0.0}
+
+
+def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
+    """The last manifest of a cell, however it ended. Raises Taken."""
+    try:
+        outcome = cell.compute(job, processes)
+    except Taken:
+        raise
+    except Stopped as reason:
+        outcome = {"status": "interrupted", "reason": str(reason)}
+    except NotApplicable as reason:
+        outcome = {"status": "not_applicable", "reason": str(reason)}
+    except (UserError, Diverged) as error:
+        outcome = {"status": "failed", "reason": str(error)}
+    except Exception as error:  # one cell's fault must not become another's
+        outcome = {
+            "status": "failed",
+            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}"
+            + _place(error, cell.plugins.files.values()),
+            "traceback": traceback.format_exc(),
+        }
+    return cell.end(outcome)
+
+
+class _Cell:
+    """A cell at work: its manifest, how far it is, and what is told and kept after every round."""
+
+    def __init__(
+        self, job: dict[str, Any], send: Send, stopping: Callable[[], bool], check: Callable[[], None]
+    ) -> None:
+        """check: raises Taken where the cell is another run's; asked before anything is written."""
+        self.folder, self.plugins = Path(job["folder"]), Plugins(job["plugins"])
+        self.send, self.stopping, self.check = send, stopping, check
+        self.manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
+        self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self.progress = Progress()
+        self.began = time.perf_counter()
+
+    def compute(self, job: dict[str, Any], processes: int) -> dict[str, Any]:
+        """All rounds that are left, and the files; how it ended."""
+        device = resolved(job["device"])
+        if device == "cuda" and job.get("gpu_fraction"):  # what it takes beyond that is its own fault, not others'
+            torch.cuda.set_per_process_memory_fraction(job["gpu_fraction"])
+        self.manifest["machine"] = machine.describe(device)
+        self._take_up(device, job.get("checkpoint_every", EVERY), fresh=job.get("fresh", False))
+        write_manifest(self.folder, self.manifest)
+        self.plugins.tell("fedbench_cell_started", manifest=self.manifest)
+        self.trial = trial = Trial(self.manifest["config"], self.plugins, device, store=self.checkpoints.store)
+        progress = self.progress
+
+        def work(team: Team) -> None:
+            told = {"on_round": self._on_round, "on_layers": progress.tables["layers"].extend} if team.rank == 0 else {}
+            trial.run(team=team, progress=progress, **told)
+
+        together(min(processes, trial.shares), work)
+        self.check()
+        for kind, rows in progress.tables.items():
+            if rows or kind not in ONLY_WITH_ROWS:
+                write_rows(self.folder, kind, rows)
+        keep(self.folder, trial)
+        return {"status": "finished", "files": described(self.folder)}
+
+    def _take_up(self, device: str, every: float, fresh: bool) -> None:
+        """Clear the folder of what a killed run left half written, and go on from the checkpoint."""
+        torn = cleared(self.folder, read_manifest(self.folder) or {})
+        if fresh:
+            forget(self.folder)
+        self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, every)
+        self.progress, refused = self.checkpoints.latest()
+        self.began -= self.progress.seconds
+        self.manifest["round"] = self.progress.round
+        if torn := [*torn, *refused]:
+            self.manifest["torn"] = torn
+            self.send({"event": "torn", "reasons": torn})
+        if self.progress.round:
+            self.send({"event": "resumed", "round": self.progress.round})
+
+    def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
+        self.check()
+        self.manifest["round"] = t
+        self.plugins.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
+        self.send({"event": "round", "round": t})
+        stopping = self.stopping()
+        if t < self.trial.rounds and (stopping or self.checkpoints.due()):
+            self.progress.seconds = self._seconds()
+            self.checkpoints.write(self.progress)
+            if stopping:
+                raise Stopped(f"interrupted after round {t} of {self.trial.rounds}; the next run goes on")
+
+    def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        """Write the last manifest, and return it."""
+        self.check()
+        self.manifest = {**self.manifest, **outcome, "seconds": self._seconds()}
+        done = outcome["status"] in ("finished", "not_applicable")
+        if done:
+            self.manifest.pop("round", None)
+        write_manifest(self.folder, self.manifest)
+        if done:
+            forget(self.folder)
+        evaluation = self.progress.tables["eval"] if outcome["status"] == "finished" else []
+        self.plugins.tell("fedbench_cell_finished", manifest=self.manifest, evaluation=evaluation)
+        return self.manifest
+
+    def _seconds(self) -> float:
+        """What the cell took, its earlier runs up to the checkpoint included."""
+        return round(time.perf_counter() - self.began, 3)
+
+
+def _place(error: Exception, files: Iterable[Path]) -> str:
+    """The last line of a user's own file that an exception came through, as ` (mine.py:12)`; the folder is left out, so
+    that a cell says the same wherever it is computed."""
+    own = {str(file) for file in files}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an allocation was refused; on a CPU torch says so by a plain RuntimeError."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def tried(job: dict[str, Any]) -> dict[str, Any]:
+    """The `rates` of a cell by a short probe, or the `reason` why there are none; nothing is written.
+
+    job: as of `run`, and under `probe` the further arguments of `fedbench.cell.timing.probe`.
+    """
+    try:
+        return {"rates": probe(job["manifest"]["config"], Plugins(job["plugins"]), job["device"], **job["probe"])}
+    except Exception as error:  # a plugin's; the other cells' times are wanted all the same
+        return {"reason": told(error)}
+
+
+def resolved(device: str) -> str:
+    """`auto` is the GPU where there is one."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch finds no CUDA device here; `fedbench doctor` says more")
+    return device

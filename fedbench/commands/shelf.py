@@ -1,0 +1,207 @@
+"""The data sets of this machine: which are here, whether they are whole, and their way into the cache."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench.data.archive import md5, unpack
+from fedbench.data.cache import entry_of, holds
+from fedbench.data.lists import read_list
+from fedbench.data.sources import Part, root_of
+from fedbench.errors import UserError
+from fedbench.registry.catalogue import REQUIRED
+from fedbench.registry.registry import Plugins
+from fedbench.types import Dataset, Splits
+
+BUILT_IN = "needs nothing"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set that suites can name. status: of its source, or what it needs instead · root: where it would lie."""
+
+    name: str
+    summary: str
+    status: str
+    root: Path | None
+
+
+def entries(plugins: Plugins) -> list[Entry]:
+    """Every registered data set, with what is there of it; no file is opened."""
+    found = []
+    for name, component in plugins.catalogue.components["dataset"].items():
+        needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
+        root = root_of(name) if component.source else None
+        status = component.source.status(root) if component.source else f"needs {needs}" if needs else BUILT_IN
+        found.append(Entry(name, component.summary, status, root))
+    return found
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. level: `ok`, `note` (it could not be told) or `WRONG`."""
+
+    level: str
+    said: str
+
+
+class Shelf:
+    """One data set in one folder, with the options a suite would give it.
+
+    Raises: UserError for a name that no data set has, and for options that a suite could not set either.
+    """
+
+    def __init__(self, plugins: Plugins, name: str, options: Mapping[str, Any]) -> None:
+        from fedbench.suite.node import Mark, Node
+        from fedbench.suite.problems import Problems
+        from fedbench.suite.references import References
+
+        references = References(plugins.catalogue, "paper", Problems())
+        ref = references.complete(Node.of({"name": name, **options}, Mark("fedbench data")), "dataset")
+        references.problems.raise_any()
+        self.plugins, self.name, self.ref = plugins, name, ref.plain()
+        self.source = plugins.catalogue.find("dataset", name).source
+        self.root = root_of(name, self.ref.get("root"))
+
+    def make(self, image_size: int, unreadable: str | None = None) -> Dataset:
+        """The data set, its files looked at but not decoded. unreadable: instead of its own option of that name."""
+        changed = {"unreadable": unreadable} if unreadable and "unreadable" in self.ref else {}
+        return self.plugins.make("dataset", {**self.ref, **changed}, image_size=image_size)
+
+    def check(self, image_size: int) -> Iterator[Finding]:
+        """Look at everything: the parts, the archives' checksums, the lists, and every image, decoded at that size."""
+        if self.source:
+            yield from self._archives()
+            yield from self._lists()
+            if lacks := self.source.lacks(self.name, self.root):
+                yield Finding("WRONG", lacks)
+                return
+            yield Finding("ok", f"nothing is missing in {self.root}")
+        try:
+            with self._blaming():
+                dataset = self.make(image_size, unreadable="skip")
+                splits = dataset.load()
+                numbers = list(self._numbers(dataset, splits))
+        except UserError as error:
+            yield Finding("WRONG", str(error))
+            return
+        yield from numbers
+        yield from self._unreadable(image_size, splits.skipped)
+
+    def _unreadable(self, image_size: int, skipped: tuple[str, ...]) -> Iterator[Finding]:
+        if not skipped:
+            yield Finding("ok", "every image can be read")
+            return
+        try:  # the images are decoded: this tells the reasons
+            with self._blaming():
+                self.make(image_size, unreadable="fail").load()
+        except UserError as error:
+            yield Finding("WRONG", str(error))
+        else:
+            yield Finding("WRONG", f"{len(skipped):,} images cannot be read, such as {skipped[0]}")
+
+    def _archives(self) -> Iterator[Finding]:
+        archives = {part.archive: part for part in self.source.parts if part.archive}
+        untold = []
+        for name, part in archives.items():
+            file = part.packed(self.root)
+            if file and part.md5:
+                yield self._checksum(part, file)
+            elif file or part.md5 and part.find(self.root):
+                untold.append(f"{name} ({'no official checksum is known' if file else 'not there'})")
+        if untold:
+            yield Finding("note", f"checksum not compared: {', '.join(untold)}")
+
+    def _checksum(self, part: Part, file: Path) -> Finding:
+        found = md5(file)
+        if found == part.md5:
+            return Finding("ok", f"{part.archive} has the official md5")
+        return Finding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
+
+    def _lists(self) -> Iterator[Finding]:
+        known = [part for part in self.source.parts if part.lines is not None and part.find(self.root)]
+        right = 0
+        for part in known:
+            try:
+                lines = len(read_list(part.find(self.root)))
+            except UserError as error:
+                yield Finding("WRONG", str(error))
+                continue
+            if lines == part.lines:
+                right += 1
+            else:
+                yield Finding("WRONG", f"{part.find(self.root)} has {lines:,} lines, the official list {part.lines:,}")
+        if right:
+            yield Finding("ok", f"{right} of {len(known)} lists have the official number of lines")
+
+    def _numbers(self, dataset: Dataset, splits: Splits) -> Iterator[Finding]:
+        official = self.source.counts if self.source else {}
+        for domain, counts in images(dataset, splits).items():
+            said = f"{domain}: {counts[0]:,} training and {counts[1]:,} test images"
+            if domain not in official:
+                yield Finding("ok", said)
+            elif counts == official[domain]:
+                yield Finding("ok", f"{said}, the official numbers")
+            else:
+                yield Finding("WRONG", f"{said}; officially {official[domain][0]:,} and {official[domain][1]:,}")
+
+    def unpack(self, unverified: bool = False) -> list[Path]:
+        """Unpack the archives of what is missing; the folders that are new. What is there is left as it is.
+
+        Raises: UserError where a checksum is not the official one (unless `unverified`), a folder is there but
+        incomplete, or an archive is not fit to be unpacked.
+        """
+        made = []
+        for part in self.source.parts if self.source else ():
+            file, folder = part.packed(self.root), self.root / part.folder
+            if part.find(self.root) or not file:
+                continue
+            if folder.exists():
+                missing = part.paths[0].partition("/")[2]
+                what = f" without {missing}" if missing else ""
+                raise UserError(f"{folder} is there{what}; remove it, and {file.name} is unpacked again")
+            if part.md5 and not unverified and (finding := self._checksum(part, file)).level == "WRONG":
+                raise UserError(f"{finding.said}\n  fetch it again, or unpack it all the same with --unverified")
+            unpack(file, folder)
+            made.append(folder)
+        return made
+
+    def prepare(self, image_size: int) -> Prepared:
+        """Decode everything into the cache, or find it there. Raises: UserError."""
+        started = time.perf_counter()
+        with self._blaming():
+            dataset = self.make(image_size)
+            entry, known = entry_of(dataset.fingerprint), holds(dataset.fingerprint)
+            splits = dataset.load()
+            counts = images(dataset, splits)
+        size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None
+        place = entry if entry.is_dir() else None
+        return Prepared(counts, splits.skipped, place, size, known, time.perf_counter() - started)
+
+    def _blaming(self) -> AbstractContextManager[None]:
+        return self.plugins.blaming("dataset", self.name)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` did. images: {domain: (training, test)} · cache, size: the folder and its bytes, None for a data
+    set that keeps nothing there · known: whether it was there before · seconds: what it took."""
+
+    images: Mapping[str, tuple[int, int]]
+    skipped: tuple[str, ...]
+    cache: Path | None
+    size: int | None
+    known: bool
+    seconds: float
+
+
+def images(dataset: Dataset, splits: Splits) -> dict[str, tuple[int, int]]:
+    """{domain: (training, test)}: how many images there are."""
+    train, test = (Counter(half.domain.tolist()) for half in (splits.train, splits.test))
+    return {domain: (train[d], test[d]) for d, domain in enumerate(dataset.domains)}

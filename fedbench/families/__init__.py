@@ -1,0 +1,1 @@
+"""What algorithms share: depth-allocated tuning, whole models, split learning, and the rules they are made of."""

@@ -1,0 +1,5 @@
+"""Split learning: client i has a head H_i and a tail T_i, the server the encoder E between them."""
+
+from fedbench.families.split.method import LEARNS, PLAIN_MEAN, Ref, split
+
+__all__ = ["LEARNS", "PLAIN_MEAN", "Ref", "split"]

@@ -1,0 +1,157 @@
+"""A model cut in three: the client's head H, the server's encoder E, the client's tail T (FedV, Sec. 3.1)."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor, nn
+
+from fedbench.errors import UserError
+from fedbench.models.backbone import STARTS, Blocks, redraw
+from fedbench.seeding import generator, seed_of
+
+HEAD = "head"  # the classifier's name
+AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks
+
+
+class Cut:
+    """w = (w_H, w_E, w_T) of a backbone with its classifier, and the three maps they are the weights of.
+
+    head_blocks: how many of the first blocks stand in H, behind the embedding of patches, tokens and positions ·
+    tail_blocks: how many of the last stand in T, before final norm, pooling and classifier; with none of them norm
+    and pooling are the server's, and what it sends is (B, D) · client_start: `random` or `pretrained`, see `start`.
+
+    Names are those of `Blocks.shared`: `model.blocks.3.norm1.weight`, `head.bias`. Raises UserError where nothing
+    would remain for the server.
+    """
+
+    def __init__(
+        self, model: Blocks, num_classes: int, head_blocks: int = 0, tail_blocks: int = 0, client_start: str = "random"
+    ) -> None:
+        L = model.num_layers
+        if client_start not in STARTS:
+            raise UserError(f"client_start is {' or '.join(STARTS)}, not {client_start!r}")
+        for option, value in (("head_blocks", head_blocks), ("tail_blocks", tail_blocks)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise UserError(f"{option} is a whole number from 0 on, not {value!r}")
+        if head_blocks + tail_blocks >= L:
+            raise UserError(
+                f"head_blocks + tail_blocks is {head_blocks + tail_blocks}, but of the backbone's {L} blocks at least "
+                f"one stays on the server: take at most {L - 1} together"
+            )
+        if HEAD not in model.classifiers:
+            model.add_classifier(HEAD, num_classes)
+        self.model, self.first, self.last = model, head_blocks, L - tail_blocks
+        self.pools = tail_blocks == 0  # the server
+        self._slots = {name: (module, attribute) for name, module, attribute in _parameters(model)}
+        names = {part: [name for name in self._slots if self._part(name) == part] for part in ("H", "E", "T")}
+        self.w_H, self.w_T, self.w_E = (self._now(names[part]) for part in ("H", "T", "E"))
+        self.own_names = sorted([*names["H"], *names["T"]])
+        for parameter in self.own.values():
+            parameter.requires_grad_(True)
+        self._given = None
+        if client_start == "pretrained":
+            self._given = {n: p.detach().clone() for n, p in self.own.items() if n.startswith("model.")}
+
+    # --- the maps ---
+
+    def H(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> h (B, T, D), the smashed features."""
+        return self._through(self.model.embed(x), 0, self.first)
+
+    def E(self, h: Tensor) -> Tensor:
+        """h (B, T, D) -> b: (B, D), or (B, T, D) where the tail has blocks."""
+        b = self._through(h, self.first, self.last)
+        return self.model.features(b) if self.pools else b
+
+    def T(self, b: Tensor) -> Tensor:
+        """b -> logits (B, C)"""
+        if not self.pools:
+            b = self.model.features(self._through(b, self.last, self.model.num_layers))
+        return self.model.classifiers[HEAD](b)
+
+    def _through(self, tokens: Tensor, first: int, last: int) -> Tensor:
+        for j in range(first, last):
+            tokens = self.model.blocks[j](tokens)
+        return tokens
+
+    # --- the weights ---
+
+    @property
+    def own(self) -> dict[str, Tensor]:
+        """(w_H, w_T) of the client whose turn it is."""
+        return self._now(self.own_names)
+
+    def wear(self, own: Mapping[str, Tensor]) -> None:
+        """Compute with these (w_H, w_T), themselves and no copies of them."""
+        for name in self.own_names:
+            module, attribute = self._slots[name]
+            module._parameters[attribute] = own[name]
+
+    @property
+    def server_modules(self) -> dict[str, nn.Module]:
+        """The modules that w_E belongs to, by the prefix of its names."""
+        blocks = {f"model.blocks.{j}": self.model.blocks[j] for j in range(self.first, self.last)}
+        tops = {f"model.{name}": module for name, module in self.model.model.named_children() if name in AFTER}
+        return blocks | (tops if self.pools else {})
+
+    def _now(self, names: list[str]) -> dict[str, Tensor]:
+        return {name: self._slots[name][0]._parameters[self._slots[name][1]] for name in names}
+
+    def _part(self, name: str) -> str:
+        """H, E or T."""
+        _, top, *rest = name.split(".")
+        if not name.startswith("model."):
+            return "T"
+        if top == "blocks":
+            return "H" if int(rest[0]) < self.first else "E" if int(rest[0]) < self.last else "T"
+        return ("E" if self.pools else "T") if top in AFTER else "H"
+
+    # --- where clients start ---
+
+    def start(self, seed: int, client: int) -> dict[str, Tensor]:
+        """(w_H, w_T) of a client that has never taken part, its own draw.
+
+        `random`: all as timm draws such layers, and the classifier as nn.Linear does; `pretrained`: the classifier
+        alone is drawn.
+        """
+        classifier = copy.deepcopy(self.model.classifiers[HEAD]).cpu()
+        classifier.draw(generator(seed, client=client, use="classifier"))
+        values = {f"{HEAD}.{name}": p for name, p in classifier.named_parameters()}
+        values |= self._given or self._drawn(seed_of(seed, client=client, use="client"))
+        return {name: values[name].detach().to(self.model.device, copy=True) for name in self.own_names}
+
+    @functools.cached_property
+    def _template(self) -> nn.Module:
+        """The model without the server's blocks; on the CPU, so that every device has the same draws."""
+        model, blocks = self.model.model, self.model.blocks
+        model.blocks = nn.Sequential(*(blocks[j] for j in self._own_blocks))
+        try:
+            return copy.deepcopy(model).cpu()
+        finally:
+            model.blocks = blocks
+
+    @property
+    def _own_blocks(self) -> list[int]:
+        return [j for j in range(self.model.num_layers) if not self.first <= j < self.last]
+
+    def _drawn(self, seed: int) -> dict[str, Tensor]:
+        small = self._template
+        redraw(small, seed)
+        found = {}
+        for name, parameter in small.named_parameters():
+            if name.startswith("blocks."):
+                _, place, rest = name.split(".", 2)
+                name = f"blocks.{self._own_blocks[int(place)]}.{rest}"
+            found[f"model.{name}"] = parameter
+        return found
+
+
+def _parameters(model: Blocks) -> Iterator[tuple[str, nn.Module, str]]:
+    """Every parameter's name, the module it belongs to, and what it is called there."""
+    for path, module in model.named_modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                yield f"{path}.{name}".removeprefix("classifiers."), module, name

@@ -1,0 +1,126 @@
+"""What a client and the server pay for training a model that is cut between them, measured from shapes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.families.split.cut import Cut
+from fedbench.models.cost import ClientCost, Sent, ServerCost, count, on_meta, one_image, optimizer_states
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One image through one part: FLOPs forward, and backward; bytes that the backward pass needs saved."""
+
+    forward: int
+    backward: int
+    saved: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the cut model, and what of it is sent: bytes of its weights, and of what it computes of one image.
+    largest: bytes of the weights of that of its modules that has most."""
+
+    weights: int
+    passes: Pass
+    sends: int = 0
+    largest: int = 0
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The parts H, E and T, E with gradients for its input alone, and E with those of its weights too."""
+
+    H: Part
+    E: Part
+    E_trained: Part
+    T: Part
+
+
+def measure(cut: Cut, loss: Callable, image_size: int) -> Prices:
+    """On the meta device."""
+    head_blocks, tail_blocks = cut.first, cut.model.num_layers - cut.last
+    twin = Cut(on_meta(cut.model), 0, head_blocks, tail_blocks)
+    x, y = one_image(twin.model, image_size)
+    H, h = _part(twin, twin.w_H, twin.H, x)
+    E, b = _part(twin, {}, twin.E, h)
+    E_trained, _ = _part(twin, twin.w_E, twin.E, h)
+    T, _ = _part(twin, twin.w_T, lambda b: loss([twin.T(b)], y, 0), b)
+    return Prices(H, E, replace(E_trained, largest=_largest(twin)), T)
+
+
+def _part(twin: Cut, trained: Mapping[str, Tensor], compute: Callable[[Tensor], Tensor], given: Tensor) -> tuple:
+    """The part's numbers, and what it hands on. Where gradients reach `given`, they are computed."""
+    for parameter in trained.values():
+        parameter.requires_grad_(True)
+    made: list[Tensor] = []
+    forward, saved = count(twin.model, lambda: made.append(compute(given)))
+    out = made[0]
+    backward, _ = count(twin.model, lambda: out.backward(torch.empty_like(out)))
+    handed_on = out.detach().requires_grad_(True)
+    part = Part(_bytes(trained.values()), Pass(forward, backward, saved), out.numel() * out.element_size())
+    return part, handed_on
+
+
+def of_client(
+    prices: Prices,
+    train: Mapping[str, Any],
+    *,
+    learns: str | None,
+    directions: int = 0,
+    averages: bool = False,
+) -> ClientCost:
+    """One client's round, and what the server computes for it.
+
+    learns: `every_step`, `last_step` by back-propagation, `losses`, or None · directions: of SPSA, two losses each ·
+    averages: whether heads and tails are averaged at the end of the round.
+    """
+    H, E, T, full = prices.H, prices.E, prices.T, prices.E_trained
+    own, batch, losses = H.weights + T.weights, train["batch_size"], 2 * directions
+    sent = [
+        Sent("features", down_per_image=E.sends, up_per_image=H.sends, down_last=losses * E.sends),
+        Sent("gradients", down_per_image=H.sends, up_per_image=E.sends),
+    ]
+    if losses:
+        sent.append(Sent("losses", up=losses * T.sends))
+    if averages:
+        sent.append(Sent("weights", up=own, down_after=own))
+    return ClientCost(
+        flops_per_image=sum(part.passes.forward + part.passes.backward for part in (H, T)),
+        flops_last=losses * T.passes.forward,
+        bytes_down=sum(one.down for one in sent),
+        bytes_up=sum(one.up for one in sent),
+        memory_bytes=own * (2 + optimizer_states(train["optimizer"])) + batch * (H.passes.saved + T.passes.saved),
+        sent=tuple(sent),
+        server=_server(E, full, batch, learns, losses),
+    )
+
+
+def _server(E: Part, full: Part, batch: int, learns: str | None, losses: int) -> ServerCost:
+    """`full.weights` are w_E's bytes; back-propagation holds one gradient of a client and the sum over clients, SPSA
+    one module's weights moved."""
+    back_propagates = learns in ("every_step", "last_step")
+    usual = full if learns == "every_step" else E
+    weight_gradient = full.passes.backward - E.passes.backward
+    return ServerCost(
+        flops_per_image=usual.passes.forward + usual.passes.backward,
+        flops_last=losses * E.passes.forward + (weight_gradient if learns == "last_step" else 0),
+        memory_bytes=full.weights * (3 if back_propagates else 1)
+        + (full.largest if losses else 0)
+        + batch * (full if back_propagates else E).passes.saved,
+    )
+
+
+def _largest(cut: Cut) -> int:
+    modules = (module for top in cut.server_modules.values() for module in top.modules())
+    return max(_bytes(module.parameters(recurse=False)) for module in modules)
+
+
+def _bytes(parameters: Any) -> int:
+    return sum(p.numel() * p.element_size() for p in parameters)

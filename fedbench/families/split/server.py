@@ -1,0 +1,95 @@
+"""How the server learns its encoder's gradient: by back-propagation (FedV), or from losses alone (FedVZ)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedbench.families.split.cut import Cut
+from fedbench.families.spsa import Direction, descend, slope
+
+Values = dict[str, Tensor]
+LOSSES = "model.losses"  # the place of FedVZ's losses in what a client sends
+
+
+class Backward:
+    """Option I of Algorithm 1: g_s(i) = dL_i / dw_E."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut, self.total, self.count = cut, {}, 0
+
+    def trained(self) -> Values:
+        """What the loss is differentiated by, besides the client's own."""
+        return self.cut.w_E
+
+    def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
+        """What the client sends besides: nothing, the gradient comes out of its backward pass."""
+        return {}
+
+    def take(self, message: Values, t: int, client: int) -> None:
+        for name, g in message.items():
+            self.total[name] = self.total[name] + g if name in self.total else g.clone()
+        self.count += 1
+
+    @torch.no_grad()
+    def step(self, w_E: Values, lr: float) -> None:
+        """w_E -= lr / m sum_i g_s(i), in place, for the m clients taken; forgets them."""
+        for name, w in w_E.items() if self.count else ():
+            w -= lr / self.count * self.total[name]
+        self.total, self.count = {}, 0
+
+
+@dataclass
+class ZerothOrder:
+    """Option II: the mean over `directions` of SPSA's estimates (Eq. 5), which take two losses each."""
+
+    cut: Cut
+    seed: int
+    epsilon: float
+    directions: int
+    heard: list[tuple[list[Direction], Sequence[float]]] = field(default_factory=list)
+
+    def trained(self) -> Values:
+        return {}
+
+    def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
+        """The losses (directions, 2) at w_E + eps z and w_E - eps z."""
+        modules, h = self.cut.server_modules, h.detach()
+        both = [slope(modules, lambda: loss(self.cut.E(h)), z, self.epsilon)[1:] for z in self._z(t, client)]
+        return {LOSSES: torch.tensor(both, dtype=torch.float64, device=h.device)}
+
+    def take(self, message: Values, t: int, client: int) -> None:
+        plus, minus = message[LOSSES].T
+        self.heard.append((self._z(t, client), ((plus - minus) / (2 * self.epsilon)).tolist()))
+
+    @torch.no_grad()
+    def step(self, w_E: Values, lr: float) -> None:
+        """The same, each z drawn again where it is added."""
+        for z, slopes in self.heard:
+            descend(w_E, z, slopes, lr / len(self.heard))
+        self.heard = []
+
+    def _z(self, t: int, client: int) -> list[Direction]:
+        return [Direction(self.seed, t, client, number) for number in range(self.directions)]
+
+
+class Frozen:
+    """A server that never learns: the control that costs nothing."""
+
+    def trained(self) -> Values:
+        return {}
+
+    def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
+        return {}
+
+    def take(self, message: Values, t: int, client: int) -> None:
+        pass
+
+    def step(self, w_E: Values, lr: float) -> None:
+        pass
+
+
+Server = Backward | ZerothOrder | Frozen

@@ -1,0 +1,269 @@
+"""Family 2, whole models: each client trains every weight of body and classifier; the server averages them, and each
+client may keep tensors of its own."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.func import functional_call
+
+from fedbench.engine.sequential import make_optimizer
+from fedbench.errors import NotApplicable
+from fedbench.method import Method, State
+from fedbench.models import cost
+from fedbench.models.backbone import Body, begin, load
+from fedbench.seeding import seed_of
+from fedbench.types import Cohort, Exit, Plan, Report, Setup, Uploads
+
+HEAD = "head"
+Ref = str | Mapping[str, Any] | Callable
+Tensors = Mapping[str, Tensor]
+Batch = tuple[Tensor, Tensor]
+
+
+class WholeModel(nn.Module):
+    """A body and the classifier at its end, called with the weights that a state holds.
+
+    The module's own weights remain those that the backbone came with. Names of weights are `model.<timm's name>` and
+    `head.weight`, `head.bias`.
+    """
+
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body.pooled(x)
+
+    def weights(self) -> dict[str, nn.Parameter]:
+        return {name.removeprefix("classifiers."): p for name, p in self.body.named_parameters()}
+
+    def features(self, weights: Tensors, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D)"""
+        own = {f"body.{name}": value for name, value in weights.items() if name.startswith("model.")}
+        return functional_call(self, own, (x,))
+
+    def logits(self, weights: Tensors, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, C)"""
+        return read(weights, HEAD, self.features(weights, x))
+
+
+def read(weights: Tensors, classifier: str, features: Tensor) -> Tensor:
+    """The logits (B, C) of a classifier among the weights, of features (B, D)."""
+    return nn.functional.linear(features, weights[f"{classifier}.weight"], weights[f"{classifier}.bias"])
+
+
+def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
+    """The backbone with a classifier, all of its weights to be trained. The adapter of the suite is left aside.
+
+    start: `pretrained`, as the backbone is, or `random`, drawn anew. Raises UserError.
+    """
+    body = setup.backbone.requires_grad_(True)
+    begin(body, "body", start, seed_of(setup.seed, use="body"))
+    body.add_classifier(HEAD, setup.num_classes)
+    return WholeModel(body.to(setup.device).eval())
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A client in round t: what it is given, and what it trains.
+
+    start: the global model's weights, which it must leave alone · weights: its copy of them, which it sends back · own:
+    the tensors it kept, None if it has none yet · steps: optimiser steps of the global model · steps_beside(epochs):
+    those of so many epochs of a model of its own, see `Federation` · passes(): its batches of the round · y(): the
+    labels (n,) of all its images, in whatever number of equal copies · pull(): what a regulariser adds to the loss of
+    `weights`.
+    """
+
+    t: int
+    start: Tensors
+    weights: dict[str, Tensor]
+    own: Tensors | None
+    steps: int
+    steps_beside: Callable[[int], int]
+    passes: Callable[[], Iterator[Batch]]
+    y: Callable[[], Tensor]
+    pull: Callable[[], Tensor | float]
+
+    def batches(self) -> Iterator[Batch]:
+        """Its batches, and again from the first when they have come to an end."""
+        return itertools.chain.from_iterable(self.passes() for _ in itertools.count())
+
+
+# Trains a visit's weights; returns their mean training loss, and what the client keeps.
+Train = Callable[[Visit], tuple[float, Tensors | None]]
+
+
+def fit(
+    setup: Setup,
+    loss_of: Callable[[Tensor, Tensor], tuple[Tensor, Tensor | float]],
+    groups: Sequence[Iterable[Tensor]],
+    batches: Iterable[Batch],
+    steps: int,
+) -> float:
+    """Local steps with the suite's optimiser, fresh as in every round; returns the mean of the loss reported.
+
+    loss_of(x, y): the loss to be reported, and what is added to it · groups: tensors that are trained; those of one
+    group are clipped together.
+    """
+    groups = [list(group) for group in groups]
+    optimizer = make_optimizer([tensor for group in groups for tensor in group], setup.train["optimizer"])
+    losses = []
+    for x, y in itertools.islice(batches, steps):
+        loss, further = loss_of(x, y)
+        optimizer.zero_grad()
+        (loss + further).backward()
+        if setup.train["clip"] is not None:
+            for group in groups:
+                nn.utils.clip_grad_norm_(group, setup.train["clip"])
+        optimizer.step()
+        losses.append(loss.item())
+    return sum(losses) / max(len(losses), 1)
+
+
+def copies(tensors: Tensors) -> dict[str, Tensor]:
+    """The same values to be trained."""
+    return {name: value.detach().clone().requires_grad_(True) for name, value in tensors.items()}
+
+
+def towards(weights: Tensors, start: Tensors, strength: float) -> Tensor:
+    """strength / 2 ||w - w_start||^2 over all tensors."""
+    return strength / 2 * torch.stack([((w - start[name]) ** 2).sum() for name, w in weights.items()]).sum()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole model to be called; valid until the method's next call of `round` or `predictor`.
+
+    head: gives logits (B, C) of features (B, D), by default the one among the weights.
+    """
+
+    model: WholeModel
+    weights: Tensors
+    head: Callable[[Tensor], Tensor] | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, C)"""
+        z = self.features(x)
+        return read(self.weights, HEAD, z) if self.head is None else self.head(z)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D): what the classifiers read."""
+        return self.model.features(self.weights, x)
+
+
+def wholemodel(
+    setup: Setup,
+    model: WholeModel,
+    train: Train,
+    price: Callable[[], cost.ClientCost],
+    aggregator: Ref = "weighted_mean",
+    personal: Callable[[Tensors, Tensors], Answer] | None = None,
+) -> Method:
+    """A whole-model method from its parts.
+
+    train: what a client does in a round · price(): what that costs · aggregator: a reference to a component, or the
+    function itself · personal(weights, own): the model of a client that keeps tensors of its own; by default none does.
+    Raises NotApplicable under FedDyn.
+    """
+    aggregate, regularizer = setup.component("aggregator", aggregator), setup.train.get("regularizer")
+    if "feddyn" in (regularizer or {}):
+        raise NotApplicable("FedDyn would keep as much as a whole model for every client in the server's state")
+    L, price = model.body.num_layers, functools.cache(price)
+
+    def init(generator: Generator) -> State:
+        model.body.draw(generator)
+        weights = {name: p.detach().clone() for name, p in model.weights().items()}
+        return {"r": [{} for _ in range(L)], "shared": weights, "memory": {}, **({"clients": {}} if personal else {})}
+
+    def own_of(state: State, client: int) -> Tensors | None:
+        key = state["clients"].get(str(client)) if personal else None
+        return None if key is None else setup.store.get(key, setup.device)
+
+    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        N = len(cohort)
+        plan = Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, HEAD)]] * N)
+        rows = {name: value.new_empty(N, *value.shape) for name, value in state["shared"].items()}
+        losses, seconds, kept = [], [], {}
+        for n, client in enumerate(cohort.ids):
+            began = time.perf_counter()
+            visit = _visit(t, state, cohort, n, regularizer, own_of(state, client))
+            with setup.precision():
+                loss, own = train(visit)
+            if own is not None:
+                kept[n] = setup.store.put(own)
+            load({name: row[n] for name, row in rows.items()}, visit.weights)
+            losses.append(loss)
+            seconds.append(time.perf_counter() - began)
+        of_all = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
+        up = setup.receive(Uploads.of(cohort, [{} for _ in range(L)], rows, *of_all), state, plan, cohort, t)
+        report = Report(plan, cohort, up, [price()] * N)
+        if not up.arrived.any():
+            return state, report
+        new = aggregate(state, up, plan, cohort)
+        if personal:
+            came = {str(client): kept[n] for n, client in enumerate(cohort.ids) if up.arrived[n] and n in kept}
+            new = {**new, "clients": {**state["clients"], **came}}
+        return new, report
+
+    def predictor(state: State, client: int | None = None) -> Answer:
+        own = None if client is None else own_of(state, client)
+        return Answer(model, state["shared"]) if own is None else personal(state["shared"], own)
+
+    return Method(init, round, predictor, lambda capacity, t: price(), personal=personal is not None, alone=True)
+
+
+def _visit(
+    t: int, state: State, cohort: Cohort, n: int, regularizer: Mapping[str, float] | None, own: Tensors | None
+) -> Visit:
+    start, weights = state["shared"], copies(state["shared"])
+    labels = getattr(cohort.batches, "labels", lambda n: torch.cat([y for _, y in cohort.batches(n)]))
+    beside = getattr(cohort.batches, "steps_beside", lambda n, epochs, done: epochs * done)  # those are an epoch
+    strength, done = (regularizer or {}).get("fedprox"), int(cohort.steps[n])
+    return Visit(
+        t=t,
+        start=start,
+        weights=weights,
+        own=own,
+        steps=done,
+        steps_beside=lambda epochs: beside(n, epochs, done),
+        passes=lambda: iter(cohort.batches(n)),
+        y=lambda: labels(n),
+        pull=(lambda: towards(weights, start, strength)) if strength else lambda: 0.0,
+    )
+
+
+def price_of(
+    setup: Setup,
+    model: WholeModel,
+    loss: Callable[[WholeModel, Tensor, Tensor], Tensor],
+    *,
+    epochs_beside: int = 0,
+    models_beside: int = 0,
+    own_bytes: int = 0,
+) -> cost.ClientCost:
+    """What a client pays that trains all weights and sends them.
+
+    loss(model, x, y): of the module's own weights · epochs_beside: of a model of its own, see `ClientCost` ·
+    models_beside: whole models that it holds beside the one it trains; a regulariser holds some anyway · own_bytes: of
+    what it trains together with that model, and keeps.
+    """
+    flops, activations = cost.counted(model, loss, setup.image_size)
+    weights = sum(p.numel() * p.element_size() for p in model.weights().values())
+    trained = (2 + cost.optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
+    beside = max(models_beside, cost.regularizer_copies(setup.train)) * weights
+    return cost.ClientCost(
+        flops_per_image=flops,
+        bytes_down=weights,
+        bytes_up=weights,
+        memory_bytes=trained + beside + setup.train["batch_size"] * activations,
+        sent=(cost.Sent("weights", weights, weights),),
+        epochs_beside=epochs_beside,
+    )

@@ -1,0 +1,182 @@
+"""Where adapters attach, and the dropout they share: seeded, so that every engine draws the same masks."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from fedbench.errors import UserError
+from fedbench.models.backbone import Blocks
+
+# The last fully connected layer of each sub-layer, l_i^0 and l_i^1 (FedRA, Sec. 3.2), in timm's names.
+LAST_FC = {"VisionTransformer": ("attn.proj", "mlp.fc2"), "MlpMixer": ("mlp_tokens.fc2", "mlp_channels.fc2")}
+
+
+def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[nn.Module, str]]:
+    """The (parent, attribute) of every module to adapt.
+
+    targets: `last_fc`; `reference`, which also takes the patch embedding's convolution as the FedRA code's
+    name pattern does; or module names within a layer (`attn.qkv`), or outside (`patch_embed.proj`). Raises
+    UserError for a name that matches nothing.
+    """
+    if isinstance(targets, str) and targets not in ("last_fc", "reference"):
+        targets = [targets]
+    if isinstance(targets, str):
+        names = list(_last_fc(blocks))
+        if targets == "reference" and hasattr(blocks.model, "patch_embed"):
+            names.append("patch_embed.proj")
+    else:
+        names = list(targets)
+    found = []
+    for name in names:
+        places = [_place(layer, name) for layer in blocks.blocks]
+        places = places if all(places) else [_place(blocks.model, name)]
+        if not all(places):
+            raise UserError(_no_such_module(blocks, name))
+        found.extend(places)
+    return found
+
+
+def _last_fc(blocks: Blocks) -> Sequence[str]:
+    for kind in type(blocks.model).__mro__:
+        if kind.__name__ in LAST_FC:
+            return LAST_FC[kind.__name__]
+    raise UserError(f"last_fc is not defined for {type(blocks.model).__name__}: name the modules in adapter.targets")
+
+
+def _place(root: nn.Module, name: str) -> tuple[nn.Module, str] | None:
+    *path, attribute = name.split(".")
+    try:
+        parent = root.get_submodule(".".join(path))
+    except AttributeError:
+        return None
+    return (parent, attribute) if isinstance(getattr(parent, attribute, None), nn.Module) else None
+
+
+def _no_such_module(blocks: Blocks, name: str) -> str:
+    linear = [path for path, module in blocks.blocks[0].named_modules() if isinstance(module, nn.Linear)]
+    near = difflib.get_close_matches(name, linear, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    kind = type(blocks.model).__name__
+    return f"adapter.targets: no module is called {name!r} in {kind}; {hint}known: {', '.join(linear)}"
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """What a low-rank adapter adds to a frozen layer: (alpha / r) B A beside W (Hu et al., arXiv 2106.09685).
+
+    weight: W (out, in), or (out, in, kh, kw) of a convolution · bias: the layer's own, or None · A: (r, in) or
+    (r, in, kh, kw) · B: (out, r) or (out, r, 1, 1) · dropout: of its input. A module that has a method `low_rank`
+    with this answer can be exported.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    A: Tensor
+    B: Tensor
+    alpha: float
+    dropout: float
+
+    @property
+    def rank(self) -> int:
+        return len(self.A)
+
+    @torch.no_grad()
+    def merged(self) -> Tensor:
+        """W + (alpha / r) B A, in the shape of W."""
+        product = self.B.flatten(1) @ self.A.flatten(1)
+        return self.weight + self.alpha / self.rank * product.view_as(self.weight)
+
+
+class SeededDropout(nn.Module):
+    """Inverted dropout whose masks come from a generator the engine sets for each client; without one it is the
+    identity."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+        self.generator: torch.Generator | None = None
+
+    def forward(self, x: Tensor, stack: Stack | None = None) -> Tensor:
+        """x (B, ...); with a stack the rows of each client draw from that client's generator."""
+        if self.p == 0 or (self.generator is None and stack is None):
+            return x
+        return x * self._mask(x, stack).to(x.dtype) / (1 - self.p)
+
+    @torch.compiler.disable  # generators cannot be traced
+    def _mask(self, x: Tensor, stack: Stack | None) -> Tensor:
+        draws = [(len(x), self.generator)] if stack is None else zip(stack.sizes, stack.draws, strict=True)
+        cut = stack is not None and stack.tokens is not None
+        shape = (stack.tokens, *x.shape[2:]) if cut else x.shape[1:]
+        keep = torch.cat([torch.rand((n, *shape), generator=g, device=g.device) >= self.p for n, g in draws])
+        return keep[:, : x.shape[1]] if cut else keep  # the class token's part of the masks of all tokens
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The adapters of several clients, for one forward pass over all their rows.
+
+    values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's ·
+    draws: their generators · tokens: T, where masks are to be drawn for all tokens though fewer pass. A
+    module that has an attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
+    """
+
+    values: dict[str, Tensor]
+    sizes: Sequence[int]
+    draws: Sequence[torch.Generator]
+    tokens: int | None = None
+    even: bool = field(init=False)  # whether every client has equally many rows, and products can be batched
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "even", len(set(self.sizes)) == 1)
+
+    def within(self, path: str) -> Stack:
+        """The part that belongs to the module at `path`, under its own parameter names."""
+        own = {
+            name.removeprefix(f"{path}."): value for name, value in self.values.items() if name.startswith(f"{path}.")
+        }
+        return Stack(own, self.sizes, self.draws, self.tokens)
+
+    def covers(self, root: nn.Module) -> bool:
+        """Whether every module that owns one of the values can use a stack."""
+        return all(hasattr(root.get_submodule(name.rpartition(".")[0]), "stack") for name in self.values)
+
+    def map(self, x: Tensor, apply: Callable[..., Tensor]) -> Tensor:
+        """apply(rows of x, the client's own values), client after client, put together again."""
+        parts = x.split(list(self.sizes))
+        return torch.cat([apply(part, {k: v[i] for k, v in self.values.items()}) for i, part in enumerate(parts)])
+
+
+@contextmanager
+def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
+    """Let the modules under `root` that own values of the stack use them."""
+    paths = {name.rpartition(".")[0] for name in stack.values}
+    modules = {path: root.get_submodule(path) for path in paths}
+    for path, module in modules.items():
+        module.stack = stack.within(path)
+    try:
+        yield
+    finally:
+        for module in modules.values():
+            module.stack = None
+
+
+def fold(blocks: Blocks) -> None:
+    """Let every adapter that can (it has `fold`) add itself to the frozen weight it stands on, until its values
+    change: what it computes stays the same, for less work."""
+    for module in blocks.modules():
+        if module is not blocks and hasattr(module, "fold"):
+            module.fold()
+
+
+def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:
+    """Let every adapter's dropout draw from `generator` (in the order of the forward pass), or switch it off
+    with None."""
+    for module in blocks.modules():
+        if isinstance(module, SeededDropout):
+            module.generator = generator

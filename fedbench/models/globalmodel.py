@@ -1,0 +1,52 @@
+"""What a method has made: the layers and classifiers of its global model, as one thing to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedbench.models.backbone import Blocks
+from fedbench.types import Exit
+
+Combine = Callable[[list[Tensor]], Tensor | Mapping[str, Tensor]]
+
+
+def only(logits: list[Tensor]) -> Tensor:
+    """The one classifier's logits (B, C)."""
+    (one,) = logits
+    return one
+
+
+@dataclass(frozen=True)
+class GlobalModel:
+    """Some layers of a backbone, the classifiers that read them, and how their logits become the answer.
+
+    blocks: the backbone, loaded with the state · layers: which of its layers are run, ascending · exits: where
+    classifiers read, in layers run · combine(logits of every exit) gives the answer, by default the only
+    classifier's.
+
+    It holds no weights of its own: valid until the method's next call of `round` or `predictor`.
+    """
+
+    blocks: Blocks
+    layers: Sequence[int]
+    exits: Sequence[Exit]
+    combine: Combine = only
+
+    def __call__(self, x: Tensor) -> Tensor | Mapping[str, Tensor]:
+        """(B, 3, H, W) -> logits (B, C), or several by name, the method's own answer first."""
+        return self.combine(self.blocks(x, self.layers, self.exits))
+
+    @property
+    def last(self) -> Exit:
+        """The deepest classifier."""
+        return max(self.exits, key=lambda exit: exit.depth)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D): what the deepest classifier reads, after the frozen final norm and timm's pooling."""
+        tokens = self.blocks.embed(x)
+        for j in self.layers[: self.last.depth]:
+            tokens = self.blocks.blocks[j](tokens)
+        return self.blocks.features(tokens)

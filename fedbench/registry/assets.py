@@ -1,0 +1,179 @@
+"""What must be known of a cell before it runs: layers, fingerprints, totals. Computed once, then read from disk."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench.data.cache import cache_dir
+from fedbench.data.kept import keep, kept
+from fedbench.errors import NotApplicable, UserError
+from fedbench.registry.registry import Plugins, package_version, told
+from fedbench.seeding import numpy_generator
+from fedbench.types import Dataset
+
+if TYPE_CHECKING:
+    from fedbench.models.backbone import Source
+
+Ref = Mapping[str, Any]
+
+
+class Facts:
+    """Facts about backbones, data and cells, kept in the cache folder under a hash of all they depend on."""
+
+    def __init__(self, plugins: Plugins) -> None:
+        self.plugins = plugins
+        self._datasets: dict[str, dict[int, Dataset]] = {}  # by what makes them, and by image size
+        self._sources: dict[str, Source] = {}
+        self._stamps: dict[str, Any] = {}
+
+    def num_layers(self, backbone: Ref) -> int:
+        """L of a backbone. 1 where it cannot be cut into layers. Raises UserError where it does not exist."""
+        return self.backbone(backbone)["num_layers"]
+
+    def domains(self, data: Ref) -> tuple[str, ...]:
+        """The domains of a data set. Raises UserError where it is not there."""
+        at_any_size = next(iter(self._sizes(data).values()), None)
+        return (at_any_size or self.dataset(data, 32)).domains
+
+    def backbone(self, ref: Ref) -> dict[str, Any]:
+        """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
+
+        def compute() -> dict[str, Any]:
+            from fedbench.models.backbone import body_of
+
+            source = self._source(ref)
+            layers = body_of(source.model).num_layers
+            return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
+
+        weights = ref.get("pretrained")
+        file = _stat(Path(weights).expanduser()) if isinstance(weights, str) else None
+        return self._kept("backbone", [dict(ref), file, self._stamp("backbone", ref)], compute)
+
+    def _source(self, ref: Ref) -> Source:
+        """The shapes of a backbone without its weights, for whoever wants to change them."""
+        import torch
+
+        key = json.dumps(ref, sort_keys=True)
+        if key not in self._sources:
+            with torch.device("meta"), self.plugins.blaming("backbone", ref["name"]):
+                self._sources[key] = self.plugins.make("backbone", ref, load=False)
+        return copy.deepcopy(self._sources[key])
+
+    def dataset(self, data: Ref, image_size: int) -> Dataset:
+        """The data set of a `data` section, loaded once, however it is dealt to clients; its own image size wins over
+        the backbone's."""
+        from fedbench.data import dataset_of
+
+        sizes, size = self._sizes(data), data.get("image_size") or image_size
+        if size not in sizes:
+            with self.plugins.blaming("dataset", data["name"]):
+                found = dataset_of(data, self.plugins, image_size)
+                sizes[size] = dataclasses.replace(found, load=functools.cache(found.load))
+        return sizes[size]
+
+    def _sizes(self, data: Ref) -> dict[int, Dataset]:
+        """What is known already of a data set, by image size."""
+        from fedbench.data import dataset_ref
+
+        return self._datasets.setdefault(json.dumps(dataset_ref(data), sort_keys=True), {})
+
+    def prepare(self, config: Mapping[str, Any]) -> None:
+        """Decode a cell's images into the cache and deal them to its clients. Raises UserError where that fails."""
+        dataset = self.dataset(config["data"], self.backbone(config["backbone"])["image_size"])
+        train = dataset.load().train
+        partition = self.plugins.make("partition", config["data"]["partition"])
+        draw = numpy_generator(config["seed"], use="partition")
+        clients = partition(train.y, train.domain, len(dataset.domains), draw)
+        given = config["capacities"].get("by_client")
+        if given and len(given) < len(clients):
+            raise UserError(f"capacities: {len(given)} values for {len(clients)} clients; give one for each")
+
+    def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
+        """What stands behind the names of a configuration: the pixels and the weights."""
+        backbone = self.backbone(config["backbone"])
+        return {
+            "data": self.dataset(config["data"], backbone["image_size"]).fingerprint,
+            "weights": backbone["fingerprint"],
+        }
+
+    def totals(self, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """What a cell will cost: client_rounds, images, flops, bytes_down, bytes_up; or the reason why not, under
+        `not_applicable`, or under `unknown` where a plugin broke. Raises UserError."""
+
+        def compute() -> dict[str, Any]:
+            import torch
+
+            from fedbench.cell.trial import Trial
+
+            source = self._source(config["backbone"])
+            dataset = self.dataset(config["data"], source.image_size)
+            try:
+                with torch.device("meta"):
+                    trial = Trial(config, self.plugins, "meta", source, dataset)
+                return trial.totals()
+            except NotApplicable as reason:
+                return {"not_applicable": str(reason)}
+
+        try:
+            return self._kept("totals", [cell_id, self._stamp("method", config["method"])], compute)
+        except UserError:
+            raise
+        except Exception as error:  # of a plugin; the other cells' costs are wanted all the same
+            return {"unknown": told(error)}
+
+    def _stamp(self, kind: str, ref: Ref) -> list[Any]:
+        """What changes when the code behind a component, fedbench, torch or timm does."""
+        plugin = self.plugins.catalogue.find(kind, ref["name"]).plugin
+        if plugin not in self._stamps:
+            self._stamps[plugin] = [
+                self.plugins.version(plugin),
+                _tree(self.plugins.module_file(plugin)),
+                _tree(importlib.util.find_spec("fedbench").origin),
+                package_version("torch"),
+                package_version("timm"),
+            ]
+        return self._stamps[plugin]
+
+    def _kept(self, kind: str, key: Any, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
+        file = cache_dir() / kind / f"{digest}.json"
+        value = kept(file)
+        if value is None:
+            value = compute()
+            keep(file, value)
+        return value
+
+
+def _stat(file: Path) -> list[int] | None:
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def _tree(module_file: str | None, at_most: int = 2000) -> list[int] | None:
+    """Newest change, total size and number of the files in a module's package; or the facts of a module in none."""
+    if module_file is None:
+        return None
+    package = Path(module_file).parent
+    if not (package / "__init__.py").is_file():
+        return _stat(Path(module_file))
+    newest = size = count = 0
+    for folder, folders, names in os.walk(package):
+        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+        for name in names:
+            stat = os.stat(os.path.join(folder, name))
+            newest, size, count = max(newest, stat.st_mtime_ns), size + stat.st_size, count + 1
+            if count == at_most:
+                return [newest, size, count]
+    return [newest, size, count]

@@ -1,0 +1,251 @@
+"""The plugin manager: entry points, files named on the command line, and the catalogue of what they register."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pluggy
+
+from fedbench import __version__, hookspecs
+from fedbench.data.cache import cache_dir
+from fedbench.data.kept import keep, kept
+from fedbench.errors import NotApplicable, UserError
+from fedbench.registry import entrypoints as installed
+from fedbench.registry.catalogue import KINDS, Catalogue, Component
+
+GROUP = "fedbench"
+_LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") and name not in KINDS.values()]
+
+
+class Plugins:
+    """Everything installed under the entry-point group `fedbench`, and `files` given by `--plugin`.
+
+    A plugin is imported when one of its components is made; what exists is known from the catalogue, kept on disk.
+    """
+
+    def __init__(self, files: Sequence[str] = ()) -> None:
+        self.entry_points: dict[str, EntryPoint] = {}
+        points, self.troubles = installed.points(GROUP)
+        for point in points:
+            first = self.entry_points.setdefault(point.name, point)
+            if first.value != point.value:
+                self.troubles[point.name] = (
+                    f"two packages install a plugin called {point.name!r}: {_package(first)} and {_package(point)}; "
+                    f"the one of {_package(first)} is used"
+                )
+        self.files = _by_name(files)
+        self._makers: dict[str, dict[tuple[str, str], tuple[Callable, Component]]] = {}
+        self.manager = pluggy.PluginManager(GROUP)
+        self.manager.add_hookspecs(hookspecs)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """What can be named in a suite, read from disk unless a package or a plugin's file has changed."""
+        file = cache_dir() / "catalogue" / f"{self._stamp()}.json"
+        known = kept(file)
+        if known is not None:
+            catalogue = Catalogue.from_json(known)
+        else:
+            catalogue = Catalogue()
+            for name in self.entry_points:
+                self._enter(name, catalogue)
+            catalogue.broken.update(self.troubles)
+            keep(file, catalogue.to_json())
+        for name in self.files:
+            self._enter(name, catalogue)
+            if name in catalogue.broken:
+                raise UserError(f"{self.files[name]}: {catalogue.broken[name]}")
+        return catalogue
+
+    def _enter(self, plugin: str, catalogue: Catalogue) -> None:
+        try:
+            made = self.load(plugin)
+        except UserError as error:
+            catalogue.broken[plugin] = str(error)
+            return
+        catalogue.add(component for _, component in made.values())
+        module = self.manager.get_plugin(plugin)
+        if any(hasattr(module, hook) for hook in _LIFECYCLE):
+            catalogue.lifecycle.append(plugin)
+
+    def load(self, plugin: str) -> dict[tuple[str, str], tuple[Callable, Component]]:
+        """Import a plugin and collect what it registers, by (kind, name). Raises UserError naming its package."""
+        if plugin in self._makers:
+            return self._makers[plugin]
+        if plugin in self.files and not os.path.isfile(self.files[plugin]):
+            raise UserError("there is no such file")
+        package = self.package(plugin)
+        try:
+            module = self._import(plugin)
+            self.manager.register(module, plugin)
+            self.manager.check_pending()
+            made = self._collect(plugin, package, module)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's module raises is its own fault, and nobody else's
+            if self.manager.has_plugin(plugin):
+                self.manager.unregister(name=plugin)
+            raise UserError(f"plugin {plugin!r} of {package} does not load: {told(error)}") from error
+        self._makers[plugin] = made
+        return made
+
+    def _import(self, plugin: str) -> ModuleType:
+        if plugin not in self.files:
+            return importlib.import_module(self.entry_points[plugin].module)
+        file = self.files[plugin]
+        name = f"fedbench_plugin_{file.stem}"
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None:
+            raise ImportError("a plugin's file is called *.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def _collect(self, plugin: str, package: str, module: ModuleType) -> dict:
+        others = [other for other in self.manager.get_plugins() if other is not module]
+        made: dict[tuple[str, str], tuple[Callable, Component]] = {}
+
+        def register(kind: str, name: str, make: Callable, **facts: Any) -> None:
+            if (kind, name) in made:
+                raise ValueError(f"it registers the {kind} {name!r} twice")
+            made[kind, name] = make, Component.of(kind, name, make, plugin, package, **facts)
+
+        for kind, hook in KINDS.items():
+            self.manager.subset_hook_caller(hook, others)(register=functools.partial(register, kind))
+        return made
+
+    def component(self, kind: str, ref: dict[str, Any]) -> tuple[Callable, Component]:
+        """The maker behind a resolved reference `{name: ..., option: value}`, importing its plugin."""
+        component = self.catalogue.find(kind, ref["name"])
+        return self.load(component.plugin)[kind, component.name]
+
+    def make(self, kind: str, ref: dict[str, Any], **given: Any) -> Any:
+        """Make a component from the options of `ref` and what the core gives (`setup`, `image_size`) if asked for."""
+        maker, component = self.component(kind, ref)
+        options = {key: value for key, value in ref.items() if key != "name"}
+        if component.name != ref["name"]:  # a name left to the component `timm`
+            options["name"] = ref["name"]
+        if kind == "allocation":  # what is registered is the allocation itself
+            allocate = functools.partial(maker, **options)
+            allocate.exact, allocate.name = component.exact, f"the allocation {component.name!r} of {component.package}"
+            return allocate
+        return maker(**options, **_accepted(maker, given))
+
+    @contextmanager
+    def blaming(self, kind: str, name: str) -> Iterator[None]:
+        """What breaks inside a component is told as its package's fault, in one line: a UserError."""
+        try:
+            yield
+        except (UserError, NotApplicable):
+            raise
+        except Exception as error:
+            component = self.catalogue.find(kind, name)
+            raise UserError(f"the {kind} {name!r} of {component.package} broke: {told(error)}") from error
+
+    def tell(self, hook: str, **facts: Any) -> None:
+        """Call a life-cycle hook of every plugin; one that raises is named on stderr, and spoils no result."""
+        for plugin in self.catalogue.lifecycle:
+            try:
+                self.load(plugin)
+                module = self.manager.get_plugin(plugin)
+                others = [other for other in self.manager.get_plugins() if other is not module]
+                self.manager.subset_hook_caller(hook, others)(**facts)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a stranger's module raises
+                print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {told(error)}", file=sys.stderr)
+
+    def package(self, plugin: str) -> str:
+        """The distribution a plugin comes from, or the file."""
+        return str(self.files[plugin]) if plugin in self.files else _package(self.entry_points[plugin])
+
+    def label(self, plugin: str) -> str:
+        """What a plugin is called in an identity: its package, or its own name where it is a file."""
+        return plugin if plugin in self.files else _package(self.entry_points[plugin])
+
+    def version(self, plugin: str) -> str:
+        """What identifies the code of a plugin: its package's version, or a file's hash."""
+        if plugin in self.files:
+            return "sha256:" + hashlib.sha256(self.files[plugin].read_bytes()).hexdigest()[:16]
+        dist = self.entry_points[plugin].dist
+        return dist.version if dist else "unknown"
+
+    def module_file(self, plugin: str) -> str | None:
+        """Where a plugin's code lies, found without importing it."""
+        return str(self.files[plugin]) if plugin in self.files else _origin(self.entry_points[plugin].module)
+
+    def _stamp(self) -> str:
+        facts: list[Any] = [__version__, sys.version, self.troubles, _file_stamp("fedbench.registry.catalogue")]
+        for point in self.entry_points.values():
+            facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
+            facts.append(_file_stamp(point.module))
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def _by_name(files: Sequence[str]) -> dict[str, Path]:
+    """Plugin files by file name, whose suffix keeps them apart from installed plugins. UserError for equal ones."""
+    named: dict[str, Path] = {}
+    for file in files:
+        try:
+            path = Path(file).resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, or a link to itself
+            raise UserError(f"--plugin {file!r:.80}: no file can have that path ({error})") from error
+        if named.setdefault(path.name, path) != path:
+            raise UserError(f"--plugin: {named[path.name]} and {path} have the same name; rename one of them")
+    return named
+
+
+def _accepted(maker: Callable, given: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key in inspect.signature(maker).parameters}
+
+
+def _package(point: EntryPoint) -> str:
+    return (point.dist and point.dist.name) or "an unknown package"
+
+
+def _origin(module: str) -> str | None:
+    try:
+        spec = importlib.util.find_spec(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # the package around it is imported, and may raise anything; `load` will tell
+        return None
+    return spec.origin if spec else None
+
+
+def _file_stamp(module: str) -> list[int] | None:
+    file = _origin(module)
+    if file is None or not os.path.isfile(file):
+        return None
+    stat = os.stat(file)
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line, with the place that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def package_version(name: str) -> str | None:
+    """The installed version of a distribution, without importing it."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""What people read: leaderboards, costs and pictures made of results."""

@@ -1,0 +1,237 @@
+"""Results -> leaderboards, one for every scenario, variant, backbone and data set: a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fedbench.errors import UserError
+from fedbench.report.budget import PAID, Budget, cheapest, read_budget, spending
+from fedbench.report.cost import Cost, cost, mean_cost
+from fedbench.report.grouping import by_label, settings, unknown
+from fedbench.report.measures import AT, Difference, Run, Score, difference, higher_is_better, metrics, run, score
+from fedbench.report.notes import notes
+from fedbench.results import Result
+
+# The gap is taken to this method unless another is named: where a suite has it, it is the papers' ceiling.
+DEFAULT_BASELINE = "alllarge"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method, or a second output of one (output "last" for the metric `accuracy/last`).
+
+    runs, domains, average and worst are over the finished seeds only (within the budget, where there is one), cost over
+    all finished ones; they are empty where there are none.
+    spread and worst_clients are empty where clients were not tested, each on images of its own. gap is the paired
+    difference of the averages to the baseline. status is "finished" as soon as one seed has finished.
+    """
+
+    method: str
+    output: str
+    metric: str
+    status: str
+    runs: Sequence[Run]
+    domains: Mapping[str, Score]
+    average: Score | None
+    worst: Score | None
+    spread: Score | None
+    worst_clients: Score | None
+    gap: Difference | None
+    cost: Cost | None
+
+    @property
+    def label(self) -> str:
+        return f"{self.method}/{self.output}" if self.output else self.method
+
+    @property
+    def round(self) -> int | str:
+        """The round shown; where seeds differ (--at best, or a budget) all of them, as "8/12/9"."""
+        rounds = [r.round for r in self.runs]
+        return rounds[0] if len(set(rounds)) == 1 else "/".join(map(str, rounds))
+
+    @property
+    def spent(self) -> float | None:
+        """What the clients had paid by that round, the mean over seeds; None where no budget is set."""
+        spent = [r.spent for r in self.runs if r.spent is not None]
+        return sum(spent) / len(spent) if spent else None
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Methods in one setting.
+
+    variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at: one of
+    AT, or "bytes" or "flops" with the budget that all clients together had.
+    """
+
+    suite: str
+    scenario: str
+    variant: str
+    backbone: str
+    dataset: str
+    profile: str
+    metric: str
+    split: str
+    at: str
+    budget: float | None
+    baseline: str | None
+    domains: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str]
+
+    @property
+    def by_client(self) -> bool:
+        """Whether clients were tested, each on images of its own."""
+        return any(row.spread for row in self.rows)
+
+    @property
+    def seeds(self) -> int:
+        """The largest number of finished seeds of any row."""
+        return max((len(row.runs) for row in self.rows), default=0)
+
+
+def leaderboards(
+    results: Sequence[Result],
+    metric: str = "accuracy",
+    at: str = "final",
+    baseline: str | None = None,
+    split: str = "test",
+) -> list[Leaderboard]:
+    """One leaderboard for each suite, scenario, variant, backbone, data set and profile, in the first order.
+
+    Runs whose settings differ in anything but the seed never enter one mean: they make leaderboards of their
+    own. A capacity list is compared without its order, because suites rotate it with the seed. at: "final",
+    the last round evaluated; "best", the round with the best average, chosen on the same test data for each
+    seed and so optimistic; "last4", the mean of the last four evaluated rounds; "bytes=2GB", "flops=1e15", the last
+    evaluated round by which all clients together had spent no more, and without an amount, what the cheapest method
+    spends in all. baseline: a method, or None for DEFAULT_BASELINE where a leaderboard has it. Raises: UserError for a
+    metric or a baseline that no result has, and for any other `at`.
+    """
+    budget = read_budget(at)
+    if budget is None and at not in AT:
+        raise UserError(unknown("round", at, (*AT, *PAID)))
+    if baseline is not None and baseline not in {r.entry.method for r in results}:
+        raise UserError(unknown("method", baseline, [r.entry.method for r in results]))
+    boards = [
+        _leaderboard(group, variant, metric, split, budget or at, baseline or DEFAULT_BASELINE)
+        for variant, group in settings(results)
+    ]
+    if any(r.status == "finished" for r in results) and not any(row.runs for board in boards for row in board.rows):
+        have = {name for r in results if r.status == "finished" for name in r.eval["metric"].unique().to_pylist()}
+        if budget is None or metric not in have:
+            raise UserError(unknown("metric", metric, sorted(have)))
+    return boards
+
+
+def _leaderboard(
+    group: Sequence[Result], variant: str, metric: str, split: str, at: str | Budget, baseline: str
+) -> Leaderboard:
+    cells = by_label(group)
+    told = []
+    if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what)):
+        at = replace(at, amount=least[1])
+        told = [f"the budget is what {least[0]} spends in all its rounds"]
+    runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
+    ceiling = {r.seed: r.average for r in runs.get(baseline, {}).get(metric, ())}
+    rows = [
+        _row(label, name, metric, cells[label], seeds, {} if label == baseline else ceiling)
+        for label, named in runs.items()
+        for name, seeds in (named or {metric: []}).items()
+    ]
+    domains = dict.fromkeys(domain for row in rows for r in row.runs for domain in r.domains)
+    e = group[0].entry
+    return Leaderboard(
+        suite=group[0].suite,
+        scenario=e.scenario,
+        variant=variant,
+        backbone=e.backbone,
+        dataset=e.dataset,
+        profile=e.profile,
+        metric=metric,
+        split=split,
+        at=at.what if isinstance(at, Budget) else at,
+        budget=at.amount if isinstance(at, Budget) else None,
+        baseline=baseline if ceiling else None,
+        domains=tuple(domains),
+        rows=rows,
+        notes=told + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
+    )
+
+
+def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) -> dict[str, list[Run]]:
+    """The finished runs of one method, by metric: the asked one first, then its second outputs."""
+    found: dict[str, list[Run]] = {}
+    for r in results:
+        if r.status == "finished":
+            for name in sorted(metrics(r.eval, metric, split), key=len):
+                if one := _run(r, name, split, at):
+                    found.setdefault(name, []).append(one)
+    return found
+
+
+def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | None:
+    """None where the first test comes after the budget is spent."""
+    if not isinstance(at, Budget):
+        return run(result.eval, result.entry.seed, metric, split, at)
+    paid = spending(result.rounds, at.what)
+    until = paid.until(at.amount or 0.0)
+    found = run(result.eval, result.entry.seed, metric, split, "final", until)
+    return found and replace(found, spent=paid.by(found.round))
+
+
+def _row(
+    label: str,
+    name: str,
+    metric: str,
+    results: Sequence[Result],
+    runs: Sequence[Run],
+    ceiling: Mapping[int, float],
+) -> Row:
+    costs = [c for r in results if r.status == "finished" and (c := cost(r))]
+    over_clients = bool(runs) and all(r.spread is not None for r in runs)
+    domains = dict.fromkeys(domain for r in runs for domain in r.domains)
+    return Row(
+        method=label,
+        output=name[len(metric) + 1 :],
+        metric=name,
+        status=_status(results),
+        runs=tuple(runs),
+        domains={d: score([r.domains[d] for r in runs if d in r.domains]) for d in domains},
+        average=score([r.average for r in runs]) if runs else None,
+        worst=score([r.worst for r in runs]) if runs else None,
+        spread=score([r.spread for r in runs]) if over_clients else None,
+        worst_clients=score([r.worst_clients for r in runs]) if over_clients else None,
+        gap=difference({r.seed: r.average for r in runs}, ceiling) if ceiling else None,
+        cost=mean_cost(costs),
+    )
+
+
+def _status(results: Sequence[Result]) -> str:
+    order = ("finished", "failed", "timeout", "interrupted", "running", "pending", "not_applicable")
+    return min((r.status for r in results), key=order.index)
+
+
+def marks(board: Leaderboard) -> dict[tuple[int, str], str]:
+    """What is "best" and "second" in every column: by (row position, domain | "average" | "worst" | "worst_clients").
+
+    The baseline (a ceiling, as a rule, that nobody can realise) and second outputs are not eligible; with
+    fewer than two rows left nothing is marked. Values that look the same in a table (one decimal of a
+    percent) share their mark.
+    """
+    sign = 1 if higher_is_better(board.metric) else -1
+    eligible = [i for i, row in enumerate(board.rows) if row.runs and not row.output and row.method != board.baseline]
+    found: dict[tuple[int, str], str] = {}
+    for column in (*board.domains, "average", "worst", "worst_clients") if len(eligible) > 1 else ():
+        values = {i: sign * round(s.mean, 3) for i in eligible if (s := cell(board.rows[i], column))}
+        ranked = sorted(set(values.values()), reverse=True)[:2]
+        for i, value in values.items():
+            if value in ranked:
+                found[i, column] = ("best", "second")[ranked.index(value)]
+    return found
+
+
+def cell(row: Row, column: str) -> Score | None:
+    """The score of a row in a column: a domain, "average", "worst", "worst_clients" or "spread"."""
+    parts = {"average": row.average, "worst": row.worst, "worst_clients": row.worst_clients, "spread": row.spread}
+    return parts[column] if column in parts else row.domains.get(column)

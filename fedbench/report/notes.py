@@ -1,0 +1,74 @@
+"""What stands below a leaderboard: why a number is missing, and what to mind when reading the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fedbench.report.budget import Budget, spending
+from fedbench.words import amount
+
+if TYPE_CHECKING:
+    from fedbench.report.leaderboards import Row
+    from fedbench.results import Result
+
+WORDS = {
+    "failed": "failed",
+    "timeout": "out of time",
+    "not_applicable": "not applicable",
+    "interrupted": "interrupted",
+    "running": "not finished (running or interrupted)",
+    "pending": "not started",
+}
+
+
+def notes(
+    cells: Mapping[str, Sequence[Result]], rows: Sequence[Row], metric: str, budget: Budget | None = None
+) -> list[str]:
+    """One sentence each: cells without a result, rows without the metric or within no budget, unequal seeds."""
+    missing: dict[str, list[str]] = {}  # by why
+    for label, results in cells.items():
+        for which, why in _unfinished(results):
+            missing.setdefault(why, []).append(f"{label}{which}")
+    found = [f"{', '.join(who)}: {why}" for why, who in missing.items()]
+    for row in rows:
+        if row.status == "finished" and (over := _over(cells[row.method], row, budget)):
+            found.append(over)
+        elif row.status == "finished" and not row.runs:
+            found.append(f"{row.label}: has no {metric}")
+    counts = {row.label: [r.seed for r in row.runs] for row in rows if row.runs}
+    if len(set(map(tuple, counts.values()))) > 1:
+        text = "; ".join(f"{label} {', '.join(map(str, seeds))}" for label, seeds in counts.items())
+        found.append(f"seeds are unequal ({text}): the gap pairs the seeds both have")
+    return found
+
+
+def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """(which seeds, why) of a method's cells without a result; which is empty for all of them."""
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for r in results:
+        if r.status != "finished":
+            reason = (r.manifest.get("reason") or "").strip().partition("\n")[0]
+            reasons.setdefault((r.status, reason), []).append(r.entry.seed)
+    for (status, reason), seeds in reasons.items():
+        which = "" if len(seeds) == len(results) else f" (seed {', '.join(map(str, seeds))})"
+        told = reason.startswith(WORDS[status])  # `interrupted after round 3 of 40`
+        yield which, reason if told else WORDS[status] + (f": {reason}" if reason else "")
+
+
+def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
+    """Where the first test of some seed comes too late: when that was, by the cheapest of these seeds."""
+    shown = {r.seed for r in row.runs}
+    late = []
+    for r in results if budget else ():
+        if r.status == "finished" and r.entry.seed not in shown:
+            names = r.eval["metric"].to_pylist()
+            tested = [t for t, name in zip(r.eval["round"].to_pylist(), names, strict=True) if name == row.metric]
+            if tested:
+                first = min(tested)
+                late.append((spending(r.rounds, budget.what).by(first), first, r.entry.seed))
+    if not late:
+        return ""
+    spent, first, _ = min(late)
+    which = f" (seed {', '.join(str(seed) for *_, seed in sorted(late, key=lambda x: x[2]))})" if shown else ""
+    return f"{row.label}{which}: over the budget: first tested after round {first}, at {amount(spent, budget.what)}"

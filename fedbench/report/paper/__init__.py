@@ -1,0 +1,1 @@
+"""A paper's numbers beside those that were measured."""

@@ -1,0 +1,205 @@
+"""Leaderboards beside a paper's numbers: what may be subtracted, and what may only be read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.report.grouping import settings
+from fedbench.report.leaderboards import Leaderboard, Row, cell, leaderboards
+from fedbench.results import Result
+from fedbench.results.expected import EXPECTED, Expected, read_expected
+
+AVERAGE = "average"
+# What papers call the mean over everything that is tested; over domains and, where each has a model, over clients.
+CLIENTS = "mean_client_accuracy"
+AVERAGES = (AVERAGE, CLIENTS)
+
+# Parts of a variant that leave what is measured as it is, or that are compared by themselves.
+ASIDE = {
+    *("backbone.name", "backbone.pretrained", "data.name", "data.root", "profile"),
+    *("engine", "precision", "evaluation.by", "evaluation.every", "evaluation.batch_size"),
+}
+# Options that may stand in brackets behind the name of a backbone or a data set: where its files lie.
+WHERE = {"backbone": "pretrained", "data": "root"}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's numbers on one data set with one backbone. values: by (method, domain or "average")."""
+
+    dataset: str
+    backbone: str
+    values: Mapping[tuple[str, str], Expected]
+
+    @property
+    def methods(self) -> list[str]:
+        return list(dict.fromkeys(method for method, _ in self.values))
+
+    @property
+    def domains(self) -> list[str]:
+        return list(dict.fromkeys(column for _, column in self.values if column != AVERAGE))
+
+    @property
+    def rounds(self) -> list[int]:
+        return sorted({row.rounds for row in self.values.values() if row.rounds is not None})
+
+    @property
+    def sources(self) -> list[str]:
+        return list(dict.fromkeys(row.source for row in self.values.values() if row.source))
+
+    def percent(self, method: str, column: str) -> float | None:
+        row = self.values.get((method, column))
+        return None if row is None else row.value_percent
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A leaderboard with the paper's numbers for it.
+
+    apart: in what the two differ, "" where nothing does. Only then is there a difference, and there is one paper;
+    otherwise there may be several, none of which is ever subtracted from, or averaged with, what was measured.
+    weights: the fingerprint of the backbone's, which papers seldom name; "" where no cell has started.
+    """
+
+    board: Leaderboard
+    papers: Sequence[Paper]
+    apart: str
+    weights: str = ""
+
+    @property
+    def methods(self) -> list[tuple[str, Row | None]]:
+        """(label, row) of every method: those of the leaderboard, then those that the papers alone have."""
+        rows = [(row.label, row) for row in self.board.rows]
+        known = {label for label, _ in rows}
+        others = dict.fromkeys(name for paper in self.papers for name in paper.methods if name not in known)
+        return [*rows, *((name, None) for name in others)]
+
+    @property
+    def columns(self) -> list[str]:
+        """The domains and the average; the average alone where nothing else can be set side by side."""
+        if self.apart:
+            return [AVERAGE]
+        return [*dict.fromkeys([*self.board.domains, *self.papers[0].domains]), AVERAGE]
+
+    def difference(self, label: str, row: Row | None, column: str) -> float | None:
+        """Measured minus printed, in points; None where one is missing or the two are not comparable."""
+        theirs = None if self.apart else self.papers[0].percent(label, column)
+        ours = None if row is None else percent(row, column)
+        return None if ours is None or theirs is None else ours - theirs
+
+
+def percent(row: Row, column: str) -> float | None:
+    """What was measured, in percent."""
+    score = cell(row, column)
+    return None if score is None else 100 * score.mean
+
+
+def comparisons(results: Sequence[Result], at: str = "final") -> list[Comparison]:
+    """A comparison for each leaderboard of accuracies whose scenario the paper has, in the order of `leaderboards`.
+
+    Raises: UserError where no result has a paper's numbers beside it, or none that fits its scenario.
+    """
+    folders = list(dict.fromkeys(result.folder.parent for result in results))
+    numbers = {folder: read_expected(folder) for folder in folders}
+    if not any(numbers.values()):
+        raise UserError(_without(folders))
+    found = []
+    for (_, group), board in zip(settings(results), leaderboards(results, at=at), strict=True):
+        if rows := _for_board(numbers[group[0].folder.parent], board):
+            manifest = next((result.manifest for result in group if result.manifest), {})
+            found.append(_comparison(board, rows, manifest))
+    if not found:
+        have = ", ".join(dict.fromkeys(row.scenario for rows in numbers.values() for row in rows))
+        raise UserError(f"the paper's numbers beside these results are for {have}; none of these leaderboards is")
+    return found
+
+
+def _without(folders: Sequence[Path]) -> str:
+    names = ", ".join(folder.name for folder in folders)
+    beside = sorted({file.parent.name for folder in folders for file in folder.parent.glob(f"*/{EXPECTED}")})
+    hint = f"Of the suites beside these, {', '.join(beside)} have them." if beside else (
+        "The suites under suites/papers have them: `fedbench run suites/papers/fedra/table1.yaml`."
+    )  # fmt: skip
+    return f"no paper's numbers lie beside the results of {names}: there is no {EXPECTED}.\n{hint}"
+
+
+def _for_board(rows: Iterable[Expected], board: Leaderboard) -> list[Expected]:
+    """The numbers of the leaderboard's scenario and sweep point, the most specific ones."""
+    there = _parts(board.variant)
+    fitting = [row for row in rows if row.scenario == board.scenario and _parts(row.variant) <= there]
+    most = max((len(_parts(row.variant)) for row in fitting), default=0)
+    return [row for row in fitting if len(_parts(row.variant)) == most]
+
+
+def _parts(variant: str) -> set[str]:
+    return set(filter(None, variant.split("; ")))
+
+
+def _comparison(board: Leaderboard, rows: Sequence[Expected], manifest: Mapping[str, Any]) -> Comparison:
+    values: dict[tuple[str, str], dict[tuple[str, str], Expected]] = {}
+    for row in rows:
+        column = AVERAGE if row.metric in AVERAGES else row.metric
+        values.setdefault((row.dataset, row.backbone), {})[row.method, column] = row
+    papers = [Paper(*combination, numbers) for combination, numbers in values.items()]
+    own = [p for name in _names(board.backbone) for p in papers if (p.dataset, p.backbone) == (board.dataset, name)][:1]
+    others = {part for part in _parts(board.variant) - _parts(rows[0].variant) if part.partition("=")[0] not in ASIDE}
+    others = {part for part in others if not _names_only(part, board, bool(own))}
+    apart = _apart(board, own or papers, bool(own), manifest.get("config", {}), others)
+    return Comparison(board, own or papers, apart, manifest.get("fingerprints", {}).get("weights", ""))
+
+
+def _names_only(part: str, board: Leaderboard, has_own: bool) -> bool:
+    """Whether a part of a variant does no more than name the backbone or the data set, and say where its files lie.
+
+    On the paper's data, any other `data=NAME` is an overlay, which may have changed anything.
+    """
+    key, _, value = part.partition("=")
+    name, _, options = value.removesuffix(")").partition("(")
+    if key not in WHERE or (options and not options.startswith(f"{WHERE[key]}=")) or "," in options:
+        return False
+    return key == "backbone" or not has_own or name == board.dataset
+
+
+def _names(backbone: str) -> list[str]:
+    """What a paper may call a backbone of timm: as it is, or without the tag of its weights."""
+    return list(dict.fromkeys([backbone, backbone.partition(".")[0]]))
+
+
+def _apart(
+    board: Leaderboard, papers: Sequence[Paper], has_own: bool, config: Mapping[str, Any], others: set[str]
+) -> str:
+    """One sentence on all that keeps the measured values from being compared with the printed ones; or nothing."""
+    pairs = []
+    if not has_own:
+        first = papers[0]
+        theirs = "the data and backbones below" if papers[1:] else f"{first.dataset} with {first.backbone}"
+        pairs.append((f"on {board.dataset} with {board.backbone}", theirs))
+    if board.profile != "paper":
+        pairs.append((f"with the profile {board.profile}", "the profile paper"))
+    if config.get("backbone", {}).get("pretrained") is False:
+        pairs.append(("with random weights", "pre-trained ones"))
+    if board.at != "final":
+        pairs.append((f"with --at {board.at}", "the last round"))
+    by_client = config.get("evaluation", {}).get("by") == "client"
+    if by_client != any(row.metric == CLIENTS for paper in papers for row in paper.values.values()):
+        both = ("by client", "by domain")
+        pairs.append(both if by_client else both[::-1])
+    rounds, printed = config.get("train", {}).get("rounds"), sorted({t for paper in papers for t in paper.rounds})
+    if printed:
+        others = {part for part in others if not part.startswith("train.rounds=")}
+        if rounds is not None and printed != [rounds]:
+            pairs.append((f"after {_rounds([rounds])}", _rounds(printed)))
+    if others:
+        pairs.append((f"with {', '.join(sorted(others))}", "the suite without that"))
+    if not pairs:
+        return ""
+    ours, theirs = (", ".join(side) for side in zip(*pairs, strict=True))
+    return f"measured {ours}; the paper's numbers are for {theirs}: not comparable"
+
+
+def _rounds(counts: Sequence[int]) -> str:
+    return f"{' or '.join(map(str, counts))} round{'' if counts == [1] else 's'}"

@@ -1,0 +1,60 @@
+"""What a picture is of: the finished results of one setting, by method."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedbench.errors import UserError
+from fedbench.report.grouping import by_label, settings
+from fedbench.results import Result
+
+NAMES = ("suite", "scenario", "variant", "backbone", "dataset", "profile")
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard's results: every method's finished seeds, by the method's label.
+
+    title: what sets it apart from the boards beside it, or its scenario where there is nothing of that: it is alone, or
+    is the one without a variant.
+    """
+
+    suite: str
+    title: str
+    methods: Mapping[str, Sequence[Result]]
+
+    def one_seed(self) -> dict[str, Result]:
+        """Each method's result of the first seed that all have, because capacities may rotate with the seed; where
+        they share none, of its own first."""
+        shared = set.intersection(*({r.entry.seed for r in part} for part in self.methods.values()))
+        return {
+            label: min((r for r in part if not shared or r.entry.seed in shared), key=lambda r: r.entry.seed)
+            for label, part in self.methods.items()
+        }
+
+
+def slug(text: str) -> str:
+    """A name as a part of a file's name."""
+    return re.sub(r"[^\w.=]+", "-", text).strip("-")
+
+
+def boards(results: Sequence[Result]) -> list[Board]:
+    """The settings that `compare` would show as leaderboards, as far as cells have finished.
+
+    Raises: UserError where none has.
+    """
+    found = []
+    for variant, group in settings(results):
+        methods = {label: [r for r in part if r.status == "finished"] for label, part in by_label(group).items()}
+        if methods := {label: part for label, part in methods.items() if part}:
+            names = {"suite": group[0].suite, **vars(group[0].entry), "variant": variant}
+            found.append((names, methods))
+    if not found:
+        raise UserError("no cell of these results has finished yet: there is nothing to draw")
+    telling = [name for name in NAMES if len({names[name] for names, _ in found}) > 1]
+    return [
+        Board(names["suite"], " · ".join(names[name] for name in telling if names[name]) or names["scenario"], methods)
+        for names, methods in found
+    ]

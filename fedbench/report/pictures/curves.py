@@ -1,0 +1,136 @@
+"""A metric over rounds, or over what clients spend: a panel for each setting, a line for each method, a band where
+there are several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedbench.errors import UserError
+from fedbench.report.budget import spending
+from fedbench.report.columns import is_fraction
+from fedbench.report.grouping import unknown
+from fedbench.report.measures import curve
+from fedbench.report.pictures.boards import Board
+from fedbench.report.pictures.style import WIDTH, grid, legend_below, paper, styles
+from fedbench.results import Result
+from fedbench.types import GLOBAL
+from fedbench.words import scale
+
+# What the x axis may be, and how it is called.
+AXES = {
+    "rounds": "round",
+    "bytes": "bytes down + up, all clients",
+    "flops": "FLOPs of all clients",
+}
+
+
+class Point(NamedTuple):
+    """One evaluated round of one seed: where on the x axis, and its average and domains."""
+
+    x: float
+    average: float
+    domains: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method in one panel: x (R,) of its evaluated rounds, mean and sample standard deviation over seeds (R,), NaN
+    for one seed. Bytes and FLOPs are means over seeds, too."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+
+
+def curves(boards: Sequence[Board], metric: str = "accuracy", by_domain: bool = False, x: str = "rounds") -> Figure:
+    """The average after each evaluated round; by_domain: a panel for each domain; x: one of AXES.
+
+    Raises: UserError where no result has the metric.
+    """
+    panels = _panels(boards, metric, by_domain, x)
+    if not panels:
+        have = [m for b in boards for part in b.methods.values() for r in part for m in r.eval["metric"].to_pylist()]
+        raise UserError(unknown("metric", metric, sorted(set(have))))
+    columns = len(panels) if len(panels) < 4 else 2 if len(panels) == 4 else 3
+    width = WIDTH if columns > 1 else 4.2
+    with paper():
+        figure = Figure(figsize=(width, 0.4 + -(-len(panels) // columns) * (2.7 if columns < 3 else 2.1)))
+        axes = grid(figure, len(panels), columns, sharex=x == "rounds", sharey=True)
+        look = styles(label for lines in panels.values() for label in lines)
+        largest = max((float(line.x.max()) for lines in panels.values() for line in lines.values()), default=0.0)
+        unit, name = (1.0, "") if x == "rounds" else scale(largest, x)
+        for ax, (title, lines) in zip(axes, panels.items(), strict=True):
+            for label, line in lines.items():
+                _draw(ax, label, line, unit, 100 if is_fraction(metric) else 1, look[label])
+            ax.set_title(title)
+            ax.grid(axis="y")
+            ax.xaxis.set_major_locator(MaxNLocator(integer=x == "rounds", nbins=6))
+        for ax in axes[-columns:]:
+            ax.set_xlabel(f"{AXES[x]} ({name})" if name else AXES[x])
+        figure.supylabel(_named(metric, "" if by_domain else _meant(boards)), fontsize=8.5)
+        legend_below(figure, axes, width)
+    return figure
+
+
+def _named(metric: str, mean: str) -> str:
+    what = f"{metric}, mean over {mean}" if mean else metric
+    return f"{what} (%)" if is_fraction(metric) else what
+
+
+def _meant(boards: Sequence[Board]) -> str:
+    """What averages are over: "domains", "clients" or, in different panels, both."""
+    tested = {
+        "domains" if GLOBAL in r.eval["client"].to_pylist() else "clients"
+        for board in boards
+        for results in board.methods.values()
+        for r in results
+    }
+    return " or ".join(sorted(tested, reverse=True))
+
+
+def _draw(ax: Axes, label: str, line: Line, unit: float, scale: float, look: Mapping[str, str]) -> None:
+    every = max(1, len(line.x) // 8)  # a marker now and then tells lines apart without colour
+    ax.plot(line.x / unit, scale * line.mean, label=label, markevery=every, clip_on=False, zorder=3, **look)
+    several = np.isfinite(line.std)
+    if several.any():
+        low, high = scale * (line.mean - line.std), scale * (line.mean + line.std)
+        ax.fill_between(line.x / unit, low, high, where=several, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def _panels(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> dict[str, dict[str, Line]]:
+    """The lines of every panel, by title and method, in order."""
+    panels: dict[str, dict[str, Line]] = {}
+    for board in boards:
+        for label, results in board.methods.items():
+            seeds = [found for r in results if (found := _points(r, metric, x))]
+            domains = dict.fromkeys(d for seed in seeds for point in seed.values() for d in point.domains)
+            for domain in domains if by_domain else [None] if seeds else ():
+                title = " · ".join(filter(None, (board.title if len(boards) > 1 or not domain else "", domain)))
+                panels.setdefault(title, {})[label] = _line(seeds, domain)
+    return panels
+
+
+def _points(result: Result, metric: str, x: str) -> dict[int, Point]:
+    """By evaluated round."""
+    found = curve(result.eval, metric)
+    paid = None if x == "rounds" or not found else spending(result.rounds, x)
+    return {t: Point(paid.by(t) if paid else t, *values) for t, values in found.items()}
+
+
+def _line(seeds: Sequence[Mapping[int, Point]], domain: str | None) -> Line:
+    points = [[seed[t] for seed in seeds if t in seed] for t in sorted({t for seed in seeds for t in seed})]
+    values = [[_value(point, domain) for point in each] for each in points]
+    std = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
+    x = [np.mean([point.x for point in each]) for each in points]
+    return Line(np.array(x), np.array([np.mean(v) for v in values]), np.array(std))
+
+
+def _value(point: Point, domain: str | None) -> float:
+    return point.average if domain is None else point.domains.get(domain, np.nan)

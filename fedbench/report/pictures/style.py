@@ -1,0 +1,133 @@
+"""How pictures look: one colour, line and marker for each method, sizes for print, and files that come out equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, FigureBase
+
+from fedbench.errors import UserError
+from fedbench.results.documents import write_atomically
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; ceilings are dashed and controls dotted.
+KNOWN = {
+    "fedra": ("#D55E00", "-", "o"),
+    "inclusivefl": ("#0072B2", "-", "s"),
+    "depthfl": ("#009E73", "-", "^"),
+    "allsmall": ("#E69F00", "-", "v"),
+    "alllarge": ("#000000", "--", "D"),
+    "head_only": ("#CC79A7", ":", "P"),
+    "exclusive": ("#56B4E9", ":", "X"),
+}
+OTHERS = (("#882255", "*"), ("#332288", "p"), ("#999933", "<"), ("#44AA99", ">"), ("#661100", "h"), ("#777777", "d"))
+
+FORMATS = ("png", "svg", "pdf")
+DATES = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None, "Producer": None}}
+WIDTH = 7.0  # inches: the text of a page in two columns
+GREY = "#666666"
+
+PAPER: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that files are the same everywhere
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    "lines.markeredgecolor": "white",
+    "lines.markeredgewidth": 0.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "image.cmap": "Blues",
+    "figure.constrained_layout.use": True,
+    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
+    "svg.hashsalt": "fedbench",
+}
+
+
+@contextmanager
+def paper() -> Iterator[None]:
+    """Within it, figures are drawn for print, whatever the user's matplotlibrc says."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(PAPER)
+        yield
+
+
+def styles(labels: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Line options for each method: the built-in ones look the same in every figure, others take what is left, in
+    order."""
+    free = cycle(OTHERS)
+    found = {}
+    for label in dict.fromkeys(labels):
+        color, line, marker = KNOWN[label] if label in KNOWN else (lambda c, m: (c, "-.", m))(*next(free))
+        found[label] = {"color": color, "linestyle": line, "marker": marker}
+    return found
+
+
+def grid(figure: FigureBase, count: int, columns: int, **options: Any) -> list[Axes]:
+    """`count` axes in rows of `columns`; what is left over of the last row stays empty."""
+    rows = -(-count // columns)
+    axes = figure.subplots(rows, columns, squeeze=False, **options).flatten().tolist()
+    for extra in axes[count:]:
+        extra.remove()
+    for above in axes[max(0, count - columns) : count]:
+        above.tick_params(labelbottom=True)  # nothing stands below them, even where axes are shared
+    return axes[:count]
+
+
+def layer_axis(ax: Axes, L: int) -> None:
+    """Layers along x, counted from 1 as in the papers; the data stand at 0 .. L - 1."""
+    step = 1 if L <= 6 else next(step for step in (2, 3, 4, 6, 8, 12, 24, L) if L / step <= 4)
+    shown = [1, *(j for j in range(step, L + 1, step) if j > 1)]
+    ax.set_xticks([j - 1 for j in shown], [str(j) for j in shown])
+    ax.set_xlim(-0.5, L - 0.5)
+
+
+def legend_below(figure: FigureBase, axes: Iterable[Axes], width: float) -> None:
+    """One legend for all axes, under them: each label once, in as many columns as fit `width` inches."""
+    entries = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    longest = max(map(len, entries), default=1)
+    fit = max(1, int(width / (0.55 + 0.075 * longest)))
+    rows = -(-len(entries) // fit)
+    columns = -(-len(entries) // rows)  # as even as possible
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
+
+
+def format_of(path: Path) -> str:
+    """One of FORMATS, by the path's suffix. Raises: UserError for any other."""
+    form = path.suffix[1:].lower()
+    if form not in FORMATS:
+        raise UserError(f"{path}: pictures end in .png, .svg or .pdf, not {path.suffix!r}")
+    return form
+
+
+def save(figure: Figure, path: Path, dpi: int) -> None:
+    """A picture in the format of the path's suffix, written whole or not at all; equal figures give equal bytes.
+
+    Raises: UserError for an unknown suffix, and where the file cannot be written.
+    """
+    form = format_of(path)
+    with paper():
+        write_atomically(
+            path,
+            lambda temporary: figure.savefig(temporary, format=form, dpi=dpi, metadata=DATES[form]),
+            mend="Choose another place with --out FILE.",
+        )

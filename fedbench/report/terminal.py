@@ -1,0 +1,151 @@
+"""Leaderboards on a terminal, in as many tables as its width needs; readable without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedbench.report.columns import Cell, Column, columns, heading, legend, subtitle
+from fedbench.report.leaderboards import Leaderboard
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+MARKS = {"best": "*", "second": "+", "": " "}
+STYLES = {"best": "bold green", "second": "underline", "": ""}
+GAP = 1  # blanks between two columns, at least
+
+
+def show(boards: Sequence[Leaderboard], console: Console) -> None:
+    """Print every leaderboard, its notes below it, and once at the end what the columns mean."""
+    from rich.text import Text
+
+    for board in boards:
+        console.print(Text(heading(board), style="bold"))
+        console.print(Text(subtitle(board), style="dim"))
+        dim = [bool(row.output) for row in board.rows]
+        for page in pages(columns(board), console.width):
+            console.print(table(page, dim, console))
+            console.print()
+        for note in board.notes:
+            console.print(indented(note, "yellow"))
+        if board.notes:
+            console.print()
+    for sentence in legend(boards):
+        console.print(indented(sentence, "dim"))
+
+
+def indented(text: str, style: str) -> Padding:
+    """A sentence below a table."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text, style=style), (0, 0, 0, 1), expand=False)
+
+
+def pages(found: Sequence[Column], width: int) -> list[list[Column]]:
+    """The columns in tables that fit: all in one, else scores and cost apart, else these too.
+
+    Titles and names are shortened before a table is split further; numbers never are.
+    """
+    name, *rest = found
+    if _natural([name, *rest]) <= width:
+        return [[name, *rest]]
+    split = []
+    scores = [column for column in rest if column.part in ("score", "budget")]
+    with_budget = "score" if _natural([name, *scores]) <= width else "cost"
+    for part in ("score", "cost"):
+        page: list[Column] = []
+        for column in (c for c in rest if part == (with_budget if c.part == "budget" else c.part)):
+            if page and _least([name, *page, column]) > width:
+                split.append([name, *page])
+                page = []
+            page.append(column)
+        if page:
+            split.append([name, *page])
+    return split
+
+
+def _natural(page: Sequence[Column]) -> int:
+    return sum(max(len(c.title), _content(c)) + GAP for c in page) - GAP
+
+
+def _least(page: Sequence[Column]) -> int:
+    return sum(_floor(c) + GAP for c in page) - GAP
+
+
+def _content(column: Column) -> int:
+    return max((len(_padded(column, cell)) for cell in column.cells), default=0)
+
+
+def _floor(column: Column) -> int:
+    """How narrow a column may get: a name keeps ten letters, a title five or its `least`, numbers all they have."""
+    if column.part == "name":
+        return min(_content(column), 10)
+    return max(_content(column), min(len(column.title), column.least))
+
+
+def widths(page: Sequence[Column], width: int) -> list[int]:
+    """A width for every column: the natural one, or less, the most generous of them shrunk first."""
+    found = [max(len(c.title), _content(c)) for c in page]
+    floors = [_floor(c) for c in page]
+    while sum(found) + GAP * (len(page) - 1) > width:
+        spare = [w - floor for w, floor in zip(found, floors, strict=True)]
+        if max(spare) <= 0:
+            break
+        found[spare.index(max(spare))] -= 1
+    return found
+
+
+def _padded(column: Column, cell: Cell) -> str:
+    """A cell with its spread and its mark, or as many blanks where others have them: numbers line up."""
+    if not cell.text or cell.text.isalpha():
+        return cell.text
+    spread = max(len(other.spread) for other in column.cells)
+    has_marks = any(other.mark for other in column.cells)
+    text = f"{cell.text} {cell.spread:>{spread}}" if spread else cell.text
+    return text + (MARKS[cell.mark] if has_marks else "")
+
+
+def table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Table:
+    """One page of columns; dim says which of its rows stand back."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    room = console.width
+    sizes = widths(page, room)
+    # What is left over goes between the columns, up to two more blanks.
+    spare = max(0, room - sum(sizes) - GAP * (len(page) - 1)) // max(1, len(page) - 1)
+    found = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, min(2, spare), 0, 0),
+        pad_edge=False,
+        header_style="bold",
+    )
+    for column, size in zip(page, sizes, strict=True):
+        justify = "left" if column.part == "name" else "right"
+        title = column.title
+        if column.title == "Γ*" and not console.encoding.startswith("utf"):
+            title = "G*"
+        # As Text: a str would be read as rich's markup, and a domain may be called "[/x]".
+        found.add_column(Text(title), justify=justify, width=size, no_wrap=True, overflow="ellipsis")
+    for i, faint in enumerate(dim):
+        if page[-1].part == "cost" and not any(column.cells[i].text for column in page[1:]):
+            continue
+        found.add_row(*(_text(column, column.cells[i]) for column in page), style="dim" if faint else "")
+    return found
+
+
+def _text(column: Column, cell: Cell) -> Text:
+    from rich.text import Text
+
+    text = Text(_padded(column, cell))
+    if cell.mark:
+        text.stylize(STYLES[cell.mark], 0, len(cell.text))
+        text.stylize("bold", len(text) - 1)
+    return text

@@ -1,0 +1,119 @@
+"""Costs across families: what leaves the client and what it is sent, kind by kind, and who computes how much."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+
+from fedbench.report.columns import DASH, Cell, Column, heading
+from fedbench.report.cost import Cost, Traffic
+from fedbench.report.leaderboards import Leaderboard, Row
+from fedbench.report.page import Sheet
+from fedbench.words import human_bytes, human_flops, three_digits
+
+# In the order of a round: what is given once, and then what every step exchanges.
+KINDS = ("backbone", "adapters", "classifiers", "weights", "features", "gradients", "losses")
+CSV_COLUMNS = (
+    "suite", "scenario", "variant", "backbone", "dataset", "profile", "method", "n_seeds", "side", "quantity", "what",
+    "per_client_round", "total",
+)  # fmt: skip
+
+LEGEND = (
+    "Bytes and FLOPs: of one client in one round, the mean over clients, rounds and seeds. whole run: of all "
+    "clients in all rounds.",
+    "memory: an estimate; the largest of any client, and the server's for one client at a time.",
+    "A dash: nothing of the kind. What averaging and testing cost is not counted.",
+)
+
+# GFLOPs of one client in one round, of the whole run, and bytes of memory.
+Computed = tuple[float | None, float | None, float | None]
+TEXTS = (three_digits, lambda gflops: human_flops(gflops * 1e9), human_bytes)
+
+
+def sheet(board: Leaderboard) -> Sheet:
+    """Tables of one leaderboard: up, down, and what clients and servers compute. Second outputs cost nothing of their
+    own."""
+    rows = [row for row in board.rows if row.cost and not row.output]
+    tables = []
+    if rows:
+        names = Column("method", "name", [Cell(row.label) for row in rows])
+        up = _moved(rows, lambda one: one.up, lambda c: (c.bytes_up, c.total_bytes_up))
+        down = _moved(rows, lambda one: one.down, lambda c: (c.bytes_down, c.total_bytes - c.total_bytes_up))
+        costs = [row.cost for row in rows if row.cost]
+        clients: list[Computed] = [(c.gflops, c.total_gflops, c.memory_bytes) for c in costs]
+        servers: list[Computed] = [(c.server_gflops, c.server_total_gflops, c.server_memory_bytes) for c in costs]
+        tables = [
+            ("what leaves the client (up)", [names, *up]),
+            ("what the client is sent (down)", [names, *down]),
+            ("what the client computes", [names, *_computed(clients)]),
+        ]
+        if any(flops is not None for flops, *_ in servers):
+            tables.append(("what the server computes for it", [names, *_computed(servers)]))
+    without = [row.label for row in rows if row.cost and not row.cost.exchange]
+    notes = [f"{', '.join(without)}: computed before fedbench recorded what crosses, by kind"] if without else []
+    missing = [row.label for row in board.rows if not row.cost and not row.output]
+    return Sheet(heading(board), tables, notes + ([f"{', '.join(missing)}: no costs"] if missing else []))
+
+
+def _kinds(rows: Sequence[Row]) -> list[str]:
+    """What crosses in any of the rows, those of KINDS first."""
+    found = dict.fromkeys(what for row in rows if row.cost for what in row.cost.exchange)
+    return [*(what for what in KINDS if what in found), *(what for what in found if what not in KINDS)]
+
+
+def _moved(
+    rows: Sequence[Row], pick: Callable[[Traffic], float], total: Callable[[Cost], tuple[float, float]]
+) -> list[Column]:
+    """In one direction: a column for each kind that any method moves, then their sum and that of the whole run, which
+    are known of older cells, too."""
+    moved = [row.cost.exchange if row.cost else {} for row in rows]
+    columns = {what: [pick(one[what]) if what in one else 0.0 for one in moved] for what in _kinds(rows)}
+    columns = {what: values for what, values in columns.items() if any(values)}
+    totals = [total(row.cost) if row.cost else (0.0, 0.0) for row in rows]
+    columns["all kinds"], columns["whole run"] = map(list, zip(*totals, strict=True))
+    return [
+        Column(title, "cost", [Cell(human_bytes(value) if value else DASH) for value in values])
+        for title, values in columns.items()
+    ]
+
+
+def _computed(costs: Sequence[Computed]) -> list[Column]:
+    shown = [
+        tuple(DASH if value is None else text(value) for value, text in zip(cost, TEXTS, strict=True)) for cost in costs
+    ]
+    return [
+        Column(title, "cost", [Cell(text) for text in texts])
+        for title, texts in zip(("GFLOPs", "whole run", "memory"), zip(*shown, strict=True), strict=True)
+    ]
+
+
+def to_csv(boards: Sequence[Leaderboard]) -> str:
+    """A row for every method and quantity, bytes by kind as well: means over seeds in bytes and FLOPs.
+
+    total is empty for memory, and per_client_round for seconds; a quantity that a method does not have has no row.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for board in boards:
+        where = (board.suite, board.scenario, board.variant, board.backbone, board.dataset, board.profile)
+        for row in board.rows:
+            for quantity in _quantities(row.cost) if row.cost and not row.output else ():
+                values = ["" if value is None else value for value in quantity]
+                writer.writerow((*where, row.method, len(row.runs), *values))
+    return out.getvalue()
+
+
+def _quantities(cost: Cost) -> Iterator[tuple[str, str, str, float | None, float | None]]:
+    """(side, quantity, what, of one client in one round, in total)."""
+    for what, one in cost.exchange.items():
+        yield "client", "bytes_up", what, one.up, one.total_up
+        yield "client", "bytes_down", what, one.down, one.total_down
+    yield "client", "bytes", "all", cost.bytes_down + cost.bytes_up, cost.total_bytes
+    yield "client", "flops", "all", cost.gflops * 1e9, cost.total_gflops * 1e9
+    yield "client", "memory_bytes", "all", cost.memory_bytes, None
+    if cost.server_gflops is not None and cost.server_total_gflops is not None:
+        yield "server", "flops", "all", cost.server_gflops * 1e9, cost.server_total_gflops * 1e9
+        yield "server", "memory_bytes", "all", cost.server_memory_bytes, None
+    yield "cell", "seconds", "all", None, cost.seconds

@@ -1,0 +1,259 @@
+"""Everything under a folder as a list of results, and the files of a cell."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import UserError
+from fedbench.results.documents import read_json, write_atomically, write_json
+from fedbench.results.files import fault
+from fedbench.results.index import (
+    INDEX,
+    MAKE_SOME,
+    MANIFEST,
+    Entry,
+    read_index,
+    shortened,
+    visible,
+)
+from fedbench.results.tables import COLUMNS, STATUSES, TIMINGS, arrow_schema, read_table, table_bytes
+from fedbench.results.untrusted import check_manifest
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class Result:
+    """One entry with its cell: the manifest at once, the tables when they are asked for.
+
+    manifest is empty and status "pending" where the cell has not been started.
+    """
+
+    suite: str
+    entry: Entry
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def status(self) -> str:
+        return self.manifest.get("status", "pending")
+
+    @property
+    def num_rounds(self) -> int:
+        """T, as configured; where a stranger's configuration says less, the last round that is recorded."""
+        configured = self.manifest.get("config", {}).get("train", {}).get("rounds", 0)
+        return max(configured, *self.rounds["round"].to_pylist(), 1)
+
+    @cached_property
+    def eval(self) -> pyarrow.Table:
+        return self._table("eval")
+
+    @cached_property
+    def rounds(self) -> pyarrow.Table:
+        return self._table("rounds")
+
+    @cached_property
+    def layers(self) -> pyarrow.Table:
+        """Raises: UserError where an older fedbench, which did not record layers, computed the cell."""
+        path = self.folder / "layers.parquet"
+        if self.status == "finished" and not path.is_file():
+            raise UserError(
+                f"{path}: there is none, because the cell was computed before fedbench recorded its layers.\n"
+                "`fedbench run SUITE.yaml --force` computes the suite's cells anew."
+            )
+        return self._table("layers")
+
+    def _table(self, kind: str) -> pyarrow.Table:
+        """Raises: UserError where it is not as it was written."""
+        return _table(kind, self.folder, self.manifest)
+
+    @cached_property
+    def uploads(self) -> pyarrow.Table:
+        """Without rows where no upload was corrupted or refused, and the cell has no such file."""
+        return self._table_or_none("uploads")
+
+    @cached_property
+    def exchange(self) -> pyarrow.Table:
+        """Without rows where an older fedbench, which did not record it, computed the cell."""
+        return self._table_or_none("exchange")
+
+    @cached_property
+    def server(self) -> pyarrow.Table:
+        """Without rows where the server computes for no client, and the cell has no such file."""
+        return self._table_or_none("server")
+
+    def _table_or_none(self, kind: str) -> pyarrow.Table:
+        return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else _empty(kind)
+
+
+def _table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
+    """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
+    path = folder / f"{kind}.parquet"
+    facts = manifest.get("files", {}).get(path.name)
+    if facts and (wrong := fault(path, facts)):
+        raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
+    return read_table(kind, path)
+
+
+def _empty(kind: str) -> pyarrow.Table:
+    """A table without rows, made of no batches: Arrow's arrays, empty ones too, import pandas."""
+    from pyarrow import Table
+
+    return Table.from_batches([], schema=arrow_schema(kind))
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
+    if manifest.get("status") not in STATUSES:
+        raise ValueError(f"status {manifest.get('status')!r} is not one of {', '.join(STATUSES)}")
+    write_json(Path(folder) / MANIFEST, manifest)
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """manifest.json of one cell, or None where there is none. Raises: UserError where it cannot be used."""
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        return None
+    mend = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
+    manifest = read_json(path, ("status", "config"), mend)
+    try:
+        check_manifest(manifest)
+    except TypeError as error:
+        raise UserError(f"{path}: not a manifest of fedbench ({error}).\n{mend}") from error
+    return manifest
+
+
+def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
+    content = table_bytes(kind, rows)
+    write_atomically(Path(folder) / f"{kind}.parquet", lambda temporary: temporary.write_bytes(content))
+
+
+def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """What `write_rows` wrote, for a cell that goes on from its checkpoint."""
+    return read_table(kind, Path(folder) / f"{kind}.parquet").to_pylist()
+
+
+def load(paths: Iterable[str | Path]) -> list[Result]:
+    """Everything under the given results roots, suite folders or cell folders, in the order of the suites.
+
+    Foreign files are ignored. Two suites of one name in different folders are kept apart: the folder is added
+    to the name. Raises: UserError where a path holds no results, or a file of ours cannot be read.
+    """
+    found: dict[tuple[Path, tuple], Result] = {}
+    for path in paths:
+        for result in _load_one(Path(path)):
+            found.setdefault((result.folder.parent.resolve(), result.entry.key), result)
+    folders: dict[str, set[Path]] = {}
+    for (folder, _), result in found.items():
+        folders.setdefault(result.suite, set()).add(folder)
+    alike = {suite for suite, places in folders.items() if len(places) > 1}
+    return [
+        replace(result, suite=f"{result.suite} ({result.folder.parent})") if result.suite in alike else result
+        for result in found.values()
+    ]
+
+
+def _load_one(path: Path) -> list[Result]:
+    if not path.is_dir():
+        what = "a file, not a folder" if path.exists() else "no such folder"
+        raise UserError(
+            f"{path}: {what}. Wanted: a results folder, a suite's folder in it or a cell's folder.\n{MAKE_SOME}"
+        )
+    if (path / MANIFEST).is_file():
+        return _load_cell(path)
+    suites = [path] if (path / INDEX).is_file() else sorted(p.parent for p in path.glob(f"*/{INDEX}"))
+    if results := [result for suite in suites for result in _load_suite(suite)]:
+        return results
+    raise UserError(
+        f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
+        f"found {shortened(visible(path))}.\n{MAKE_SOME}"
+    )
+
+
+def _load_suite(folder: Path) -> list[Result]:
+    index = read_index(folder)
+    if index is None:
+        return []
+    manifests = {cell: read_manifest(folder / cell) or {} for cell in {e.cell for e in index.entries}}
+    return [Result(index.suite, entry, folder / entry.cell, manifests[entry.cell]) for entry in index.entries]
+
+
+def _load_cell(folder: Path) -> list[Result]:
+    """The entries that point to this cell; where its suite is not around, one made from its configuration."""
+    folder = folder.resolve()
+    if listed := [result for result in _load_suite(folder.parent) if result.folder == folder]:
+        return listed
+    manifest = read_manifest(folder) or {}
+    config = manifest["config"]
+
+    def name(key: str) -> str:
+        return config.get(key, {}).get("name", "")
+
+    entry = Entry(
+        scenario=folder.name.rpartition("-")[0] or folder.name,
+        method=name("method"),
+        variant="",
+        seed=config.get("seed", 0),
+        cell=folder.name,
+        backbone=name("backbone"),
+        dataset=name("data"),
+        profile=config.get("profile", ""),
+    )
+    return [Result(folder.parent.name, entry, folder, manifest)]
+
+
+def content_hash(folder: str | Path) -> str:
+    """A hash (hex) over everything the results under `folder` say, without timings, machine and git revision.
+
+    Equal for two runs of one suite, whatever the number of workers, the order of cells or the interruptions.
+    """
+    seen: dict[str, Any] = {}
+    for result in load([folder]):
+        # Not by its folder, whose name begins with whichever of the cell's names was computed first.
+        cell = seen.setdefault(f"{result.suite}/{result.manifest.get('id', result.entry.cell)}", {"entries": []})
+        cell["entries"].append({name: value for name, value in vars(result.entry).items() if name != "cell"})
+        cell |= cell_content(result.folder, result.manifest)
+    for cell in seen.values():
+        cell["entries"].sort(key=json.dumps)
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+
+
+def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell says, without timings, machine and git revision: `manifest` and each table that is there, or that the
+    manifest describes. Raises: UserError where one is not as it was written."""
+    tables = {kind: f"{kind}.parquet" for kind in COLUMNS}
+    return {"manifest": {k: v for k, v in manifest.items() if k not in TIMINGS["manifest"]}} | {
+        kind: _table(kind, folder, manifest).drop_columns(list(TIMINGS[kind])).to_pydict()
+        for kind, name in tables.items()
+        if name in manifest.get("files", {}) or (folder / name).is_file()
+    }
+
+
+def load_results(path: str | Path = "results") -> pandas.DataFrame:
+    """All finished results under `path` as one tidy table: a row per round, split, domain, client and metric.
+
+    Columns: suite, scenario, method, variant, seed, backbone, dataset, profile, then those of eval.parquet
+    (accuracy is a fraction).
+    """
+    import pandas
+
+    names = ("scenario", "method", "variant", "seed", "backbone", "dataset", "profile")
+    frames = []
+    for result in load([path]):
+        if result.status == "finished":
+            frame = result.eval.to_pandas()
+            for place, name in enumerate(names):
+                frame.insert(place, name, getattr(result.entry, name))
+            frame.insert(0, "suite", result.suite)
+            frames.append(frame)
+    columns = ["suite", *names, *COLUMNS["eval"]]
+    return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)

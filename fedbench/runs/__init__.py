@@ -1,0 +1,1 @@
+"""Many cells: what is to be computed, who computes it, and how long that takes."""

@@ -1,0 +1,113 @@
+"""How long a suite will take: from cells of the same kind that ran here, or from a short probe of each kind."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench import machine
+from fedbench.registry.registry import Plugins
+from fedbench.results import read_manifest
+from fedbench.runs.estimate.past import past_rates
+from fedbench.runs.estimate.probes import Place, Probes
+from fedbench.runs.estimate.rates import Rates, kind_of
+from fedbench.runs.plan import Work
+
+RAN = ("finished", "failed", "timeout")
+
+
+@dataclass(frozen=True)
+class Time:
+    """What a cell takes in seconds, and where that is from: `run` (it ran), `past runs` or `probe`; None where the
+    probe failed, for a reason."""
+
+    seconds: float | None
+    source: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a suite takes, in seconds, on `workers` processes.
+
+    cells: by id, those that can be computed · total: all of them · left: those that have not run · loading: until the
+    first worker is there, which is in both where something is left · probing: what was spent on probes just now.
+    """
+
+    cells: dict[str, Time]
+    total: float
+    left: float
+    loading: float
+    workers: int
+    probing: float
+
+    @property
+    def sources(self) -> set[str]:
+        """Where the times of the cells that have not run are from."""
+        return {time.source for time in self.cells.values() if time.seconds is not None} - {"run"}
+
+
+def estimate(
+    works: Sequence[Work],
+    totals: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    plugins: Plugins,
+    device: str = "cpu",
+    workers: int = 1,
+) -> Estimate:
+    """The time of a suite whose results lie in `folder`, beside those of other suites.
+
+    totals: of every work by its id, see `Facts.totals` · device: `cpu` or `cuda` · workers: processes side by side.
+    """
+    works = [work for work in works if "flops" in totals[work.id]]
+    manifests = {work.id: read_manifest(work.folder_in(folder)) or {"status": "pending"} for work in works}
+    times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
+    waiting = [work for work in works if work.id not in times]
+    place = Place(machine.describe(device), workers, len(waiting))
+    alone = {kind_of(work) for work in waiting} if place.processes == 1 else set()
+    past = past_rates(folder.parent, alone, place.machine)
+    probes = Probes(place, plugins)
+    probed = probes.rates([work for work in waiting if kind_of(work) not in past], totals)
+    loading = probes.loading(waiting, totals) if waiting else 0.0
+    for work in waiting:
+        source = "past runs" if kind_of(work) in past else "probe"
+        rates: Rates | None = (past | probed).get(kind_of(work))
+        seconds = rates.seconds(work.config["train"]["rounds"], totals[work.id]) if rates else None
+        times[work.id] = Time(seconds, source, probes.reasons.get(kind_of(work)))
+
+    def all_of(some: Sequence[Work]) -> float:
+        return loading + side_by_side((times[work.id].seconds or 0.0 for work in some), workers)
+
+    return Estimate(
+        cells={work.id: times[work.id] for work in works},
+        total=all_of(works),
+        left=all_of(waiting),
+        loading=loading,
+        workers=workers,
+        probing=probes.seconds,
+    )
+
+
+def side_by_side(seconds: Iterable[float], workers: int) -> float:
+    """Seconds until the last cell ends: in their order, each starts on the process that is free first."""
+    free = [0.0] * workers
+    for each in seconds:
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
+def roughly(seconds: float) -> str:
+    """Two digits, as an estimate has them: 0.42 s, 8.2 s, 73 s, 12 min, 3.4 h, 2.1 days."""
+    for unit, size, most in (("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
+        if seconds < most * size:
+            return f"{_two_digits(seconds / size)} {unit}"
+    return f"{_two_digits(seconds / 86400)} days"
+
+
+def _two_digits(value: float) -> str:
+    if value >= 9.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"

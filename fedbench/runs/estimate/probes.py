@@ -1,0 +1,131 @@
+"""Rates from short probes, made by the executor that runs cells, and kept in the cache folder."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fedbench.data.cache import cache_dir
+from fedbench.data.kept import keep, kept
+from fedbench.registry.registry import Plugins, package_version
+from fedbench.runs.estimate.rates import Rates, digest, kind_of
+from fedbench.runs.plan import Work
+
+LONGEST = 120.0  # seconds after which a probe is ended
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cells are to run. machine: see `fedbench.machine.describe` · workers: processes · cells: how many cells
+    there are for them."""
+
+    machine: Mapping[str, Any]
+    workers: int
+    cells: int
+
+    @property
+    def processes(self) -> int:
+        """How many may compute a cell together, where there are fewer cells than workers (see `runner.execute`)."""
+        return max(1, self.workers // max(1, self.cells))
+
+    @property
+    def busy(self) -> int:
+        """How many are at work at a time."""
+        return min(self.workers, self.cells * self.processes)
+
+
+class Probes:
+    """Probes of cells at one place; as many at a time as cells will run, so that they are slowed down alike."""
+
+    def __init__(self, place: Place, plugins: Plugins) -> None:
+        self.place, self.plugins = place, plugins
+        self.seconds = 0.0  # spent on probes by this object
+        self.reasons: dict[str, str] = {}  # why kinds have no rates
+        self._loading = kept(self._loading_file)
+
+    def rates(self, works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> dict[str, Rates]:
+        """The rates of every kind among `works`, by one cell of each: the one with the median of FLOPs a round."""
+        of_kind: dict[str, list[Work]] = {}
+        for work in works:
+            of_kind.setdefault(kind_of(work), []).append(work)
+        found = {which: value for which in of_kind if (value := kept(self._file(which)))}
+        unknown = [which for which in of_kind if which not in found]
+        if unknown:
+            tried = self._try([_median(of_kind[which], totals) for which in unknown], totals)
+            found |= dict(zip(unknown, tried, strict=True))
+        return {which: Rates(**value) for which, value in found.items() if value}
+
+    def loading(self, works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> float:
+        """Seconds until the first worker process is there, with torch loaded."""
+        if self._loading is None:
+            self._try(works[:1], totals)
+        return (self._loading or {"seconds": 0.0})["seconds"]
+
+    def _try(self, works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> list[dict[str, float] | None]:
+        """Probe these cells, several times where there are fewer of them than processes; keep what is found."""
+        began = time.monotonic()
+        measured: dict[int, list[dict[str, float]]] = {i: [] for i in range(len(works))}
+
+        def on_event(event: dict[str, Any]) -> bool:
+            i = int(Path(event["folder"]).name.partition("-")[0])
+            if event["event"] == "ready" and self._loading is None:
+                self._loading = {"seconds": time.monotonic() - began}
+                keep(self._loading_file, self._loading)
+            if "rates" in event:
+                measured[i].append(event["rates"])
+            elif event.get("reason") and not measured[i]:
+                self.reasons.setdefault(kind_of(works[i]), event["reason"])
+            return True
+
+        copies = -(-self.place.busy // len(works))
+        with tempfile.TemporaryDirectory() as folder:
+            jobs = [
+                self._job(work, f"{folder}/{i}-{copy}", totals[work.id])
+                for copy in range(copies)
+                for i, work in enumerate(works)
+            ]
+            executor = {"name": "local"}
+            self.plugins.make("executor", executor, workers=self.place.busy, timeout=LONGEST)(jobs, on_event)
+        self.seconds += time.monotonic() - began
+        medians = [_medians(measured[i]) for i in range(len(works))]
+        for work, rates in zip(works, medians, strict=True):
+            if rates:
+                keep(self._file(kind_of(work)), rates)
+        return medians
+
+    def _job(self, work: Work, folder: str, totals: Mapping[str, Any]) -> str:
+        return json.dumps(
+            {
+                "folder": folder,
+                "manifest": work.manifest(),
+                "plugins": [str(file) for file in self.plugins.files.values()],
+                "device": self.place.machine["device"],
+                "probe": {"totals": totals, "processes": self.place.processes},
+            }
+        )
+
+    def _file(self, which: str) -> Path:
+        place = [dict(self.place.machine), self.place.busy, self.place.processes]
+        return cache_dir() / "rates" / f"{digest(which, place)}.json"
+
+    @property
+    def _loading_file(self) -> Path:
+        libraries = [package_version("torch"), package_version("timm")]
+        return cache_dir() / "rates" / f"{digest('loading', dict(self.place.machine), libraries)}.json"
+
+
+def _median(works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> Work:
+    by_flops = sorted(works, key=lambda work: totals[work.id]["flops"] / work.config["train"]["rounds"])
+    return by_flops[len(by_flops) // 2]
+
+
+def _medians(measured: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
+    if not measured:
+        return None
+    return {field.name: statistics.median(one[field.name] for one in measured) for field in fields(Rates)}

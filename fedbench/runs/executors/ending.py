@@ -1,0 +1,86 @@
+"""How a cell ended: its own last manifest, or, where its process could not write one, what the run knows of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from contextlib import suppress
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.results import read_manifest, write_manifest
+from fedbench.results.claims import is_held
+from fedbench.runs.executors.workers import Worker
+
+
+def outcome(worker: Worker, timeout: float | None, memory_limit: int | None) -> dict[str, Any]:
+    """`status`, `reason` and `seconds` of a worker that has ended, as its manifest now has them. A cell that could not
+    finish its round before it was killed, because the run was asked to end, is `interrupted`, and its files stay as
+    they are; so do those of a cell that is another run's by now."""
+    report = worker.report()
+    worker.close()
+    manifest = _written(worker)
+    undone = ("running", "interrupted") if worker.late else ("running",)  # at its deadline a cell is asked to end first
+    if manifest["status"] in undone and is_held(json.loads(worker.job).get("claim")):
+        if worker.asked and not worker.late and not report["memory"]:
+            reason = "ended before its round was done; the next run goes on from its checkpoint"
+            return {"status": "interrupted", "reason": reason, "seconds": round(worker.seconds, 3)}
+        manifest |= _end(worker, manifest, report, timeout, memory_limit)
+        with suppress(UserError):  # the disk is full, say, which is the reason given
+            write_manifest(worker.folder, manifest)
+    return {"status": manifest["status"], "reason": manifest.get("reason"), "seconds": manifest.get("seconds")}
+
+
+def _written(worker: Worker) -> dict[str, Any]:
+    """The manifest this worker wrote; before it wrote any, that of a cell at work."""
+    with suppress(UserError):  # torn by somebody else
+        manifest = read_manifest(worker.folder)
+        if manifest is not None and manifest != worker.before:
+            return manifest
+    return {**json.loads(worker.job)["manifest"], "status": "running"}
+
+
+def _end(
+    worker: Worker,
+    manifest: dict[str, Any],
+    report: dict[str, Any],
+    timeout: float | None,
+    memory_limit: int | None,
+) -> dict[str, Any]:
+    """What is recorded of a cell whose process died or was ended."""
+    code = report["code"]
+    facts: dict[str, Any] = {"exit_code": code} if code >= 0 else {"signal": _name(-code)}
+    reason = worker.broke.get("reason") or report.get("reason")
+    trace = worker.broke.get("traceback") or report["traceback"]
+    if report["memory"] and memory_limit:
+        reason = f"out of memory: it took {size(report['memory'])}, and --memory-limit is {size(memory_limit)}"
+    elif worker.late:
+        reason = f"not done after {timeout:g} seconds" if worker.ready and timeout else "its process did not get ready"
+    return {
+        **facts,
+        "status": "timeout" if worker.late else "failed",
+        "reason": reason or died(code),
+        "traceback": trace,
+        "round": max(worker.round, manifest.get("round", 0)),  # of the checkpoint it went on from
+        "seconds": round(worker.seconds, 3),
+    }
+
+
+def died(code: int) -> str:
+    """The reason of a cell whose process ended before it was done. code: an exit code, or below 0 a signal."""
+    if code >= 0:
+        return f"the worker process ended with exit code {code} before it was done"
+    reason = f"the worker process was ended by {_name(-code)}"
+    return f"{reason}; the system does that when memory runs out" if -code == signal.SIGKILL else reason
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def size(count: int) -> str:
+    """600 MB, 4.2 GB: in thousands, as `--memory-limit` takes them."""
+    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

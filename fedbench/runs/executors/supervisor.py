@@ -1,0 +1,184 @@
+"""The process between a run and a cell: passes on what the run asks, keeps what the cell prints, ends what it left.
+
+Everything that a cell starts stays below its supervisor. When the run is killed, the supervisor's line to it breaks,
+and it ends the cell. When the supervisor is killed, a guard above it, which does nothing else, ends what was below; and
+when the guard is killed, the run lets go of the line.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import NoReturn
+
+from fedbench.cell.events import Teller
+from fedbench.errors import UserError
+from fedbench.results.claims import is_held
+from fedbench.runs.executors import trees
+from fedbench.runs.executors.output import Output, traceback_in
+
+STOP, TRACE, END = b"stop", b"trace", b"end"  # what a run may ask for
+FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C and the like are the run's to handle
+EVERY = 0.1  # seconds between two looks at the memory of a cell with a limit
+SHARE = 0.05  # of a core, at most, for these looks: where thousands of processes run, they take longer
+
+
+def supervise(job: str, events: Connection, line: Connection, memory_limit: int | None) -> None:
+    """Start a supervisor, and collect what it leaves where somebody kills it; ends as it does.
+
+    line: takes STOP (SIGTERM for the cell), TRACE (have it print where it is) and END (kill it), and gives one JSON
+    object: `code` (exit code, or a signal's number below 0), `memory` (bytes, where they were above `memory_limit`),
+    `traceback`.
+    """
+    for number in FROM_OUTSIDE:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FROM_OUTSIDE)
+    os.setsid()
+    trees.adopt_orphans()
+    supervisor = os.fork()
+    if supervisor == 0:
+        _be_the_supervisor(job, events, line, memory_limit)
+    events.close()
+    line.close()
+    _, status = os.waitpid(supervisor, 0)
+    trees.end_descendants()
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        with suppress(OSError):  # of SIGKILL, which has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _be_the_supervisor(job: str, events: Connection, line: Connection, memory_limit: int | None) -> NoReturn:
+    """The life of a supervisor: whatever happens, it ends here."""
+    code = 1
+    try:
+        trees.adopt_orphans()
+        _supervise(job, events, line, memory_limit)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _supervise(job: str, events: Connection, line: Connection, memory_limit: int | None) -> None:
+    """Start a cell, watch it to its end, and report that to the run."""
+    wake, ended = os.pipe()
+    os.set_blocking(ended, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(ended)
+    said, voice = os.pipe()
+    cell = os.fork()
+    if cell == 0:
+        signal.set_wakeup_fd(-1)
+        line.close()
+        for own in (wake, ended, said):
+            os.close(own)
+        _be_the_cell(job, events, voice)
+    events.close()
+    os.close(voice)
+    output = Output(said)
+    code, memory = _watch(cell, line, output, wake, memory_limit)
+    trees.end_descendants()
+    while output.read():
+        pass
+    parsed = json.loads(job)
+    if "probe" not in parsed and is_held(parsed.get("claim")):  # else the folder is another run's
+        output.write(Path(parsed["folder"]))
+    report = {"code": code, "memory": memory, "traceback": traceback_in(output.text())}
+    with suppress(OSError):  # the run was killed
+        line.send_bytes(json.dumps(report).encode())
+
+
+def _watch(cell: int, line: Connection, output: Output, wake: int, memory_limit: int | None) -> tuple[int, int | None]:
+    """Until the cell has ended: its exit code, and the memory it took where that was too much."""
+    memory, due = None, 0.0
+    while True:
+        patience = max(0.0, due - time.monotonic()) if memory_limit else None
+        ready = wait([line, wake, *([output] if output.open else [])], patience)
+        if line in ready:
+            _heed(line, cell)
+        if output in ready:
+            output.read()
+        if wake in ready:
+            os.read(wake, 2**10)
+        if memory_limit and time.monotonic() >= due:
+            began = time.process_time()
+            if (taken := trees.memory(at_least=memory_limit)) > memory_limit:
+                memory = taken
+                os.kill(cell, signal.SIGKILL)
+            due = time.monotonic() + max(EVERY, (time.process_time() - began) / SHARE)
+        pid, status = os.waitpid(cell, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status), memory
+
+
+def _heed(line: Connection, cell: int) -> None:
+    try:
+        asked = line.recv_bytes()
+    except (EOFError, OSError):  # the run was killed
+        asked = END
+    os.kill(cell, {STOP: signal.SIGTERM, TRACE: signal.SIGUSR1, END: signal.SIGKILL}[asked])
+
+
+def _be_the_cell(job: str, events: Connection, voice: int) -> NoReturn:
+    """The life of a worker process: whatever happens, it ends here."""
+    trees.end_with_parent()
+    _hide_server()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    os.dup2(voice, 1)
+    os.dup2(voice, 2)
+    os.close(voice)
+    sys.stdout, sys.stderr = (
+        open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115 - open to the end
+        for fd in (1, 2)
+    )
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    teller, code = Teller(events), 1
+    try:
+        from fedbench.cell import worker
+
+        worker.main(job, teller)
+        _join_threads()
+        code = 0
+    except UserError as error:  # not even its manifest could be written
+        teller.tell({"event": "broke", "reason": str(error)})
+    except BaseException as error:  # SystemExit and KeyboardInterrupt of a plugin too
+        reason = f"{type(error).__name__}: {error}"
+        teller.tell({"event": "broke", "reason": reason, "traceback": traceback.format_exc()})
+    finally:
+        with suppress(Exception):  # a plugin may have put something else in their place
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _hide_server() -> None:
+    """Every process that a server has forked holds the pipe that tells it that the run lives. Writing into that would
+    end it, and all other cells with it."""
+    fd = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
+    if fd is not None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, fd)
+        os.close(nothing)
+
+
+def _join_threads() -> None:
+    """As Python does at its end: a tracker may have something to send yet."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()

@@ -1,0 +1,130 @@
+"""From a suite's cells to the work to be done: identities, folders, and equal cells under all their names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedbench import __version__
+from fedbench.registry.assets import Facts
+from fedbench.registry.catalogue import KINDS
+from fedbench.registry.registry import Plugins, package_version
+from fedbench.results import read_manifest
+from fedbench.results.files import damage
+from fedbench.results.index import Entry
+from fedbench.results.tables import RESULT_VERSION
+from fedbench.suite import Cell
+
+# Another version of one of these may give other numbers.
+NUMERICAL = ("torch", "timm", "loralib", "numpy")
+
+
+@dataclass
+class Work:
+    """One cell to compute: its identity, its configuration, and every name a suite gives it."""
+
+    id: str
+    config: dict[str, Any] = field(repr=False)
+    fingerprints: dict[str, str]
+    versions: dict[str, str]
+    cells: list[Cell]
+
+    def folder_name(self) -> str:
+        """`<slug>-<id>`, the slug from the first of its names."""
+        first = self.cells[0]
+        slug = re.sub(r"[^a-z0-9]+", "-", f"{first.scenario} {first.method} {first.seed}".lower()).strip("-")
+        return f"{slug[:60]}-{self.id}"
+
+    def folder_in(self, suite_folder: Path) -> Path:
+        """Where its results lie: a cell that first ran under another name keeps its folder."""
+        return next(suite_folder.glob(f"*-{self.id}"), suite_folder / self.folder_name())
+
+    @property
+    def title(self) -> str:
+        """What a person calls it: scenario, method, variant if any, seed."""
+        first = self.cells[0]
+        variant = f" [{first.variant}]" if first.variant else ""
+        return f"{first.scenario} · {first.method}{variant} · seed {first.seed}"
+
+    def manifest(self) -> dict[str, Any]:
+        """What is known before the cell runs."""
+        return {
+            "id": self.id,
+            "config": self.config,
+            "fingerprints": self.fingerprints,
+            "versions": self.versions,
+            "reason": None,
+            "traceback": None,
+        }
+
+
+def works(cells: Iterable[Cell], plugins: Plugins, facts: Facts) -> list[Work]:
+    """One Work for every distinct cell, in the order of the suite. Raises UserError where data or weights are
+    not there."""
+    found: dict[str, Work] = {}
+    for cell in cells:
+        fingerprints, versions = facts.fingerprints(cell.config), versions_of(cell.config, plugins)
+        id = identity(cell.config, fingerprints, versions)
+        if id in found:
+            found[id].cells.append(cell)
+        else:
+            found[id] = Work(id, cell.config, fingerprints, versions, [cell])
+    return list(found.values())
+
+
+def identity(config: dict[str, Any], fingerprints: dict[str, str], versions: dict[str, str]) -> str:
+    """12 hex digits over all that can change a result; names, device, jobs and timeout are not in it."""
+    text = json.dumps([RESULT_VERSION, config, fingerprints, versions], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def entries(works: Iterable[Work], suite_folder: Path) -> list[Entry]:
+    """Every name of every cell, for the index of a results folder."""
+    return [
+        Entry(
+            scenario=cell.scenario,
+            method=cell.method,
+            variant=cell.variant,
+            seed=cell.seed,
+            cell=work.folder_in(suite_folder).name,
+            backbone=cell.backbone,
+            dataset=cell.dataset,
+            profile=cell.config["profile"],
+        )
+        for work in works
+        for cell in work.cells
+    ]
+
+
+def status(work: Work, suite_folder: Path) -> str:
+    """What is on disk of a cell: `pending`, its manifest's status, or `damaged` where it is finished and a file is
+    missing or torn."""
+    folder = work.folder_in(suite_folder)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return "pending"
+    return "damaged" if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
+
+
+def versions_of(config: dict[str, Any], plugins: Plugins) -> dict[str, str]:
+    """Versions of fedbench, of the numerical packages and of every plugin that the configuration names."""
+    versions = {"fedbench": __version__} | {name: package_version(name) or "none" for name in NUMERICAL}
+    for kind, ref in _references(config):
+        plugin = plugins.catalogue.find(kind, ref["name"]).plugin
+        versions[plugins.label(plugin)] = plugins.version(plugin)
+    return versions
+
+
+def _references(config: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    yield "dataset", config["data"]
+    yield "partition", config["data"]["partition"]
+    for section in (config, config["method"]):
+        for kind in KINDS.keys() - {"dataset"}:
+            if isinstance(section.get(kind), dict) and "name" in section[kind]:
+                yield kind, section[kind]
+    yield from (("metric", ref) for ref in config["evaluation"]["metrics"])

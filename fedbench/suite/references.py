@@ -1,0 +1,165 @@
+"""References to components: known by the catalogue, their options checked, what they leave out filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
+from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.overlay import BESIDE, NESTED, stack, written_out
+from fedbench.suite.problems import Problems, suggestion
+from fedbench.suite.validate import COMPONENTS
+from fedbench.suite.yaml import parse_value
+
+# Options that take more than their default shows; a contract of the core with every component of the kind.
+_ALSO_TEXT = {("backbone", "pretrained")}
+
+_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a mapping"}
+_TRUTHS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
+
+
+def reference(catalogue: Catalogue, kind: str, given: str | Mapping[str, Any], source: str) -> dict[str, Any]:
+    """A reference outside a suite, every option written out: a name, or `{name: ..., option: value}` as YAML or a dict.
+
+    source: where it stands, such as `--executor`. Raises: UserError with everything that is wrong.
+    """
+    problems, mark = Problems(), Mark(source)
+    node = parse_value(given, mark) if isinstance(given, str) else Node.of(dict(given), mark)
+    if not node.is_mapping:
+        node = Node.of({"name": node.plain()}, mark)
+    done = References(catalogue, "paper", problems).complete(node, kind)
+    problems.raise_any()
+    return done.plain()
+
+
+@dataclass(frozen=True)
+class References:
+    """What completes references: the catalogue, the profile whose values they get, and where faults go."""
+
+    catalogue: Catalogue
+    profile: str
+    problems: Problems
+
+    def settings(self, node: Node) -> Node:
+        """Settings with every component complete."""
+        for dotted, kind in COMPONENTS.items():
+            path = tuple(dotted.split("."))
+            part = node.get(*path)
+            if part is None or part.value is INVALID:
+                continue
+            node = node.put(path, self.complete(part, kind, BESIDE.get(dotted, frozenset())))
+        metrics = node.get("evaluation", "metrics")
+        if metrics and isinstance(metrics.value, list):
+            done = [self.complete(metric, "metric") for metric in metrics.value]
+            node = node.put(("evaluation", "metrics"), replace(metrics, value=done))
+        return node
+
+    def loose(self, node: Node) -> None:
+        """Check what can be checked of settings that nothing uses now: components they name, and their options."""
+        for dotted, kind in COMPONENTS.items():
+            part = node.get(*dotted.split("."))
+            if part and part.get("name"):
+                self.complete(part, kind, BESIDE.get(dotted, frozenset()), partial=True)
+
+    def complete(
+        self,
+        node: Node,
+        kind: str,
+        beside: frozenset[str] = frozenset(),
+        *,
+        above: Sequence[Node] = (),
+        partial: bool = False,
+        label: str = "",
+    ) -> Node:
+        """A reference with every option.
+
+        beside: keys that belong to the core · above: further layers of options · partial: what is required may be
+        missing · label: a method's name of its own.
+        """
+        name = node.get("name")
+        if node.value is INVALID or (name is not None and name.value is INVALID):
+            return replace(node, value=INVALID)
+        if name is None or not isinstance(name.value, str):
+            got = "" if name is None else f": expected a text, got {shown(name.plain())}"
+            self.problems.add(node.named if name is None else name.mark, f"this {kind} has no name{got}")
+            return replace(node, value=INVALID)
+        component = self._find(kind, name)
+        if component is None:
+            return replace(node, value=INVALID)
+        own = {key: part for key, part in node.value.items() if key != "name" and key not in beside}
+        layers = [written_out(layer) for layer in (Node(own, node.mark), *above)]
+        given = stack(layers, NESTED).value
+        self._check_known(component, given, beside, label)
+        missing = [key for key, default in component.options.items() if default == REQUIRED and key not in given]
+        if missing and not partial:
+            self.problems.add(name.mark, f"{kind} {shown(name.value)} needs {', '.join(map(shown, missing))}")
+        parts = {key: part for key, part in node.value.items() if key == "name" or key in beside}
+        return replace(node, value=parts | self._options(component, layers))
+
+    def _find(self, kind: str, name: Node) -> Component | None:
+        try:
+            return self.catalogue.find(kind, name.value)
+        except UserError as error:
+            self.problems.add(name.mark, str(error))
+            return None
+
+    def _check_known(self, component: Component, given: dict[str, Node], beside: frozenset[str], label: str) -> None:
+        for key in [] if component.open else given:
+            if key not in component.options:
+                extra = ("extends",) if component.kind == "method" else ()
+                hint = suggestion(key, [*component.options, *beside, *extra], "its options")
+                told = f"{component.kind} {shown(label or component.name)} has no option {shown(key)}"
+                self.problems.add(given[key].named, told + (hint or "; it has none"))
+
+    def _options(self, component: Component, layers: Sequence[Node]) -> dict[str, Node]:
+        """Defaults, the profile's values, then what was given, layer by layer, its types checked."""
+        default = Mark(f"{component.kind} {component.name}")
+        base = Node.of({key: value for key, value in component.options.items() if value != REQUIRED}, default)
+        profile = Node.of(component.profiles.get(self.profile, {}), Mark(f"profile {self.profile}"))
+        full = stack([written_out(base), written_out(profile), *layers], NESTED)
+        given = {key for layer in layers for key in layer.value}
+        done = {}
+        for key, part in full.value.items():
+            if component.kind == "method" and key in NESTED and part.value is not None:
+                whole = self.complete if part.is_mapping else self._not_a_reference
+                done[key] = whole(part, NESTED[key])
+            else:
+                done[key] = self._typed(component, key, part) if key in given else part
+        return done
+
+    def _not_a_reference(self, part: Node, kind: str) -> Node:
+        if part.value is not INVALID:
+            got = shown(part.plain())
+            self.problems.add(part.mark, f"{kind}: expected a name, or {{name: ..., option: value}}, got {got}")
+        return replace(part, value=INVALID)
+
+    def _typed(self, component: Component, key: str, part: Node) -> Node:
+        """The option's value if it has its default's type; null takes anything, a text also a list of texts."""
+        default, value = component.options.get(key), part.plain()
+        if default is None or default == REQUIRED or not part.is_valid:
+            return part
+        expected = _expected(default, value, (component.kind, key) in _ALSO_TEXT)
+        if expected:
+            self.problems.add(part.mark, f"{component.name} {key}: expected {expected}, got {shown(value)}")
+            return replace(part, value=INVALID)
+        if isinstance(default, float):
+            return replace(part, value=float(value))
+        return part
+
+
+def _expected(default: Any, value: Any, also_text: bool) -> str | None:
+    """What should stand there, None if `value` will do."""
+    if isinstance(default, bool):
+        if also_text and isinstance(value, str) and value.lower() not in _TRUTHS:
+            return None
+        word = " (YAML 1.2 writes true and false)" if isinstance(value, str) and value.lower() in _TRUTHS else ""
+        return None if isinstance(value, bool) else _NOUNS[bool] + (" or a file" if also_text else "") + word
+    if isinstance(default, str):
+        texts = value if isinstance(value, list) and value else [value]
+        return None if all(isinstance(text, str) for text in texts) else "a text or a list of texts"
+    kinds = (int, float) if isinstance(default, float) else type(default)
+    fits = isinstance(value, kinds) and not isinstance(value, bool)
+    return None if fits else _NOUNS[type(default)]

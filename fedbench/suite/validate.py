@@ -1,0 +1,255 @@
+"""A layer of a suite against the models: short spellings written out, faults told plainly, wrong parts taken out."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import get_type_hints, is_typeddict
+
+from fedbench.suite import keys as model
+from fedbench.suite.node import INVALID, Node, shown
+from fedbench.suite.problems import Problems, nearest, suggestion
+
+Path = tuple[str | int, ...]
+
+MOST = 500  # faults of a layer that are looked into; nobody reads more, and each costs a copy of its mapping
+
+# What every cell needs and no default gives.
+NEEDED = ("backbone", "data")
+
+# What these mappings must say where a suite has them; no default does.
+WHOLE = {
+    ("faults", "stragglers"): tuple(model.Stragglers.__annotations__),
+    ("faults", "corrupted"): ("probability", "kind"),
+}
+
+# Where settings name components: dotted path -> kind. A list stands for each of its items.
+COMPONENTS = {"backbone": "backbone", "adapter": "adapter", "data": "dataset", "data.partition": "partition"}
+
+_A_NAME = "letters, digits, and _ - . + after the first, at most 80 of them"
+_REFERENCE = "a name, or {name: ..., option: value}"
+_EXPECTED = {
+    "backbone": _REFERENCE,
+    "adapter": _REFERENCE,
+    "data": _REFERENCE,
+    "partition": _REFERENCE,
+    "metrics": "a list of names",
+    "capacities": "all, a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
+    "participation": "all, {fraction: ...}, {count: ...} or {per_domain: ...}",
+    "guard": "{max_norm: ...} or null",
+    "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
+    "methods": "a list of names, or of {name: ..., extends: ..., option: value}",
+    "sweep": "a mapping from dotted keys to lists of points",
+    "expected": "a list of numbers, or {file: ..., paper: ..., table: ...}",
+}
+_TYPES = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list",
+    "dict_type": "a mapping (key: value)",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "of at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "of at most"),
+}
+
+
+@cache
+def adapter(shape: Any) -> TypeAdapter:
+    """pydantic's validator of a model, built when first asked for."""
+    return TypeAdapter(shape)
+
+
+def settings(node: Node, problems: Problems, where: str = "") -> Node:
+    """Partial settings, written out and checked. `where` is how messages call them."""
+    return _validated(_written_out(node), model.Settings, problems, where)
+
+
+def suite_file(node: Node, problems: Problems) -> Node:
+    """A whole suite, written out and checked."""
+    for path in ("defaults", *_names(node, "scenarios"), *_names(node, "overlays")):
+        steps = (path,) if isinstance(path, str) else path
+        if part := node.get(*steps):
+            node = node.put(steps, _written_out(part))
+    methods = node.get("methods")
+    if methods and isinstance(methods.value, list):
+        node = node.put(("methods",), replace(methods, value=[_named(method) for method in methods.value]))
+    return _validated(node, model.SuiteFile, problems, "")
+
+
+def expected_file(node: Node, problems: Problems) -> Node:
+    """Which rows of which file `expected` means, checked."""
+    return _validated(node, model.ExpectedFile, problems, "expected")
+
+
+def _names(node: Node, section: str) -> list[Path]:
+    part = node.get(section)
+    return [(section, name) for name in part.value] if part and part.is_mapping else []
+
+
+def _written_out(node: Node) -> Node:
+    """Settings spelled in full: `vit` as {name: vit}, listed capacities as {by_client: ...}, `all` as {all: true}."""
+    for dotted in COMPONENTS:
+        node = _change(node, tuple(dotted.split(".")), _named)
+    node = _change(node, ("evaluation", "metrics"), _named_items)
+    node = _change(node, ("capacities",), lambda n: _wrap(n, "by_client", n) if isinstance(n.value, list) else n)
+    everyone = Node(True, node.mark)
+    for path in (("capacities",), ("participation",)):
+        node = _change(node, path, lambda n: _wrap(n, "all", everyone) if n.value == "all" else n)
+    return node
+
+
+def _change(node: Node, path: tuple[str, ...], change: Callable[[Node], Node]) -> Node:
+    part = node.get(*path)
+    return node.put(path, change(part)) if part else node
+
+
+def _wrap(node: Node, key: str, part: Node) -> Node:
+    return Node({key: replace(part, mark=node.mark, key=node.mark)}, node.mark, node.key)
+
+
+def _named(node: Node) -> Node:
+    return _wrap(node, "name", node) if isinstance(node.value, str) else node
+
+
+def _named_items(node: Node) -> Node:
+    return replace(node, value=[_named(item) for item in node.value]) if isinstance(node.value, list) else node
+
+
+def _validated(node: Node, shape: Any, problems: Problems, where: str) -> Node:
+    try:
+        adapter(shape).validate_python(node.plain())
+    except ValidationError as found:
+        missing: dict[Path, list[str]] = {}
+        errors = found.errors(include_url=False)
+        for error in errors[:MOST]:
+            if error["type"] == "missing":
+                missing.setdefault(error["loc"][:-1], []).append(str(error["loc"][-1]))
+            else:
+                node = _report(node, error, shape, problems, where)
+        for path, keys in missing.items():
+            problems.add(node.get(*path).named, f"{_title(path, where)} needs {', '.join(keys)}")
+        if len(errors) > MOST:  # what is wrong with the others stands in the tree yet
+            problems.raise_any()
+    return node
+
+
+def _report(node: Node, error: dict[str, Any], shape: Any, problems: Problems, where: str) -> Node:
+    """Tell one of pydantic's errors where it belongs, and take the wrong part out of the tree."""
+    path: Path = error["loc"]
+    kind = error["type"]
+    if path and path[-1] == "[key]":
+        problems.add(node.get(*path[:-1]).named, f"expected {_A_NAME}, got {shown(path[-2])}")
+        return node
+    at = node.get(*path)
+    if kind == "extra_forbidden":
+        problems.add(at.named, _unknown(path, shape, where))
+        node = node.put(path, None)
+        meant = difflib.get_close_matches(str(path[-1]), NEEDED, n=1)
+        if (
+            meant and meant[0] in _keys(shape, path[:-1]) and node.get(*path[:-1], meant[0]) is None
+        ):  # or it would be told again as missing
+            node = node.put((*path[:-1], meant[0]), Node(INVALID, at.mark, at.key))
+        return node
+    if at is None:
+        problems.add(node.named, f"{_title(path, where)}: {error['msg']}")
+        return node
+    if at.is_valid:  # what the reader could not make sense of has been told by it
+        problems.add(at.mark, f"{_title(path, where)}: {_wrong(error, path, at)}")
+    return node.put(path, replace(at, value=INVALID))
+
+
+def _title(path: Path, where: str, root: str = "a suite") -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return " ".join(part for part in (where, text) if part) or root
+
+
+def _wrong(error: dict[str, Any], path: Path, at: Node) -> str:
+    """What was expected and what stands there."""
+    kind, context, value = error["type"], error.get("ctx", {}), at.plain()
+    last = next((step for step in reversed(path) if isinstance(step, str)), "")
+    if kind == "plain":
+        return str(error["msg"])
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        noun = "a whole number" if isinstance(value, int) and isinstance(context[key], int) else "a number"
+        return f"expected {noun} {words} {context[key]:g}, got {shown(value)}"
+    if kind == "literal_error":
+        choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        near = nearest(value, choices) if isinstance(value, str) else ""
+        return f"expected {context['expected'].replace(chr(39), chr(34))}, got {shown(value)}{near}"
+    if kind == "too_short":
+        return "must not be empty"
+    if kind in ("string_pattern_mismatch", "string_too_long"):
+        return f"expected {_A_NAME}, got {shown(value)}"
+    expected = _TYPES.get(kind)
+    if kind in ("dict_type", "list_type") and path:
+        item = isinstance(path[-1], int) and last in ("methods", "metrics")
+        expected = _REFERENCE if item else _EXPECTED.get(path[-1], expected)
+    if expected is None:
+        return f"{error['msg']}, got {shown(value)}"
+    hint = "; YAML 1.2 writes true and false" if kind == "bool_type" and isinstance(value, str) else ""
+    return f"expected {expected}, got {shown(value)}{hint}"
+
+
+def _unknown(path: Path, shape: Any, where: str) -> str:
+    """`unknown key "roundz" in train; did you mean "rounds"?`"""
+    key, known = str(path[-1]), _keys(shape, path[:-1])
+    title = _title(path[:-1], where)
+    told = f"unknown key {shown(key)}" + (f" in {title}" if title != _title((), "") else "")
+    homes = [home for home in _homes() if home.split(".")[-1] == key]
+    if homes and key not in known:
+        return f"{told}; it belongs to {homes[0].rpartition('.')[0] or 'the settings, under defaults or a scenario'}"
+    return told + suggestion(key, known)
+
+
+@cache
+def _homes() -> list[str]:
+    """Every dotted key of the settings."""
+    found, open_paths = [], [((), model.Settings)]
+    while open_paths:
+        path, shape = open_paths.pop(0)
+        for key in _keys(shape, ()):
+            found.append(".".join((*path, key)))
+            inner = _inside(shape, key)
+            if is_typeddict(inner) and key not in ("capacities", "participation"):
+                open_paths.append(((*path, key), inner))
+    return [key for key in found if not key.endswith(".name") or key.startswith("train")]
+
+
+def _keys(shape: Any, path: Path) -> list[str]:
+    for step in path:
+        shape = _inside(shape, step)
+    return list(_hints(shape)) if is_typeddict(shape) else []
+
+
+@cache
+def _hints(shape: Any) -> dict[str, Any]:
+    return {key: hint for key, hint in get_type_hints(shape).items() if not key.startswith("__")}
+
+
+def _inside(shape: Any, step: str | int) -> Any:
+    """The type of a mapping's value or a list's item."""
+    if is_typeddict(shape):
+        shape = _hints(shape).get(step, Any)
+    else:
+        arguments = typing.get_args(shape)
+        shape = arguments[-1] if arguments else Any
+    while typing.get_origin(shape) is Annotated:
+        shape = typing.get_args(shape)[0]
+    if typing.get_origin(shape) in (typing.Union, types.UnionType):  # a mapping or null
+        shape = next(filter(is_typeddict, typing.get_args(shape)), shape)
+    return shape

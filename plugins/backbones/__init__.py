@@ -1,0 +1,1 @@
+"""Pre-trained networks: embedded ones and those of timm."""

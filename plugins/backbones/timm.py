@@ -1,0 +1,89 @@
+"""Any model of timm by its name, with its own weights, none, or those of a file."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from pathlib import Path
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.models.backbone import Architecture, Source
+
+# Options of timm.create_model by which a suite could name files of other formats, pickles among them.
+REFUSED = ("cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay")
+
+
+def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **options) -> Source:
+    """timm's model of that name: `vit_base_patch16_224`, `mixer_b16_224`, `resnet50_gn`, with a tag (`.augreg_in21k`)
+    if wanted.
+
+    pretrained: true fetches timm's weights, false draws them from the run's seed, a path loads a .safetensors
+    file. Further options go to timm.create_model (`img_size: 96`).
+    """
+    import timm
+
+    if odd := sorted(options.keys() & set(REFUSED)):
+        raise UserError(
+            f"{name}: the option {odd[0]} is not for suites; weights of your own: `pretrained: file.safetensors`"
+        )
+    base = name.split(".")[0]
+    if not timm.is_model(base):
+        near = difflib.get_close_matches(base, timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"]), n=3)
+        raise UserError(f"no backbone is called {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+    try:
+        model = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
+    except Exception as error:  # timm and the hub client raise many kinds; the cause is kept
+        raise UserError(_cannot_make(name, pretrained, error)) from error
+    fingerprint = f"timm:{name}:drawn"
+    if pretrained is True:
+        fingerprint = f"timm:{base}.{model.pretrained_cfg.get('tag') or 'default'}"
+    elif pretrained:
+        fingerprint = load_file(model, Path(pretrained).expanduser(), load)
+    config = model.pretrained_cfg
+    size = options.get("img_size", config.get("input_size", (3, 224, 224))[1])
+    return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint, Architecture(name, options))
+
+
+def load_file(model, path: Path, load: bool) -> str:
+    """Load a .safetensors file of timm's names into a model without classifier; returns the file's fingerprint.
+
+    With load=False the model, whose weights may be shapes alone, is left as it is.
+    """
+    from safetensors.torch import load_file as read
+
+    if not path.is_file():
+        raise UserError(f"pretrained: there is no file {path}; give true, false or the path of a .safetensors file")
+    try:
+        tensors = read(path)
+    except Exception as error:
+        raise UserError(f"pretrained: {path} is no readable .safetensors file ({error})") from error
+    wanted = model.state_dict()
+    missing = sorted(wanted.keys() - tensors.keys())
+    odd = [key for key in wanted.keys() & tensors.keys() if wanted[key].shape != tensors[key].shape]
+    if missing or odd:
+        what = f"lacks {', '.join(missing[:3])}" if missing else f"has another shape for {', '.join(sorted(odd)[:3])}"
+        raise UserError(f"pretrained: {path} does not fit {type(model).__name__}: it {what}")
+    if load:
+        model.load_state_dict({key: tensors[key].to(wanted[key].dtype) for key in wanted})
+    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _cannot_make(name: str, pretrained: bool | str, error: Exception) -> str:
+    import timm
+
+    if pretrained is not True:
+        return f"timm cannot make {name!r}: {error}"
+    config = timm.get_pretrained_cfg(name)
+    repository = config.hf_hub_id if config else None
+    wanted = f"model.safetensors of the hub repository {repository}" if repository else f"the weights of {name}"
+    return (
+        f"the weights of backbone {name!r} cannot be fetched: {str(error).splitlines()[0]}. Wanted: {wanted}. "
+        f"Fetch that file on a machine with access and set `pretrained: path/to/model.safetensors`; "
+        f"or set `pretrained: false` for random weights"
+    )
+
+
+@hookimpl
+def fedbench_register_backbones(register):
+    register("timm", timm_model)

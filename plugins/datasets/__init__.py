@@ -1,0 +1,1 @@
+"""Images: embedded ones, official archives, folders and hubs."""

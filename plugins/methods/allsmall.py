@@ -1,0 +1,36 @@
+"""AllSmall: the model that the weakest client can hold, for everybody (FedRA, Sec. 4.1)."""
+
+from __future__ import annotations
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.families.layerwise import Ref, head_at_end, layerwise
+from fedbench.method import Method
+from fedbench.models.globalmodel import GlobalModel
+from fedbench.types import Setup
+
+
+def allsmall(
+    setup: Setup, depth: int | None = None, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy"
+) -> Method:
+    """Every client trains the first `depth` layers, and the global model is that shallow model, at test time too.
+
+    depth: by default the smallest capacity that may occur.
+    """
+    depth = int(setup.scenario.capacities.min()) if depth is None else depth
+    L = setup.backbone.num_layers
+    if not 1 <= depth <= L:
+        raise UserError(f"allsmall: depth must lie between 1 and {L}, the backbone's layers; it is {depth}")
+    return layerwise(
+        setup,
+        "prefix",
+        aggregator,
+        objective,
+        depth_of=lambda L_n: depth,
+        predict=lambda model, state: GlobalModel(model, range(depth), head_at_end(depth)),
+    )
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("allsmall", allsmall)

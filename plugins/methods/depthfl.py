@@ -1,0 +1,81 @@
+"""DepthFL: the first L_n layers, classifiers on the way, and mutual distillation between them (Kim et al., ICLR
+2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.families.layerwise import HEAD, Ref, layerwise
+from fedbench.method import Method, State
+from fedbench.models.backbone import Blocks
+from fedbench.models.globalmodel import GlobalModel
+from fedbench.types import Cohort, Exit, Plan, Setup, Uploads
+
+ANSWERS = ("ensemble", "last")
+HEADS = ("where_no_exit", "always")
+
+
+def depthfl(
+    setup: Setup,
+    first_exit: int = 3,
+    every: int = 3,
+    head: str = "where_no_exit",
+    answer: str = "ensemble",
+    allocation: Ref = "prefix",
+    aggregator: Ref = "weighted_mean",
+    objective: Ref = "mutual_kl",
+) -> Method:
+    """Clients train S_n = {1, ..., L_n} with a classifier after every third layer; the model answers with their mean.
+
+    first_exit, every: after which layers (from 1) the exits stand, below the last layer. head: a client's
+    final head stands after its own last layer `where_no_exit` does, or `always`. answer: `ensemble`, the mean
+    of all classifiers' logits, or `last`, the deepest one's; the other is reported too. Classifiers that no
+    client has trained yet have no say in either.
+    """
+    for option, value, known in (("answer", answer, ANSWERS), ("head", head, HEADS)):
+        if value not in known:
+            raise UserError(f"depthfl: {option} is {' or '.join(known)}, not {value!r}")
+    if first_exit < 1 or every < 1:
+        raise UserError(f"depthfl: first_exit and every are at least 1; they are {first_exit} and {every}")
+    L = setup.backbone.num_layers
+
+    def exits_of(depth: int) -> list[Exit]:
+        exits = [Exit(e, f"exit{e}") for e in range(first_exit, min(depth, L - 1) + 1, every)]
+        ends_in_exit = bool(exits) and exits[-1].depth == depth
+        return exits if ends_in_exit and head == "where_no_exit" else [*exits, Exit(depth, HEAD)]
+
+    aggregate = setup.component("aggregator", aggregator)
+
+    def counted(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        trained = set(state["memory"].get("trained", []))
+        for n in uploads.arrived.nonzero().flatten().tolist():
+            trained |= {exit.classifier for exit in plan.exits[n]}
+        new = aggregate(state, uploads, plan, cohort)
+        return {**new, "memory": {**new["memory"], "trained": sorted(trained)}}
+
+    def predict(model: Blocks, state: State) -> GlobalModel:
+        everywhere = exits_of(L)
+        trained = [exit for exit in everywhere if exit.classifier in state["memory"].get("trained", [])]
+        return GlobalModel(model, range(L), trained or everywhere, lambda logits: answers(logits, answer))
+
+    return layerwise(setup, allocation, counted, objective, exits_of=exits_of, predict=predict)
+
+
+def answers(logits: list[Tensor], first: str) -> Mapping[str, Tensor]:
+    """The classifiers' mean and the deepest one's logits (B, C), the method's own answer first."""
+    both = {"ensemble": torch.stack(logits).mean(0), "last": logits[-1]}
+    return {name: both[name] for name in sorted(both, key=lambda name: name != first)}
+
+
+# The released code: exits after blocks 4, 7 and 10, a final head for every client, and the last head alone at test.
+REFERENCE = {"first_exit": 4, "every": 3, "head": "always", "answer": "last"}
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("depthfl", depthfl, profiles={"reference": REFERENCE})

@@ -1,0 +1,79 @@
+"""Ditto: a global model, and for every client one of its own that is pulled towards it (Li et al., ICML 2021, arXiv
+2012.04221)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.families.wholemodel import (
+    Answer,
+    Ref,
+    Tensors,
+    Visit,
+    WholeModel,
+    copies,
+    fit,
+    price_of,
+    towards,
+    trainable,
+    wholemodel,
+)
+from fedbench.method import Method
+from fedbench.types import Setup
+
+
+def ditto(
+    setup: Setup,
+    lam: float = 0.75,
+    personal_epochs: int | None = None,
+    body: str = "pretrained",
+    aggregator: Ref = "weighted_mean",
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """Beside FedAvg's global model w every client keeps a model v_k of its own, trained on F_k(v) + lambda / 2 ||v -
+    w^t||^2 (Algorithm 1).
+
+    lam: lambda, 0.75 in the comparison of FedV. personal_epochs: passes over its images that v_k takes in a round,
+    within `max_steps` as w is; by default the local_epochs of w. w^t is the global model at the start of the round, as
+    in Algorithm 1, and not the one the client has just trained. body: `pretrained`, as the backbone is, or `random`.
+    v_k begins as the w^t of the first round that the client takes part in. Both take `train.optimizer`; the loss
+    recorded is that of w.
+    """
+    if lam < 0:
+        raise UserError(f"ditto: lam is at least 0, not {lam}")
+    if personal_epochs is not None and not (isinstance(personal_epochs, int) and personal_epochs > 0):
+        raise UserError(f"ditto: personal_epochs is a whole number above 0, or null, not {personal_epochs!r}")
+    model, loss = trainable(setup, body), setup.component("objective", objective)
+    epochs = setup.train["local_epochs"] if personal_epochs is None else personal_epochs
+
+    def train(visit: Visit) -> tuple[float, Tensors]:
+        def of_global(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
+            return loss([model.logits(visit.weights, x)], y, visit.t), visit.pull()
+
+        def of_personal(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return loss([model.logits(v, x)], y, visit.t), towards(v, visit.start, lam)
+
+        told = fit(setup, of_global, [visit.weights.values()], visit.batches(), visit.steps)
+        v = copies(visit.start if visit.own is None else visit.own)
+        fit(setup, of_personal, [v.values()], visit.batches(), visit.steps_beside(epochs))
+        return told, v
+
+    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
+        return loss([model.logits(model.weights(), x)], y, 0)
+
+    return wholemodel(
+        setup,
+        model,
+        train,
+        # While v is trained, w^t and the w to be sent are there too.
+        lambda: price_of(setup, model, one_image, epochs_beside=epochs, models_beside=2),
+        aggregator,
+        personal=lambda weights, own: Answer(model, own),
+    )
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("ditto", ditto)

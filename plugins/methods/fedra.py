@@ -1,0 +1,39 @@
+"""FedRA: random layers for every client (Su et al., arXiv 2311.11227)."""
+
+from __future__ import annotations
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.families.layerwise import Ref, layerwise
+from fedbench.method import Method
+from fedbench.types import Setup
+
+ALLOCATIONS = {"keep": "random", "cover": "cover"}
+
+
+def fedra(
+    setup: Setup,
+    missing_layers: str = "keep",
+    allocation: Ref | None = None,
+    aggregator: Ref = "weighted_mean",
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """Each round every client gets L_n random layers, trains them as a shallower model, and the server averages
+    layer by layer.
+
+    missing_layers: `keep` leaves a layer that nobody held at its last value (v1, Eq. 3); `cover` draws M so
+    that every layer is held (v1, Eq. 4). allocation: another component in place of FedRA's own draw.
+    """
+    if missing_layers not in ALLOCATIONS:
+        raise UserError(f"fedra: missing_layers is keep or cover, not {missing_layers!r}")
+    return layerwise(setup, allocation or ALLOCATIONS[missing_layers], aggregator, objective)
+
+
+# The released code averages the patch embedding's adapter over all participants, but only when client 0 is
+# among them.
+REFERENCE = {"aggregator": {"name": "weighted_mean", "weights": "uniform", "outside_layers": "with_client_0"}}
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("fedra", fedra, profiles={"reference": REFERENCE})

@@ -1,0 +1,51 @@
+"""FedV: split learning with a pre-trained image transformer (Shi et al., arXiv 2403.16050, Algorithm 1, option I)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedbench import hookimpl
+from fedbench.families.split import PLAIN_MEAN, Ref, split
+from fedbench.method import Method
+from fedbench.types import Setup
+
+
+def fedv(
+    setup: Setup,
+    server_lr: float | None = None,
+    fedround: int = 50,
+    head_blocks: int = 0,
+    tail_blocks: int = 0,
+    client_start: str = "random",
+    encoder: str = "pretrained",
+    optimizer: Mapping[str, Any] | None = None,
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """Every client has a head and a tail of its own around the server's pre-trained encoder, which steps once a round,
+    on the mean gradient of the clients' last steps.
+
+    server_lr: null takes the clients' learning rate (the paper writes one eta for both); 0 freezes the encoder.
+    fedround: heads and tails are averaged every so many rounds, from the first on. head_blocks, tail_blocks: how many
+    of the first and last blocks are the client's. client_start: heads and tails `random` as in the paper, or
+    `pretrained` but for the classifier. encoder: `pretrained`, as the backbone is, or `random`. optimizer: the
+    clients', {name, lr, ...}; null takes the suite's.
+    """
+    return split(
+        setup,
+        server_lr=server_lr,
+        fedround=fedround,
+        head_blocks=head_blocks,
+        tail_blocks=tail_blocks,
+        client_start=client_start,
+        encoder=encoder,
+        optimizer=optimizer,
+        aggregator=aggregator,
+        objective=objective,
+    )
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("fedv", fedv)

@@ -1,0 +1,55 @@
+"""FedVZ: FedV whose server learns from losses alone (Shi et al., arXiv 2403.16050, Algorithm 1, option II)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedbench import hookimpl
+from fedbench.families.split import PLAIN_MEAN, Ref, split
+from fedbench.method import Method
+from fedbench.types import Setup
+
+
+def fedvz(
+    setup: Setup,
+    server_lr: float = 1e-6,
+    server_decay: float = 0.5,
+    epsilon: float = 1e-4,
+    num_directions: int = 1,
+    fedround: int = 50,
+    head_blocks: int = 0,
+    tail_blocks: int = 0,
+    client_start: str = "random",
+    encoder: str = "pretrained",
+    optimizer: Mapping[str, Any] | None = None,
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """FedV, but the server estimates its gradient from two losses of every client's last step (SPSA), without a
+    backward pass of its own.
+
+    server_decay: server_lr is multiplied by it from half of the rounds on, and again from three quarters on. epsilon:
+    how far the weights are moved. num_directions: of how many estimates the mean is taken. The others as in fedv.
+    """
+    return split(
+        setup,
+        learns="losses",
+        server_lr=server_lr,
+        server_decay=server_decay,
+        epsilon=epsilon,
+        num_directions=num_directions,
+        fedround=fedround,
+        head_blocks=head_blocks,
+        tail_blocks=tail_blocks,
+        client_start=client_start,
+        encoder=encoder,
+        optimizer=optimizer,
+        aggregator=aggregator,
+        objective=objective,
+    )
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("fedvz", fedvz)

@@ -1,0 +1,50 @@
+"""FESTA: a vision transformer split between clients and server, trained at every step (Park et al., NeurIPS 2021,
+arXiv 2111.01338)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedbench import hookimpl
+from fedbench.families.split import PLAIN_MEAN, Ref, split
+from fedbench.method import Method
+from fedbench.types import Setup
+
+
+def festa(
+    setup: Setup,
+    server_lr: float | None = None,
+    fedround: int = 50,
+    head_blocks: int = 0,
+    tail_blocks: int = 0,
+    client_start: str = "random",
+    encoder: str = "random",
+    optimizer: Mapping[str, Any] | None = None,
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """As fedv, but the server's body steps at every local step, on the mean gradient over the clients that take it.
+
+    The head is the backbone's own embedding, as FedV's authors compare it, with one task for all clients. It is
+    trained from scratch there: encoder is `random` unless it is `pretrained`, as the backbone is. The other options are
+    fedv's.
+    """
+    return split(
+        setup,
+        learns="every_step",
+        server_lr=server_lr,
+        fedround=fedround,
+        head_blocks=head_blocks,
+        tail_blocks=tail_blocks,
+        client_start=client_start,
+        encoder=encoder,
+        optimizer=optimizer,
+        aggregator=aggregator,
+        objective=objective,
+    )
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("festa", festa)

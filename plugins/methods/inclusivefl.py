@@ -1,0 +1,195 @@
+"""InclusiveFL: the first L_n layers for every client, and momentum distillation (Liu et al., arXiv 2202.08036)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench import hookimpl
+from fedbench.errors import NotApplicable, UserError
+from fedbench.families.aggregation import client_weights, mean, shared_mean
+from fedbench.families.allocation import prefix
+from fedbench.families.layerwise import HEAD, Ref, layerwise
+from fedbench.method import Method, State
+from fedbench.types import Cohort, Plan, Setup, Uploads
+
+Update = dict[str, Tensor]
+
+
+def inclusivefl(
+    setup: Setup,
+    allocation: Ref = "prefix",
+    aggregator: Ref = "momentum_distillation",
+    objective: Ref = "cross_entropy",
+    own_last_layer: bool = False,
+) -> Method:
+    """Clients of capacity L_n train S_n = {1, ..., L_n}; layers are shared between sizes as in the paper's
+    Figure 2(c).
+
+    own_last_layer: every size keeps its last layer and its classifier out of the sharing, as InclusiveFL's
+    own code does; the global model then has those of the largest size seen. That code has no working momentum
+    distillation, and neither has this option.
+    """
+    if not own_last_layer:
+        return layerwise(setup, allocation, aggregator, objective)
+    if (aggregator if isinstance(aggregator, str) else aggregator["name"]) == "momentum_distillation":
+        raise UserError(
+            "inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`"
+        )
+    if "feddyn" in (setup.train.get("regularizer") or {}):
+        raise NotApplicable("FedDyn corrects one global model; with own_last_layer every size has tensors of its own")
+    weights = "examples" if isinstance(aggregator, str) else aggregator.get("weights", "examples")
+    aggregate = _keep_own(setup.component("aggregator", aggregator), weights)
+    return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest)
+
+
+# --- momentum distillation ----------------------------------------------------------------------------------------
+
+
+def momentum_distillation(beta: float = 0.2, weights: str = "examples"):
+    """Average clients of equal size, mix the larger model's momentum into each size's last layer, then average
+    over sizes.
+
+    The update of the last layer of a model of depth l_k becomes (1 - beta) delta + beta * mean, the mean
+    taken over the previous round's updates (before mixing) of layers l_k + 1 .. l_{k+1} of the next larger
+    model of that round. beta = 0 is the per-layer mean.
+    """
+
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        w = client_weights(cohort, weights)
+        _must_be_prefix(plan)
+        sizes, before = _updates_by_size(state, uploads, plan, w), state["memory"].get("updates", {})
+        r, total = state["r"], [0.0] * len(state["r"])
+        step: list[Update] = [{name: torch.zeros_like(value) for name, value in r_j.items()} for r_j in r]
+        for size, (weight, updates) in sizes.items():
+            mixed = updates[:-1] + [_mixed(updates[-1], beta, size, before)]
+            for j, update in enumerate(mixed):
+                total[j] += weight
+                for name, delta in update.items():
+                    step[j][name] += weight * delta
+        new = [
+            {name: value + step[j][name] / total[j] if total[j] else value.clone() for name, value in r[j].items()}
+            for j in range(len(r))
+        ]
+        memory = {"updates": {str(size): updates for size, (_, updates) in sizes.items()} or before}
+        return {**state, "r": new, "shared": shared_mean(state["shared"], uploads, plan, w), "memory": memory}
+
+    return aggregate
+
+
+def _must_be_prefix(plan: Plan) -> None:
+    """A size stands for its first layers; with any other allocation "the last layer of a size" means nothing."""
+    if not torch.equal(plan.M, prefix(plan.M.sum(1), plan.M.shape[1])):
+        raise UserError("inclusivefl shares layers by size, and needs the allocation prefix; use fedra with others")
+
+
+def _updates_by_size(
+    state: State, uploads: Uploads, plan: Plan, weights: Tensor
+) -> dict[int, tuple[float, list[Update]]]:
+    """For each depth l_k that came back: the weight of its clients and their mean update of layers 1 .. l_k."""
+    depth = plan.M.sum(1)
+    groups: dict[int, tuple[float, list[Update]]] = {}
+    for size in sorted(set(depth[uploads.arrived].tolist())):
+        group = (depth == size) & uploads.arrived  # (N,)
+        updates = []
+        for j in range(size):
+            rows = group[plan.M[:, j]]  # this group among the holders of layer j
+            updates.append(
+                {name: mean(uploads.r[j][name][rows], weights[group]) - old for name, old in state["r"][j].items()}
+            )
+        groups[size] = float(weights[group].sum()), updates
+    return groups
+
+
+def _mixed(delta: Update, beta: float, size: int, before: dict[str, list[Update]]) -> Update:
+    """(1 - beta) delta + beta * mean of last round's updates of the layers that the next larger model had beyond
+    `size`."""
+    larger = [int(other) for other in before if int(other) > size]
+    if not larger:
+        return delta
+    extra = before[str(min(larger))][size:]
+    return {
+        name: (1 - beta) * value + beta * torch.stack([update[name] for update in extra]).mean(0)
+        for name, value in delta.items()
+    }
+
+
+# --- every size's own last layer ----------------------------------------------------------------------------------
+
+
+def _keep_own(aggregate, weights: str):
+    """Wrap an aggregator: the last layer and the classifier of each size are averaged within that size alone."""
+
+    def own(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        _must_be_prefix(plan)
+        depth = plan.M.sum(1)
+        new = aggregate(state, *_without_own(uploads, plan), cohort)
+        kept = dict(state["memory"].get("own", {}))
+        w = client_weights(cohort, weights)
+        for size in sorted(set(depth[uploads.arrived].tolist())):
+            group = (depth == size) & uploads.arrived
+            rows = group[plan.M[:, size - 1]]
+            kept[str(size)] = {
+                "r": {name: mean(value[rows], w[group]) for name, value in uploads.r[size - 1].items()},
+                "shared": {name: mean(value[group], w[group]) for name, value in uploads.shared.items() if _head(name)},
+            }
+        return {**new, "memory": {**new["memory"], "own": kept}}
+
+    return own
+
+
+def _without_own(uploads: Uploads, plan: Plan) -> tuple[Uploads, Plan]:
+    """The uploads as if last layers and classifiers had come back unchanged and unheld."""
+    depth = plan.M.sum(1)
+    M = plan.M.clone()
+    for n, size in enumerate(depth.tolist()):
+        M[n, size - 1] = False
+    r = [{name: value[M[plan.M[:, j], j]] for name, value in uploads.r[j].items()} for j in range(plan.M.shape[1])]
+    shared = {name: value[:0] if _head(name) else value for name, value in uploads.shared.items()}
+    return Uploads(r, shared, uploads.arrived, uploads.loss, uploads.steps, uploads.seconds), Plan(M, [()] * len(M))
+
+
+def _own_rows(state: State, plan: Plan) -> State:
+    """What clients start from: the global state, with their size's own last layer and classifier, one row a client."""
+    own, depth = state["memory"].get("own", {}), plan.M.sum(1).tolist()
+    r = []
+    for j, r_j in enumerate(state["r"]):
+        holders = plan.M[:, j].nonzero().flatten().tolist()
+        pick = [own[str(depth[n])]["r"] if depth[n] == j + 1 and str(depth[n]) in own else r_j for n in holders]
+        r.append({name: torch.stack([p[name] for p in pick]) for name in r_j} if pick else r_j)
+    shared = dict(state["shared"])
+    for name in filter(_head, shared):
+        rows = [own[str(d)]["shared"][name] if str(d) in own else state["shared"][name] for d in depth]
+        shared[name] = torch.stack(rows) if rows else shared[name]
+    return {**state, "r": r, "shared": shared}
+
+
+def _largest(state: State) -> State:
+    """The global model: shared layers, and the last layer and classifier of the largest size that ever came back."""
+    own: dict[str, Any] = state["memory"].get("own", {})
+    if not own:
+        return state
+    size = max(map(int, own))
+    r = list(state["r"])
+    r[size - 1] = own[str(size)]["r"]
+    return {**state, "r": r, "shared": {**state["shared"], **own[str(size)]["shared"]}}
+
+
+def _head(name: str) -> bool:
+    return name.startswith(f"{HEAD}.")
+
+
+# --- registration -------------------------------------------------------------------------------------------------
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    # The FedRA authors' code has momentum distillation, but never calls it.
+    register("inclusivefl", inclusivefl, profiles={"reference": {"aggregator": "weighted_mean"}})
+
+
+@hookimpl
+def fedbench_register_aggregators(register):
+    register("momentum_distillation", momentum_distillation)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+from fedbench.cell.clientstore import ClientStore, keys_of
+from fedbench.errors import UserError
+from fedbench.testing.world import same
+
+
+def tensors(value=0.0):
+    return {"body.weight": torch.full((2, 3), value).T, "n": torch.tensor([-0.0, float("nan"), value])}
+
+
+def test_what_is_put_comes_back_bit_for_bit(tmp_path):
+    store = ClientStore(tmp_path / "clients")
+    found = store.get(store.put(tensors(2.5)))
+    assert same(found, tensors(2.5)) and found["n"][0].signbit()
+    found["n"].add_(1)
+    assert same(store.get(store.put(tensors(2.5))), tensors(2.5))
+
+
+def test_equal_tensors_have_one_key_and_others_another(tmp_path):
+    store = ClientStore(tmp_path)
+    assert store.put(tensors()) == store.put(dict(reversed(tensors().items())))
+    assert store.put(tensors()) != store.put(tensors(1.0))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_tensors_come_back_in_one_order(tmp_path):
+    store = ClientStore(tmp_path)
+    key = store.put({str(i): torch.zeros(1) for i in reversed(range(10))})
+    assert all(list(store.get(key)) == [str(i) for i in range(10)] for _ in range(5))
+
+
+def test_torn_tensors_are_noticed_and_written_again(tmp_path):
+    store = ClientStore(tmp_path)
+    key = store.put(tensors())
+    file = tmp_path / f"{key}.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    for use in (store.get, lambda key: store.check([key])):
+        with pytest.raises(UserError, match="torn"):
+            use(key)
+    assert store.put(tensors()) == key
+    assert same(store.get(key), tensors())
+
+
+@pytest.mark.parametrize("key", ["0" * 64, "", "../secret", "a/b"])
+def test_a_key_that_nobody_put_is_refused(tmp_path, key):
+    (tmp_path / "secret.safetensors").write_bytes(b"")
+    store = ClientStore(tmp_path / "clients")
+    with pytest.raises(UserError, match="not kept"):
+        store.get(key)
+    with pytest.raises(UserError, match="missing"):
+        store.check([key])
+
+
+def test_a_sweep_leaves_what_the_state_and_the_checkpoints_refer_to(tmp_path):
+    store = ClientStore(tmp_path)
+    live, pinned, _ = (store.put(tensors(value)) for value in (0.0, 1.0, 2.0))
+    (tmp_path / ".half.tmp").touch()
+    store.pinned["a"] = frozenset([pinned])
+    store.sweep({"clients": {"7": live}})
+    assert {path.stem for path in tmp_path.iterdir()} == {live, pinned}
+    store.pinned.clear()
+    store.sweep({})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_state_of_another_kind_refers_to_nothing():
+    assert keys_of({"clients": [1, 2]}) == keys_of({"clients": {"0": "short", "1": 3}}) == keys_of({}) == set()
+
+
+def test_a_temporary_folder_is_made_when_needed_and_ends_with_the_store():
+    store = ClientStore()
+    store.sweep({})
+    assert "folder" not in vars(store)
+    folder = store.folder
+    store.put(tensors())
+    assert list(folder.iterdir())
+    del store
+    gc.collect()
+    assert not folder.exists()

@@ -1,0 +1,211 @@
+"""What layers.parquet says, against the definition in docs/results.md computed with whole matrices."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedbench.cell.diagnostics import factors, layer_rows, norm_of_mean
+from fedbench.models.adapter import LowRank
+from fedbench.models.backbone import Blocks
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit, untouched
+from fedbench.types import Plan, Report, Uploads
+
+N, L, RANK, ALPHA = 3, 2, 2, 6.0
+LORA = {"name": "lora", "rank": RANK, "alpha": ALPHA}
+
+
+def attached(registry, adapter: dict = LORA) -> Blocks:
+    setup = setup_of(registry, tiny_vit(depth=L), [L] * N, adapter)
+    setup.adapter(setup.backbone)
+    return setup.backbone
+
+
+def random_round(model: Blocks, M: torch.Tensor, arrived: torch.Tensor, examples: list[int], seed: int = 0):
+    """The states around an invented round, and its report."""
+    draw = torch.Generator().manual_seed(seed)
+    r = [
+        {name: torch.randn(p.shape, generator=draw, dtype=p.dtype) for name, p in model.r(j).items()} for j in range(L)
+    ]
+    new = [{name: value + torch.randn(value.shape, generator=draw) for name, value in r_j.items()} for r_j in r]
+    sent = [
+        {name: torch.randn((int(M[:, j].sum()), *value.shape), generator=draw) for name, value in r_j.items()}
+        for j, r_j in enumerate(r)
+    ]
+    cohort = cohort_of([L] * len(M), examples)
+    uploads = Uploads(sent, {}, arrived, torch.zeros(len(M)), cohort.steps, torch.zeros(len(M)))
+    return {"r": r}, {"r": new}, Report(Plan(M, [()] * len(M)), cohort, uploads, [])
+
+
+def dense(report: Report, j: int, weights: torch.Tensor) -> tuple[float, float]:
+    """Aggregation error and product norm of layer j, with every (out, in) matrix formed."""
+    up, M = report.uploads, report.plan.M
+    rows = [i for i, n in enumerate(M[:, j].nonzero().flatten().tolist()) if up.arrived[n]]
+    share = weights[M[:, j]][rows] / weights[M[:, j]][rows].sum()
+    errors, norms = [], []
+    for name in up.r[j]:
+        if name.endswith("lora_A"):
+            A = [up.r[j][name][i].double() for i in rows]
+            B = [up.r[j][name.replace("lora_A", "lora_B")][i].double() for i in rows]
+            product = sum(s * b @ a for s, a, b in zip(share, A, B, strict=True))
+            of_means = sum(s * b for s, b in zip(share, B, strict=True)) @ sum(
+                s * a for s, a in zip(share, A, strict=True)
+            )
+            errors.append(ALPHA / RANK * (product - of_means).norm())
+            norms.append(ALPHA / RANK * product.norm())
+    return float(torch.stack(errors).norm()), float(torch.stack(norms).norm())
+
+
+masks = st.lists(st.lists(st.booleans(), min_size=L, max_size=L), min_size=1, max_size=4)
+
+
+@given(
+    masks=masks, lost=st.sets(st.integers(0, 3)), weights=st.sampled_from(["examples", "uniform"]), seed=st.integers(0)
+)
+def test_rows_agree_with_the_definition(registry, masks, lost, weights, seed):
+    model = attached(registry)
+    M = torch.tensor(masks)
+    arrived = torch.tensor([n not in lost for n in range(len(M))])
+    examples = [4, 1, 9, 2][: len(M)]
+    before, after, report = random_round(model, M, arrived, examples, seed % 2**31)
+    with untouched(before, after, report.uploads.r, what="layer_rows"):
+        rows = layer_rows(4, model, before, after, report, weights)
+    w = torch.tensor(examples).double() if weights == "examples" else torch.ones(len(M)).double()
+    assert [(row["round"], row["layer"]) for row in rows] == [(5, 0), (5, 1)]
+    for j, row in enumerate(rows):
+        old, new, up = before["r"][j], after["r"][j], report.uploads.r[j]
+        moved = math.sqrt(sum(float(((new[name] - old[name]) ** 2).sum()) for name in old))
+        assert row["update_norm"] == pytest.approx(moved)
+        came = arrived[M[:, j]].nonzero().flatten().tolist()
+        assert row["holders"] == len(came)
+        if not came:
+            assert all(math.isnan(row[name]) for name in ("client_update_norm", "aggregation_error", "product_norm"))
+            continue
+        own = [math.sqrt(sum(float(((up[name][i] - old[name]) ** 2).sum()) for name in old)) for i in came]
+        assert row["client_update_norm"] == pytest.approx(sum(own) / len(own))
+        error, norm = dense(report, j, w)
+        assert row["aggregation_error"] == pytest.approx(error, abs=1e-7 * norm)
+        assert row["product_norm"] == pytest.approx(norm)
+
+
+sizes = st.integers(1, 6)
+
+
+@given(n=sizes, out=sizes, rank=sizes, features=sizes, seed=st.integers(0, 2**31))
+def test_norm_of_a_mean_product_needs_no_whole_matrix(n, out, rank, features, seed):
+    draw = torch.Generator().manual_seed(seed)
+    B = torch.randn(n, out, rank, generator=draw, dtype=torch.float64)
+    A = torch.randn(n, rank, features, generator=draw, dtype=torch.float64)
+    weights = torch.rand(n, generator=draw) + 0.1
+    whole = torch.einsum("n,nor,nri->oi", (weights / weights.sum()).double(), B, A).norm()
+    torch.testing.assert_close(norm_of_mean(B, A, weights), whole, rtol=1e-6, atol=1e-7 * float(B.norm() * A.norm()))
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_equal_clients_are_averaged_without_an_error(registry, clients):
+    model = attached(registry)
+    before, after, report = random_round(
+        model, torch.ones(clients, L) > 0, torch.ones(clients) > 0, [5, 2, 4][:clients]
+    )
+    for r_j in report.uploads.r:
+        for value in r_j.values():
+            value[:] = value[0].clone()
+    for row in layer_rows(0, model, before, after, report, "examples"):
+        assert row["aggregation_error"] <= 1e-12 * row["product_norm"]
+
+
+def test_a_client_that_returned_nothing_counts_nowhere(registry):
+    model = attached(registry)
+    M, arrived = torch.ones(3, L) > 0, torch.tensor([True, False, True])
+    before, after, report = random_round(model, M, arrived, [4, 100, 9])
+    rows = layer_rows(0, model, before, after, report, "examples")
+    for r_j in report.uploads.r:
+        for value in r_j.values():
+            value[1] = float("nan")
+    assert layer_rows(0, model, before, after, report, "examples") == rows
+
+
+class Scaled(nn.Module):
+    """An adapter without factors: y = W x * s."""
+
+    def __init__(self, frozen: nn.Module) -> None:
+        super().__init__()
+        self.frozen, self.s = frozen, nn.Parameter(torch.ones(frozen.out_features, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.frozen(x) * self.s
+
+
+def test_an_adapter_without_factors_has_norms_and_no_error():
+    model = Blocks(tiny_vit(depth=L)).double()
+    for block in model.blocks:
+        block.mlp.fc2 = Scaled(block.mlp.fc2)
+    before, after, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
+    for row in layer_rows(0, model, before, after, report, "examples"):
+        assert row["client_update_norm"] > 0 and row["update_norm"] > 0
+        assert math.isnan(row["aggregation_error"]) and math.isnan(row["product_norm"])
+
+
+@pytest.mark.parametrize("r", [None, 4, [1, 2], [{}, {}], [{"other": torch.zeros(1)}] * L])
+def test_a_state_without_adapters_by_layer_has_no_rows(registry, r):
+    model = attached(registry)
+    _, _, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
+    state = {} if r is None else {"r": r}
+    assert layer_rows(0, model, state, state, report, "examples") == []
+
+
+def test_a_state_with_a_row_for_each_client_has_no_rows(registry):
+    """It has the uploads' names, and other shapes: what is one global value there is not known."""
+    model = attached(registry)
+    before, after, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
+    assert layer_rows(0, model, before, after, report, "examples")
+    each = [{name: torch.stack([value] * N) for name, value in r_j.items()} for r_j in before["r"]]
+    assert layer_rows(0, model, {"r": each}, {"r": each}, report, "examples") == []
+
+
+class Derived(Scaled):
+    """A low-rank adapter whose factors are no parameters of its own: nobody can say which rows are whose."""
+
+    def low_rank(self) -> LowRank:
+        return LowRank(self.frozen.weight, None, self.s[None] * 2, self.s[:, None] * 2, 1.0, 0.0)
+
+
+def test_factors_that_are_no_parameters_are_left_out():
+    model = Blocks(tiny_vit(depth=L)).double()
+    for block in model.blocks:
+        block.mlp.fc2 = Derived(block.mlp.fc2)
+    before, after, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
+    assert all(math.isnan(row["product_norm"]) for row in layer_rows(0, model, before, after, report, "examples"))
+
+
+def test_factors_multiply_to_what_the_adapter_adds(registry):
+    """For Linear layers to the weight, for convolutions to the kernel."""
+    model = attached(registry, LORA | {"targets": "reference"})
+    for module in (model.blocks[0].mlp.fc2, model.model.patch_embed.proj):
+        for p in (module.lora_A, module.lora_B):
+            nn.init.normal_(p, generator=torch.Generator().manual_seed(1))
+        ((B, A),) = factors(module, {"lora_A": module.lora_A[None], "lora_B": module.lora_B[None]})
+        low_rank = module.low_rank()
+        added = (B[0] @ A[0]).view_as(low_rank.weight)
+        torch.testing.assert_close(low_rank.weight + added, low_rank.merged())
+
+
+def test_what_it_computes_is_little_beside_a_round(registry):
+    """A ViT of 64 features and rank 8, as the embedded one: under 2 % of the FLOPs of ten steps of 32 images."""
+    clients, D, H, r, tokens = 6, 64, 256, 8, 17
+    draw = torch.Generator().manual_seed(0)
+    weights = torch.ones(clients)
+    with FlopCounterMode(display=False) as counter:
+        for out, features in ((D, D), (D, H)):
+            B, A = torch.randn(clients, out, r, generator=draw), torch.randn(clients, r, features, generator=draw)
+            norm_of_mean(B, A, weights)
+            norm_of_mean(B - B.mean(0), A - A.mean(0), weights)
+    weight_flops = 2 * (4 * D * D + 2 * D * H)  # forward of one token through one layer
+    a_round = clients * 10 * 32 * tokens * weight_flops * 2  # forward, and at least as much backward
+    assert counter.get_total_flops() < 0.02 * a_round

@@ -1,0 +1,120 @@
+"""The global model on the test images: who is asked what, and in which passes."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.cell.evaluation import Evaluation, evaluated_rounds
+from fedbench.cell.pixels import Pixels
+from fedbench.engine.team import together
+from fedbench.shares import Share
+from fedbench.types import Images
+
+COLOURS = torch.arange(7, dtype=torch.uint8)  # one for each image; its class is its colour modulo 2
+DOMAIN = np.array([1, 0, 1, 1, 0, 1, 1])
+
+
+BY_DOMAIN = [Share("even", np.flatnonzero(DOMAIN == 0)), Share("odd", np.flatnonzero(DOMAIN == 1))]
+BY_CLIENT = [Share("odd", np.array([0, 3, 5]), 4), Share("even", np.array([1]), 7), Share("odd", np.array([2, 6]), 9)]
+
+
+def evaluation(mixed, batch_size=2, shares=BY_DOMAIN, personal=False):
+    x = COLOURS.view(7, 1, 1, 1).expand(7, 3, 2, 2).numpy()
+    test = Pixels(Images(x, (COLOURS % 2).long().numpy(), DOMAIN), (0.0,) * 3, (1 / 255,) * 3, "cpu")
+    metrics = {"accuracy": lambda logits, y: (logits.argmax(1) == y).double().mean(), "n": lambda logits, y: len(y)}
+    return Evaluation(test, shares, metrics, batch_size, mixed, personal)
+
+
+def odd_from_four(x):
+    """Sees the parity of the colour, but calls 0, 1, 2 and 3 even."""
+    colour = x[:, 0, 0, 0].round().long()
+    guess = torch.where(colour < 4, 0, colour % 2)
+    return {"": torch.nn.functional.one_hot(guess, 2).float(), "never": torch.tensor([[0.0, 1.0]]).expand(len(x), 2)}
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_every_metric_of_every_domain_and_output(mixed):
+    rows = evaluation(mixed).rows(3, lambda client: odd_from_four)
+    found = {(row["domain"], row["metric"]): row["value"] for row in rows}
+    assert found == {
+        ("even", "accuracy"): 0.5,  # images 1 and 4
+        ("even", "n"): 2,
+        ("even", "accuracy/never"): 0.5,
+        ("even", "n/never"): 2,
+        ("odd", "accuracy"): 0.8,  # images 0, 2, 3, 5, 6
+        ("odd", "n"): 5,
+        ("odd", "accuracy/never"): 0.4,
+        ("odd", "n/never"): 5,
+    }
+    assert {(row["round"], row["split"], row["client"], row["examples"]) for row in rows} == {
+        (3, "test", -1, 2),
+        (3, "test", -1, 5),
+    }
+
+
+def test_mixed_passes_hold_images_of_several_domains():
+    assert [len(p) for _, p in evaluation(mixed=False).passes] == [2, 2, 2, 1]
+    assert [len(p) for _, p in evaluation(mixed=True, batch_size=3).passes] == [3, 3, 1]
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_one_model_answers_once_for_all_clients(mixed):
+    """Images 0, 3 and 5 are client 4's, image 1 is client 7's, 2 and 6 are client 9's, and 4 is nobody's."""
+    asked, seen = [], []
+
+    def predictor(client):
+        asked.append(client)
+
+        def predict(x):
+            seen.extend(x[:, 0, 0, 0].round().long().tolist())
+            return odd_from_four(x)[""]
+
+        return predict
+
+    rows = evaluation(mixed, shares=BY_CLIENT).rows(1, predictor)
+    assert asked == [None] and sorted(seen) == [0, 1, 2, 3, 5, 6]
+    found = {(row["domain"], row["client"], row["metric"]): (row["value"], row["examples"]) for row in rows}
+    assert found == {
+        ("odd", 4, "accuracy"): (pytest.approx(2 / 3), 3),
+        ("odd", 4, "n"): (3, 3),
+        ("even", 7, "accuracy"): (0, 1),
+        ("even", 7, "n"): (1, 1),
+        ("odd", 9, "accuracy"): (1, 2),
+        ("odd", 9, "n"): (2, 2),
+    }
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_personal_models_answer_for_their_own_clients_and_are_made_once(mixed, processes):
+    """Client 4's model says 0 to everything, client 7's and 9's say 1; a model is gone once another is made."""
+    current = []
+
+    def predictor(client):
+        current.append(client)
+
+        def predict(x):
+            assert current[-1] == client
+            return torch.eye(2)[torch.full((len(x),), int(client > 4))]
+
+        return predict
+
+    made = evaluation(mixed, shares=BY_CLIENT, personal=True)
+    rows = together(processes, lambda team: made.rows(1, predictor, team))
+    values = {row["client"]: row["value"] for row in rows if row["metric"] == "accuracy"}
+    assert values == {4: pytest.approx(1 / 3), 7: 1, 9: 0}
+    assert processes > 1 or current == [4, 7, 9]
+
+
+def test_where_domains_are_scored_the_global_model_answers_even_if_clients_have_their_own():
+    asked = []
+    evaluation(True, personal=True).rows(1, lambda client: asked.append(client) or odd_from_four)
+    assert asked == [None]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "expected"),
+    [(12, None, {2, 4, 6, 8, 10, 12}), (3, None, {1, 2, 3}), (10, 4, {2, 6, 10}), (5, 100, {5})],
+)
+def test_evaluation_is_spread_and_always_includes_the_last_round(rounds, every, expected):
+    assert evaluated_rounds(rounds, every) == expected

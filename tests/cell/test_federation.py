@@ -1,0 +1,196 @@
+"""Who takes part, with what capacity and which batches: functions of seed, round and client alone."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.cell.federation import Federation
+from fedbench.cell.pixels import Pixels
+from fedbench.engine.cohort import inputs_of
+from fedbench.errors import UserError
+from fedbench.types import MIXED, Client, Images
+
+TRAIN = {"rounds": 3, "local_epochs": 2, "max_steps": None, "batch_size": 4}
+
+
+def federation(sizes=(10, 4), domains=None, seed=0, capacities=None, participation=None, faults=None, **train):
+    n = sum(sizes)
+    images = Images(
+        np.arange(n, dtype=np.uint8).repeat(3 * 4).reshape(n, 3, 2, 2), np.arange(n), np.zeros(n, dtype=np.int64)
+    )
+    ends = np.cumsum((0, *sizes))
+    domains = domains or range(len(sizes))
+    clients = [Client(i, d, np.arange(ends[i], ends[i + 1])) for i, d in zip(range(len(sizes)), domains, strict=True)]
+    config = {
+        "seed": seed,
+        "train": {**TRAIN, **train},
+        "capacities": capacities or {"by_client": [3] * len(sizes)},
+        "participation": participation or {"all": True},
+        **({"faults": faults} if faults else {}),
+    }
+    return Federation(config, clients, 12, Pixels(images, (0.0,) * 3, (1.0,) * 3, "cpu"))
+
+
+def labels(cohort, n):
+    return [y.tolist() for _, y in cohort.batches(n)]
+
+
+def test_everybody_takes_part_with_capacity_examples_and_steps():
+    cohort = federation(capacities={"by_client": [12, 3]}).cohort(0)
+    assert cohort.ids == [0, 1]
+    assert cohort.capacities.tolist() == [12, 3]
+    assert cohort.num_examples.tolist() == [10, 4]
+    assert cohort.steps.tolist() == [2 * 3, 2 * 1]
+
+
+def test_an_epoch_sees_every_image_once_in_an_order_of_its_own():
+    batches = labels(federation().cohort(0), 0)
+    assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
+    first, second = sum(batches[:3], []), sum(batches[3:], [])
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+
+
+def test_batches_depend_on_round_client_and_seed_and_on_nothing_else():
+    one = federation().cohort(1)
+    assert labels(one, 0) == labels(federation().cohort(1), 0)
+    assert labels(one, 0) != labels(federation().cohort(2), 0)
+    assert labels(one, 0) != labels(federation(seed=1).cohort(1), 0)
+    alone = one.only([1])
+    assert alone.ids == [1] and labels(alone, 0) == labels(one, 1)
+
+
+def test_max_steps_bounds_the_work_of_a_round():
+    assert federation(max_steps=5).cohort(0).steps.tolist() == [5, 2]
+
+
+def test_steps_beside_have_the_same_limit_and_are_the_same_part_of_their_own_epochs():
+    """Client 0 has 3 batches, client 1 has one; usual are 2 epochs."""
+
+    def beside(*given, **train):
+        one, other = federation(**train), federation(**train).cohort(0).only([given[0]]).batches
+        assert one.steps_beside(*given) == other.steps_beside(0, *given[1:])
+        return one.steps_beside(*given)
+
+    assert [beside(0, epochs, 6) for epochs in (0, 1, 2, 5)] == [0, 3, 6, 15]
+    assert [beside(0, 1, done) for done in range(7)] == [0, 1, 1, 1, 2, 2, 3]
+    assert [beside(0, epochs, 2, max_steps=2) for epochs in (1, 5)] == [2, 2]
+    assert [beside(1, 1, 4, local_epochs=5, max_steps=4), beside(1, 9, 2, max_steps=4)] == [1, 4]
+    assert beside(0, 7, 2, max_steps="smallest") == 2
+
+
+def test_smallest_is_the_reference_codes_bound():
+    """At most one batch more than the smallest client has: mmm = 1, so that the larger client makes 2."""
+    assert federation(max_steps="smallest", local_epochs=1).cohort(0).steps.tolist() == [2, 1]
+
+
+def test_images_counts_short_batches_as_they_are():
+    f = federation()
+    assert [f.images(0, steps) for steps in (1, 3, 4, 6)] == [4, 10, 14, 20]
+
+
+def test_capacities_by_domain_follow_the_clients_domain():
+    f = federation(sizes=(4, 4, 4), domains=(1, 0, 1), capacities={"by_domain": [9, 5]})
+    assert f.cohort(0).capacities.tolist() == [5, 9, 5]
+
+
+def test_dynamic_capacities_are_drawn_anew_for_each_round_and_client():
+    """1,200 uniform draws from 1..12: each value within 4.5 standard deviations of 100 (false alarm 12 * 6.8e-6)."""
+    f = federation(sizes=(4,) * 6, capacities={"uniform": [1, 12]})
+    drawn = torch.stack([f.cohort(t).capacities for t in range(200)])
+    counts = torch.bincount(drawn.flatten(), minlength=13)
+    assert counts[0] == 0 and (counts[1:] - 100).abs().max() < 4.5 * (1200 / 12 * 11 / 12) ** 0.5
+    assert len({tuple(row) for row in drawn.tolist()}) > 190
+    assert f.cohort(7).capacities.tolist() == drawn[7].tolist()
+    assert f.scenario.capacities.tolist() == [[1, 12]] * 6
+
+
+@pytest.mark.parametrize(
+    ("participation", "number"),
+    [({"count": 3}, 3), ({"fraction": 0.5}, 3), ({"fraction": 0.01}, 1), ({"count": 99}, 6)],
+)
+def test_sampling_takes_that_many_different_clients(participation, number):
+    f = federation(sizes=(4,) * 6, participation=participation)
+    sampled = [f.cohort(t).ids for t in range(20)]
+    assert all(len(set(ids)) == number and ids == sorted(ids) for ids in sampled)
+    assert number == 6 or len({tuple(ids) for ids in sampled}) > 1
+
+
+def test_one_client_of_each_domain():
+    f = federation(sizes=(4,) * 6, domains=(0, 0, 0, 1, 1, 1), participation={"per_domain": 1})
+    sampled = [f.cohort(t).ids for t in range(20)]
+    assert all(len(ids) == 2 and ids[0] < 3 <= ids[1] for ids in sampled)
+    assert {ids[0] for ids in sampled} == {0, 1, 2}
+
+
+def test_a_fraction_of_the_clients_takes_everybody_in_turn():
+    """300 rounds of 3 out of 6: each client within 4.5 standard deviations of 150."""
+    f = federation(sizes=(4,) * 6, participation={"fraction": 0.5})
+    counts = np.bincount([i for t in range(300) for i in f.cohort(t).ids])
+    assert (abs(counts - 150) < 4.5 * (300 * 0.25) ** 0.5).all()
+
+
+def test_clients_of_several_domains_are_a_group_of_their_own():
+    f = federation(sizes=(4,) * 5, domains=(MIXED, 0, MIXED, 0, MIXED), participation={"per_domain": 2})
+    sampled = [f.cohort(t).ids for t in range(20)]
+    assert all(len({0, 2, 4} & set(ids)) == 2 and {1, 3} < set(ids) for ids in sampled)
+    assert {i for ids in sampled for i in ids} == set(range(5))
+    assert f.clients[0].domain == MIXED and f.clients[1].domain == 0
+
+
+def test_a_client_of_several_domains_has_no_capacity_by_domain():
+    with pytest.raises(UserError, match="client 1 has images of several domains; give each"):
+        federation(domains=(0, MIXED), capacities={"by_domain": [9, 5]})
+
+
+SLOW = {"probability": 0.5, "slowdown": 2, "deadline": 1, "late": "partial"}
+
+
+def test_faults_cut_the_steps_and_say_who_arrives():
+    f = federation(sizes=(32,) * 40, faults={"stragglers": SLOW}, local_epochs=1)
+    cohort = f.cohort(0)
+    assert set(cohort.steps.tolist()) == {4, 8} and cohort.arrives.all()
+    lost = federation(sizes=(32,) * 40, faults={"stragglers": {**SLOW, "late": "lost"}}, local_epochs=1).cohort(0)
+    assert lost.steps.tolist() == cohort.steps.tolist() and lost.arrives.tolist() == (lost.steps == 8).tolist()
+
+
+def test_who_is_lost_depends_on_round_and_client_and_not_on_who_else_takes_part():
+    sizes, faults = (32,) * 40, {"dropout": 0.5}
+    everybody = [federation(sizes=sizes, faults=faults).cohort(t) for t in range(2)]
+    assert 8 < everybody[0].arrives.sum() < 32 and not torch.equal(everybody[0].arrives, everybody[1].arrives)
+    some = federation(sizes=sizes, faults=faults, participation={"count": 7}).cohort(1)
+    assert some.arrives.tolist() == everybody[1].arrives[some.ids].tolist()
+    assert some.steps.tolist() == everybody[1].steps[some.ids].tolist()
+    part = everybody[0].only([3, 30])
+    assert part.arrives.tolist() == everybody[0].arrives[[3, 30]].tolist()
+
+
+def test_without_faults_everybody_arrives():
+    assert federation().cohort(0).arrives.tolist() == [True, True]
+
+
+def test_too_few_capacities_say_how_many_are_needed():
+    with pytest.raises(UserError, match="1 values for 2 clients"):
+        federation(capacities={"by_client": [3]})
+
+
+def test_a_client_without_images_is_refused():
+    with pytest.raises(UserError, match=r"clients \[1\] no training images"):
+        federation(sizes=(4, 0))
+
+
+def test_a_plugin_gets_images_and_an_engine_may_ask_for_embeddings():
+    f = federation(sizes=(5, 3))
+    f.pixels.keep_embedded(lambda x: x.flatten(2))
+    cohort = f.cohort(0).only([1])
+    for (x, y), (tokens, labels) in zip(cohort.batches(0), cohort.batches.embedded(0), strict=True):
+        assert x.dim() == 4 and torch.equal(tokens, x.flatten(2)) and torch.equal(y, labels)
+
+
+def test_batches_that_a_method_puts_in_their_place_are_what_clients_train_on():
+    cohort = federation(sizes=(5, 3)).cohort(0)
+    flipped = dataclasses.replace(cohort, batches=lambda n: ((x.flip(-1), y) for x, y in cohort.batches(n)))
+    x, _ = next(iter(inputs_of(flipped)(0)))
+    assert torch.equal(x.flip(-1), next(iter(cohort.batches(0)))[0])

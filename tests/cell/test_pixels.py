@@ -1,0 +1,76 @@
+"""Images on their way into a model."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.cell import pixels
+from fedbench.cell.pixels import Pixels
+from fedbench.models.backbone import Blocks
+from fedbench.testing.world import tiny_vit
+from fedbench.types import Images
+
+
+def some(n=150, **options):
+    draw = np.random.default_rng(0)
+    images = Images(draw.integers(0, 256, (n, 3, 8, 8), np.uint8), draw.integers(0, 3, n), np.zeros(n, np.int64))
+    return Pixels(images, (0.5,) * 3, (0.5,) * 3, "cpu", **options)
+
+
+def test_pixels_are_normalised_per_channel():
+    images = Images(np.full((1, 3, 2, 2), 51, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    x, _ = Pixels(images, (0.2, 0.1, 0.0), (1.0, 0.5, 0.1), "cpu")(np.array([0]))
+    assert x[0, :, 0, 0].tolist() == pytest.approx([0.0, 0.2, 2.0])
+
+
+def test_kept_embeddings_equal_those_made_anew_whatever_is_asked_for_first():
+    model, kept, fresh = Blocks(tiny_vit()).double(), some(dtype=torch.float64), some(dtype=torch.float64)
+    kept.keep_embedded(model.embed)
+    for indices in (np.array([149, 3, 3, 64]), np.array([0]), np.arange(150)):
+        x, y = kept.embedded(indices)
+        plain, labels = fresh(indices)
+        torch.testing.assert_close(model.embed(x), model.embed(plain), rtol=1e-12, atol=1e-12)
+        assert torch.equal(y, labels)
+
+
+def test_each_image_is_embedded_once():
+    asked = []
+    images = some()
+    images.keep_embedded(lambda x: asked.append(len(x)) or x.flatten(2))
+    for _ in range(3):
+        images.embedded(np.array([0, 1, 70]))
+    assert asked == [1, 64, 64]  # one for its shape, then two lots of 64
+
+
+def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
+    monkeypatch.setattr(pixels, "EMBEDDED_BYTES", 149 * 3 * 64 * 4)
+    images = some()
+    images.keep_embedded(lambda x: x.flatten(2))
+    assert images.embedded(np.array([0]))[0].shape == (1, 3, 8, 8)
+
+
+def test_batches_made_ahead_come_in_order_and_to_the_end():
+    assert list(pixels.ahead(iter("abcde"))) == list("abcde")
+    assert list(pixels.ahead(iter(()))) == []
+
+
+def test_an_error_while_making_batches_ahead_is_the_readers():
+    def batches():
+        yield "a"
+        raise OSError("image 7 cannot be read")
+
+    made = pixels.ahead(batches())
+    assert next(made) == "a"
+    with pytest.raises(OSError, match="image 7"):
+        next(made)
+
+
+def test_no_thread_is_left_when_batches_are_no_longer_wanted():
+    before = threading.active_count()
+    made = pixels.ahead(iter(range(100)))
+    assert next(made) == 0
+    assert threading.active_count() == before + 1
+    made.close()
+    assert threading.active_count() == before

@@ -1,0 +1,99 @@
+"""A round of depth-allocated tuning, whatever the method."""
+
+import pytest
+import torch
+
+from fedbench.families.layerwise import layerwise
+from fedbench.seeding import generator
+from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
+
+METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]
+CAPACITIES = [4, 3, 1]
+
+
+def made(registry, name, model=None, capacities=CAPACITIES, **options):
+    setup = setup_of(registry, model or tiny_vit(), capacities)
+    return registry.make("method", {"name": name, **options}, setup=setup), setup
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict):
+        return [leaf for key, part in value.items() for leaf in leaves(part, (*path, key))]
+    if isinstance(value, list):
+        return [leaf for i, part in enumerate(value) for leaf in leaves(part, (*path, i))]
+    return [(path, value)]
+
+
+@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_learns_and_predicts(registry, name, model):
+    method, _ = made(registry, name, model())
+    state = method.init(generator(0))
+    for t in range(2):
+        state, report = method.round(state, t, cohort_of(CAPACITIES), generator(0, t))
+        assert len(report.cost) == len(report.cohort.ids) == len(report.plan.M)
+    answer = method.predictor(state)(torch.randn(5, 3, 8, 8, dtype=torch.float64))
+    for logits in answer.values() if isinstance(answer, dict) else [answer]:
+        assert logits.shape == (5, 3) and logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_round_leaves_the_old_state_alone(registry, name):
+    method, _ = made(registry, name)
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
+    before = [(path, v.clone() if isinstance(v, torch.Tensor) else v) for path, v in leaves(state)]
+    method.round(state, 1, cohort_of(CAPACITIES), generator(0, 1))
+    for (path, old), (_, now) in zip(before, leaves(state), strict=True):
+        assert torch.equal(old, now) if isinstance(old, torch.Tensor) else old == now, path
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_round_in_which_nobody_takes_part_changes_nothing(registry, name):
+    method, _ = made(registry, name)
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
+    after, report = method.round(state, 1, cohort_of([]), generator(0, 1))
+    assert report.cost == []
+    for (path, old), (_, now) in zip(leaves(state), leaves(after), strict=True):
+        assert torch.equal(old, now) if isinstance(old, torch.Tensor) else old == now, path
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_draws_give_the_same_bits(registry, name):
+    def final():
+        method, _ = made(registry, name)
+        state = method.init(generator(3))
+        for t in range(2):
+            state, _ = method.round(state, t, cohort_of(CAPACITIES), generator(3, t))
+        return leaves(state)
+
+    for (path, one), (_, two) in zip(final(), final(), strict=True):
+        assert torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two, path
+
+
+def test_state_remembers_who_was_trained_and_how_far(registry):
+    method, _ = made(registry, "inclusivefl")
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
+    assert state["history"].tolist() == [3, 2, 2, 1]
+    assert (state["scores"] > 0).all()
+    again, _ = method.round(state, 1, cohort_of([1], ids=[2]), generator(0, 1))
+    assert again["history"].tolist() == [4, 2, 2, 1]
+    assert again["scores"][1:].tolist() == state["scores"][1:].tolist()
+
+
+def test_any_function_serves_as_allocation(registry):
+    def last(capacities, num_layers):
+        """The last L_n layers."""
+        return torch.arange(num_layers) >= num_layers - capacities[:, None]
+
+    setup = setup_of(registry, tiny_vit(), CAPACITIES)
+    method = layerwise(setup, allocation=last)
+    _, report = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
+    assert report.plan.M.int().tolist() == [[1, 1, 1, 1], [0, 1, 1, 1], [0, 0, 0, 1]]
+
+
+def test_cost_beforehand_is_cost_afterwards(registry):
+    for name in METHODS:
+        method, _ = made(registry, name)
+        _, report = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
+        expected = [cost for cost in (method.cost(L_n, 0) for L_n in CAPACITIES) if cost is not None]
+        assert report.cost == expected, name

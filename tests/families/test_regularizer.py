@@ -1,0 +1,296 @@
+"""FedDyn and FedProx: the books, the server's step, where they lead, and two rounds against plain loops."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from fedbench.errors import NotApplicable
+from fedbench.families.layerwise import head_at_end
+from fedbench.families.regularizer import first_books, pull_of, server_step
+from fedbench.seeding import generator
+from fedbench.testing.methods import check_method
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.types import Cohort, Plan, Uploads
+
+METHODS = ["fedra", "inclusivefl", "depthfl", "head_only", "exclusive"]
+A = 0.5
+FEDDYN = {"feddyn": A}
+
+
+# --- books and server step, on one layer with one number ----------------------------------------------------------
+
+
+def state_of(value):
+    return {"r": [{"w": torch.tensor([value])}], "shared": {}, **first_books(FEDDYN)}
+
+
+def plan_of(*held):
+    return Plan(torch.tensor(held).bool()[:, None], [head_at_end(int(h)) for h in held])
+
+
+def uploads_of(rows, arrived):
+    N = len(arrived)
+    zeros = torch.zeros(N)
+    rows = torch.tensor(rows, dtype=torch.float32).reshape(-1, 1)
+    return Uploads([{"w": rows}], {}, torch.tensor(arrived, dtype=torch.bool), zeros, zeros, zeros)
+
+
+def step(state, rows, arrived, held, ids, registered=4):
+    """The rows that the aggregator is given, and the state with its new books."""
+    given_, books = server_step(FEDDYN, registered, state, state, uploads_of(rows, arrived), plan_of(*held), ids)
+    return given_.r[0]["w"].flatten().tolist(), {**state, **books}
+
+
+def test_two_rounds_of_books_by_hand():
+    state = state_of(1.0)
+    assert pull_of(FEDDYN, state, plan_of(1, 1), [7, 2]).linear["r"][0]["w"].tolist() == [[0.0], [0.0]]
+    rows, state = step(state, [3.0, 0.0], [True, True], held=[1, 1], ids=[7, 2])
+    assert state["feddyn"]["g"] == {"7": {"r/0/w": torch.tensor([-1.0])}, "2": {"r/0/w": torch.tensor([0.5])}}
+    assert state["feddyn"]["h"] == {"r/0/w": torch.tensor([-0.125])}  # -0.5 / 4 * (2 - 1)
+    assert rows == [3.25, 0.25]  # their mean is 1.5 + 0.125 / 0.5
+    state["r"][0]["w"] = torch.tensor([2.0])
+    pull = pull_of(FEDDYN, state, plan_of(0, 1, 1), [7, 3, 2])
+    assert pull.strength == A and pull.linear["r"][0]["w"].tolist() == [[0.0], [0.5]]
+    rows, state = step(state, [4.0, 2.0], [True, True, True], held=[0, 1, 1], ids=[7, 3, 2])
+    assert {client: own["r/0/w"].item() for client, own in state["feddyn"]["g"].items()} == {"7": -1, "2": 0.5, "3": -1}
+    assert state["feddyn"]["h"]["r/0/w"].item() == -0.375
+    assert rows == [4.75, 2.75]
+
+
+def test_a_lost_upload_changes_neither_its_g_nor_h():
+    rows, state = step(state_of(1.0), [3.0, 9.0], [True, False], held=[1, 1], ids=[0, 1])
+    assert state["feddyn"]["g"].keys() == {"0"} and state["feddyn"]["h"]["r/0/w"].item() == -0.25
+    before = copy.deepcopy(state["feddyn"])
+    _, after = step(state, [5.0], [False], held=[1], ids=[0])
+    assert after["feddyn"] == before
+
+
+def test_fedprox_has_no_linear_part_and_no_books():
+    state = {"r": [{"w": torch.ones(1)}], "shared": {}}
+    assert first_books({"fedprox": 0.1}) == first_books(None) == {}
+    pull = pull_of({"fedprox": 0.1}, state, plan_of(1), [0])
+    assert (pull.strength, pull.linear) == (0.1, None)
+    up = uploads_of([2.0], [True])
+    assert server_step({"fedprox": 0.1}, 1, state, state, up, plan_of(1), [0]) == (up, {})
+
+
+client = st.tuples(st.booleans(), st.booleans(), st.floats(-2, 2, width=16))  # holds it, arrives, returns
+
+
+@given(st.lists(st.lists(client, min_size=3, max_size=3), max_size=4))
+def test_h_is_the_mean_of_all_g(rounds):
+    """Whoever holds and returns what: h = 1/m sum_n g_n, over all registered clients."""
+    state = state_of(1.0)
+    for clients in rounds:
+        rows = [row for holds, _, row in clients if holds]
+        _, state = step(state, rows, [came for _, came, _ in clients], [holds for holds, _, _ in clients], [0, 1, 2], 3)
+    g = [own["r/0/w"] for own in state["feddyn"]["g"].values()]
+    h = state["feddyn"]["h"].get("r/0/w", torch.zeros(1))
+    torch.testing.assert_close(h, sum(g, torch.zeros(1)) / 3)
+
+
+# --- whole methods ------------------------------------------------------------------------------------------------
+
+
+def prepared(registry, regularizer, capacities=(4, 3, 1), ref="fedra", engine=None, model=tiny_vit):
+    setup = setup_of(registry, model(), list(capacities), regularizer=regularizer)
+    setup = dataclasses.replace(setup, engine=engine or setup.engine)
+    return registry.make("method", ref if isinstance(ref, dict) else {"name": ref}, setup=setup)
+
+
+@pytest.mark.parametrize(("name", "regularizer"), [*((name, FEDDYN) for name in METHODS), ("fedra", {"fedprox": 0.1})])
+def test_a_method_is_one_with_it_too(registry, name, regularizer):
+    """Its state remains JSON and tensors of their own, a layer that nobody returned keeps its value, and so on."""
+
+    def make(setup):
+        setup = dataclasses.replace(setup, train={**setup.train, "regularizer": regularizer})
+        return registry.make("method", {"name": name}, setup=setup)
+
+    check_method(make, registry)
+
+
+@pytest.mark.parametrize("regularizer", [None, {"fedprox": 0.1}], ids=["none", "fedprox"])
+def test_without_feddyn_the_state_is_as_it_was(registry, regularizer):
+    method = prepared(registry, regularizer)
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of([4, 3, 1]), generator(0))
+    assert state.keys() == {"r", "shared", "scores", "history", "memory"}
+
+
+@pytest.mark.parametrize("ref", [{"name": "inclusivefl"}, {"name": "depthfl"}], ids=lambda ref: ref["name"])
+def test_books_and_an_aggregator_s_memory_stand_beside_each_other(registry, ref):
+    method = prepared(registry, FEDDYN, ref=ref)
+    state = method.init(generator(0))
+    for t in range(2):
+        state, _ = method.round(state, t, cohort_of([4, 3, 1], ids=[0, 4, 2]), generator(0, t))
+    assert state["memory"] and state["feddyn"]["g"].keys() == {"0", "4", "2"}
+    assert {place.split("/")[1] for place in state["feddyn"]["g"]["2"] if place.startswith("r/")} == {"0"}
+    assert {place.split("/")[1] for place in state["feddyn"]["h"] if place.startswith("r/")} == {"0", "1", "2", "3"}
+
+
+def test_feddyn_is_not_applicable_where_sizes_keep_their_own_last_layer(registry):
+    ref = {"name": "inclusivefl", "own_last_layer": True, "aggregator": {"name": "weighted_mean"}}
+    with pytest.raises(NotApplicable, match="FedDyn"):
+        prepared(registry, FEDDYN, ref=ref)
+    assert prepared(registry, {"fedprox": 0.1}, ref=ref)
+
+
+def test_what_the_aggregator_leaves_alone_stays(registry):
+    """The released code averages adapters outside the layers only if client 0 takes part."""
+    adapter = {"name": "lora", "rank": 2, "alpha": 4, "targets": "reference"}
+    setup = setup_of(registry, tiny_vit(), [4, 3, 1], adapter, regularizer=FEDDYN)
+    ref = {"name": "fedra", "aggregator": {"name": "weighted_mean", "outside_layers": "with_client_0"}}
+    method = registry.make("method", ref, setup=setup)
+    first, _ = method.round(method.init(generator(0)), 0, cohort_of([4, 3]), generator(0))
+    second, _ = method.round(first, 1, cohort_of([3, 1], ids=[1, 2]), generator(0, 1))
+    outside = [name for name in first["shared"] if name.startswith("model.")]
+    assert outside and all(torch.equal(first["shared"][name], second["shared"][name]) for name in outside)
+    assert not torch.equal(first["shared"]["head.weight"], second["shared"]["head.weight"])
+
+
+# --- where it leads: quadratic losses -----------------------------------------------------------------------------
+
+CURVATURE, CENTRE = torch.tensor([0.5, 1.0, 3.0]).double(), torch.tensor([-2.0, 1.0, 4.0]).double()
+LOCAL_STEPS, LR = 5, 0.2
+
+
+def quadratic(model, start, plan, cohort, job):
+    """An engine in which client n's loss is c_n / 2 ||w - m_n||^2 over all it holds, in LOCAL_STEPS gradient steps."""
+
+    def tuned(values, held, linear):
+        rows = {}
+        for name, value in values.items():
+            ids = [cohort.ids[n] for n in held]
+            c, m = (per.view(-1, *[1] * value.dim()) for per in (CURVATURE[ids], CENTRE[ids]))
+            w = value.expand(len(held), *value.shape)
+            for _ in range(LOCAL_STEPS):
+                gradient = c * (w - m)
+                if job.pull:
+                    gradient = gradient + job.pull.strength * (w - value) - (linear[name] if linear else 0)
+                w = w - LR * gradient
+            rows[name] = w
+        return rows
+
+    linear = job.pull and job.pull.linear
+    r = [
+        tuned(r_j, plan.M[:, j].nonzero().flatten().tolist(), linear and linear["r"][j])
+        for j, r_j in enumerate(start["r"])
+    ]
+    shared = tuned(start["shared"], range(len(cohort)), linear and linear["shared"])
+    zeros = torch.zeros(len(cohort), dtype=torch.float64)
+    return Uploads(r, shared, torch.ones(len(cohort), dtype=torch.bool), zeros, cohort.steps, zeros)
+
+
+def limit(registry, regularizer, ref, cohorts, rounds):
+    method = prepared(registry, regularizer, (2, 1, 1), ref, quadratic, lambda: tiny_vit(depth=2, dim=2))
+    state = method.init(generator(0))
+    for t in range(rounds):
+        state, _ = method.round(state, t, cohorts[t % len(cohorts)], generator(0, t))
+    return [value for r_j in state["r"] for value in r_j.values()] + list(state["shared"].values())
+
+
+def everyone():
+    return [cohort_of([2, 1, 1], examples=[1, 2, 5])]
+
+
+def pairs():
+    return [cohort_of([2, 1], examples=[1, 5], ids=ids) for ids in ([0, 1], [1, 2], [2, 0])]
+
+
+@pytest.mark.parametrize("ref", ["alllarge", "fedra"])
+@pytest.mark.parametrize("cohorts", [everyone, pairs])
+def test_feddyn_ends_in_the_optimum_of_all_clients_and_fedavg_does_not(registry, ref, cohorts):
+    """Whoever takes part and holds what, and whatever the aggregator's weights (1 : 2 : 5 here): the minimum of the
+    plain sum of all losses."""
+    optimum = (CURVATURE * CENTRE).sum() / CURVATURE.sum()
+    for value in limit(registry, {"feddyn": 1.0}, ref, cohorts(), rounds=120):
+        torch.testing.assert_close(value, optimum.expand_as(value), rtol=0, atol=1e-6)
+    for other in (None, {"fedprox": 1.0}):
+        assert all(((value - optimum).abs() > 0.1).all() for value in limit(registry, other, ref, cohorts(), 60))
+
+
+def test_fedavg_misses_its_own_weighted_optimum_too(registry):
+    weights = torch.tensor([1, 2, 5]).double() * CURVATURE
+    optimum = (weights * CENTRE).sum() / weights.sum()
+    assert all(((v - optimum).abs() > 0.05).all() for v in limit(registry, None, "alllarge", everyone(), 60))
+
+
+# --- two rounds of FedRA with FedDyn, in plain loops --------------------------------------------------------------
+
+CAPACITIES, EXAMPLES, STEPS, IDS = [3, 2, 1], [4, 2, 6], 3, [[0, 1, 2], [2, 0]]
+OPTIMIZER = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+CLIP = 0.4
+
+
+def cohort_in(t) -> Cohort:
+    ids = IDS[t]
+    return cohort_of([CAPACITIES[i] for i in ids], [EXAMPLES[i] for i in ids], STEPS, ids)
+
+
+def logits_of(layers, own, x):
+    """timm's ViT with the layers in S_n alone, every adapted weight written as W + (alpha / r) B A."""
+    vit = copy.deepcopy(tiny_vit()).double()
+    kept = [vit.blocks[j] for j in layers]
+    vit.blocks = nn.Sequential(*kept)
+    weights = {}
+    for i, j in enumerate(layers):
+        for target in ("attn.proj", "mlp.fc2"):
+            B, A_ = (own[f"{j}.{target}.lora_{part}"] for part in "BA")
+            weights[f"blocks.{i}.{target}.weight"] = kept[i].get_submodule(target).weight.detach() + 2.0 * B @ A_
+    return F.linear(torch.func.functional_call(vit, weights, (x,)), own["head.weight"], own["head.bias"])
+
+
+def tuned(layers, w_global, g_n, batches):
+    """Momentum SGD on the clipped gradient of loss - <g_n, w> + a / 2 ||w - w_global||^2; also the losses' mean."""
+    w = {k: v.clone() for k, v in w_global.items() if k.startswith(("head.", *(f"{j}." for j in layers)))}
+    velocity, losses = {}, []
+    for x, y in batches:
+        leaves = {name: value.clone().requires_grad_() for name, value in w.items()}
+        loss = F.cross_entropy(logits_of(layers, leaves, x), y)
+        losses.append(loss.item())
+        found = torch.autograd.grad(loss, list(leaves.values()))
+        gradient = {k: found[i] - g_n.get(k, 0) + A * (w[k] - w_global[k]) for i, k in enumerate(w)}
+        norm = sum((g**2).sum() for g in gradient.values()).sqrt()
+        for k in w:
+            direction = gradient[k] * min(1.0, CLIP / (norm + 1e-6)) + 0.01 * w[k]
+            velocity[k] = 0.9 * velocity[k] + direction if k in velocity else direction
+            w[k] = w[k] - 0.1 * velocity[k]
+    return w, sum(losses) / len(losses)
+
+
+def test_two_rounds_of_fedra_equal_plain_loops(registry):
+    setup = setup_of(registry, tiny_vit(), CAPACITIES, regularizer=FEDDYN, optimizer=OPTIMIZER, clip=CLIP)
+    method = registry.make("method", {"name": "fedra"}, setup=setup)
+    state = method.init(generator(0))
+    model = flat(state)
+    g, h = {n: {} for n in range(3)}, {}
+    for t in range(2):
+        cohort = cohort_in(t)
+        state, report = method.round(state, t, cohort, generator(0, t))
+        returned, losses = [], []
+        for row, n in enumerate(IDS[t]):
+            layers = report.plan.M[row].nonzero().flatten().tolist()
+            w_n, loss = tuned(layers, model, g[n], cohort.batches(row))
+            returned.append((EXAMPLES[n], w_n))
+            losses.append(loss)
+            for k in w_n:
+                g[n][k] = g[n].get(k, 0) - A * (w_n[k] - model[k])
+        for k, before in list(model.items()):
+            came = [(d, w_n[k]) for d, w_n in returned if k in w_n]
+            if came:
+                h[k] = h.get(k, 0) - A / 3 * sum(w - before for _, w in came)
+                model[k] = sum(d * w for d, w in came) / sum(d for d, _ in came) - h[k] / A
+        torch.testing.assert_close(flat(state), model, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(report.uploads.loss, torch.tensor(losses).double(), rtol=1e-7, atol=0)
+    assert not report.plan.M.any(0).all()  # a layer that nobody held has kept its value
+
+
+def flat(state):
+    return {f"{j}.{name}": v for j, r_j in enumerate(state["r"]) for name, v in r_j.items()} | state["shared"]

@@ -1,0 +1,163 @@
+"""Layers can be left out, and nothing frozen is ever trained."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedbench.errors import NotApplicable, UserError
+from fedbench.models.backbone import Blocks, Plain, begin, body_of, holds, in_layers, redraw
+from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.types import Exit
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_all_layers_give_what_timm_gives(make):
+    model = make()
+    blocks = Blocks(model)
+    blocks.add_classifier("head", 3)
+    x = torch.randn(2, 3, 8, 8)
+    (logits,) = blocks(x, range(4), [Exit(4, "head")])
+    torch.testing.assert_close(logits, blocks.classifiers["head"](model(x)))
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_some_layers_are_a_shallower_model_in_the_original_order(make):
+    """FedRA's client is the backbone with the other layers taken out (Sec. 3.5, step 2)."""
+    model, shallow = make(), make()
+    shallow.blocks = nn.Sequential(shallow.blocks[1], shallow.blocks[3])
+    blocks = Blocks(model)
+    blocks.add_classifier("head", 3)
+    x = torch.randn(2, 3, 8, 8)
+    (logits,) = blocks(x, [1, 3], [Exit(2, "head")])
+    torch.testing.assert_close(logits, blocks.classifiers["head"](shallow(x)))
+
+
+def test_exits_read_the_features_after_their_depth():
+    blocks = Blocks(tiny_vit())
+    for name in ("exit1", "head"):
+        blocks.add_classifier(name, 3)
+    x = torch.randn(2, 3, 8, 8)
+    first, last = blocks(x, [0, 2], [Exit(1, "exit1"), Exit(2, "head")])
+    tokens = blocks.blocks[0](blocks.embed(x))
+    torch.testing.assert_close(first, blocks.classifiers["exit1"](blocks.features(tokens)))
+    torch.testing.assert_close(last, blocks.classifiers["head"](blocks.features(blocks.blocks[2](tokens))))
+
+
+def test_only_classifiers_are_trainable_without_adapters():
+    blocks = Blocks(tiny_vit())
+    blocks.add_classifier("head", 3)
+    assert set(blocks.shared()) == {"head.weight", "head.bias"}
+    assert all(blocks.r(j) == {} for j in range(4))
+
+
+def test_a_draw_depends_on_its_generator_alone():
+    def drawn():
+        blocks = Blocks(tiny_vit())
+        blocks.add_classifier("head", 3)
+        blocks.draw(torch.Generator().manual_seed(3))
+        return blocks.shared()["head.weight"]
+
+    assert torch.equal(drawn(), drawn())
+
+
+def test_what_cannot_be_cut_into_layers_is_refused():
+    with pytest.raises(UserError, match="cannot be cut into layers.*vit_base_patch16_224"):
+        Blocks(nn.Linear(2, 2))
+
+
+def test_frozen_bytes_count_embedding_norm_and_the_layers_held():
+    blocks = Blocks(tiny_vit())
+    per_layer = sum(p.numel() for p in blocks.blocks[0].parameters()) * 4
+    everything = sum(p.numel() for p in blocks.model.parameters()) * 4
+    assert blocks.frozen_bytes(4) == everything
+    assert blocks.frozen_bytes(4) - blocks.frozen_bytes(1) == 3 * per_layer
+
+
+def test_tokens_are_patches_and_the_class_token():
+    assert Blocks(tiny_vit()).tokens(8) == 5 and Blocks(tiny_mixer()).tokens(8) == 4
+
+
+def test_what_is_embedded_already_stays_as_it_is():
+    tokens = torch.randn(2, 5, 8)
+    assert Blocks(tiny_vit()).embed(tokens) is tokens
+
+
+# --- models that are used as a whole ------------------------------------------------------------------------------
+
+
+class Pooled(nn.Module):
+    """Anything whose forward pass gives features."""
+
+    num_features = 5
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.conv = nn.Conv2d(3, 5, 3)
+
+    def forward(self, x):
+        return self.scale * self.conv(x).mean((2, 3))
+
+
+def test_a_model_without_layers_to_cut_is_used_as_a_whole():
+    body = body_of(Pooled())
+    assert isinstance(body, Plain) and body.num_layers == 1
+    body.add_classifier("head", 3)
+    assert not any(p.requires_grad for p in body.model.parameters())
+    assert body.classifiers["head"](body.pooled(torch.randn(2, 3, 8, 8))).shape == (2, 3)
+    with pytest.raises(NotApplicable, match="Pooled cannot be cut into layers"):
+        in_layers(body)
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_pooled_features_are_those_after_all_layers(make):
+    blocks = body_of(make())
+    assert isinstance(blocks, Blocks) and in_layers(blocks) is blocks
+    blocks.add_classifier("head", 3)
+    x = torch.randn(2, 3, 8, 8)
+    (logits,) = blocks(x, range(4), [Exit(4, "head")])
+    assert torch.equal(blocks.classifiers["head"](blocks.pooled(x)), logits)
+    assert torch.allclose(blocks.pooled(x), blocks.model(x))
+
+
+def test_running_statistics_are_refused_and_group_norm_is_named():
+    model = Pooled()
+    model.norm = nn.BatchNorm2d(3)
+    with pytest.raises(UserError, match="running statistics.*resnet50_gn"):
+        body_of(model)
+
+
+def test_a_parameter_of_the_model_itself_is_everybodys():
+    assert holds([], "model.scale") and holds([], "model.conv.weight")
+    assert holds(["head"], "head.weight") and not holds(["head"], "exit3.weight")
+
+
+# --- weights drawn anew -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
+def test_a_redraw_depends_on_the_seed_alone_and_leaves_nothing_of_what_was(make):
+    def drawn(seed, before):
+        model = make()
+        for parameter in model.parameters():
+            nn.init.constant_(parameter, before)
+        redraw(model, seed)
+        return dict(model.named_parameters())
+
+    one, again, other = drawn(0, 7.25), drawn(0, -1.0), drawn(1, 7.25)
+    assert all(torch.equal(value, again[name]) and not (value == 7.25).any() for name, value in one.items())
+    assert any(not torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_a_parameter_that_nothing_draws_is_named():
+    with pytest.raises(UserError, match="Pooled cannot be drawn anew: nothing in it draws its parameter scale;"):
+        redraw(Pooled(), 0)
+    redraw(Pooled().to("meta"), 0)  # shapes alone, for a plan
+
+
+def test_a_convnext_is_refused_rather_than_left_with_half_of_its_weights():
+    from timm.models.convnext import ConvNeXt
+
+    body = body_of(ConvNeXt(num_classes=0, depths=(1, 1, 1, 1), dims=(4, 4, 4, 4)))
+    with pytest.raises(UserError, match=r"ConvNeXt cannot be drawn anew: .* parameter stages\.0\.blocks\.0\.gamma"):
+        begin(body, "body", "random", 0)

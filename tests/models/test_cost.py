@@ -1,0 +1,135 @@
+"""FLOPs, bytes and memory against counts made by hand."""
+
+import functools
+
+import pytest
+
+from fedbench.families.layerwise import head_at_end
+from fedbench.models.backbone import Blocks
+from fedbench.models.cost import ClientCost, Sent, ServerCost, _measure, _one_image, layer_costs, measure
+from fedbench.objective import cross_entropy, mutual_kl
+from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
+from fedbench.types import Exit
+
+# The tiny ViT: T tokens of D channels, an MLP of H, LoRA of rank R on attn.proj and mlp.fc2, C classes.
+T, D, H, R, C = 5, 8, 16, 2, 3
+
+
+@pytest.fixture
+def model(registry):
+    blocks = Blocks(tiny_vit())
+    registry.make("adapter", {"name": "lora", "rank": R, "alpha": 4})(blocks)
+    for name in ("head", "exit1"):
+        blocks.add_classifier(name, C)
+    return blocks
+
+
+def cost(model, depth, **train):
+    return measure(model, range(depth), head_at_end(depth), cross_entropy, {**TRAIN, **train}, 8)
+
+
+def matmul(m, k, n):
+    return 2 * m * k * n
+
+
+def block_forward():
+    attention = 2 * matmul(T, D, T)  # scores and their product with the values, all heads together
+    dense = matmul(T, D, 3 * D) + matmul(T, D, D) + matmul(T, D, H) + matmul(T, H, D)
+    lora = matmul(T, D, R) + matmul(T, R, D) + matmul(T, H, R) + matmul(T, R, D)
+    return attention + dense + lora
+
+
+def block_backward(first):
+    """Gradients of inputs; of weights only where they are trained. Below the first adapter nothing is needed:
+    not the scores, not qkv, and neither the input of the first projection nor what would only lead there."""
+    mlp = matmul(T, D, H) + matmul(T, H, D)
+    lora_mlp = 2 * (matmul(T, H, R) + matmul(T, R, D))
+    lora_projection_weights = matmul(T, D, R) + matmul(T, R, D)
+    lora_projection_inner = matmul(T, R, D)  # through B, towards A
+    backward = mlp + lora_mlp + lora_projection_weights + lora_projection_inner
+    if first:
+        return backward
+    to_projection_input = matmul(T, D, D) + matmul(T, R, D)
+    attention = 4 * matmul(T, D, T)
+    return backward + to_projection_input + attention + matmul(T, D, 3 * D)
+
+
+def test_flops_of_a_client_equal_a_count_by_hand(model):
+    patches = matmul(4, 3 * 4 * 4, D)
+    head = 3 * matmul(1, D, C)  # forward, weight gradient, input gradient
+    for depth in (1, 2, 4):
+        by_hand = patches + head + depth * block_forward() + block_backward(True) + (depth - 1) * block_backward(False)
+        assert cost(model, depth).flops_per_image == by_hand
+
+
+def test_a_layer_costs_what_one_more_of_it_adds(model):
+    per_layer = block_forward() + block_backward(False)
+    assert layer_costs(model, 8).tolist() == [per_layer] * 4
+
+
+def test_bytes_down_are_frozen_layers_adapters_and_head_and_up_what_was_trained(model):
+    lora = 4 * (R * (D + D) + R * (H + D))
+    head = 4 * (C * D + C)
+    for depth in (1, 4):
+        c = cost(model, depth)
+        assert c.bytes_up == depth * lora + head
+        assert c.bytes_down == c.bytes_up + model.frozen_bytes(depth)
+
+
+def test_what_crosses_is_named(model):
+    lora, head = 4 * (R * (D + D) + R * (H + D)), 4 * (C * D + C)
+    expected = [("backbone", model.frozen_bytes(2), 0), ("adapters", 2 * lora, 2 * lora), ("classifiers", head, head)]
+    assert cost(model, 2).exchange(images=100, last=4) == expected
+    assert cost(model, 2).exchange(100, 4, arrives=False) == [(what, down, 0) for what, down, _ in expected]
+    assert ClientCost(1, 5, 3, 1).exchange(9, 1) == [("weights", 5, 3)]
+
+
+def test_steps_add_to_what_crosses_also_where_the_work_is_lost():
+    """Features go up with every image, a second pass over the last batch sends more; a lost client never got there."""
+    sent = (Sent("features", up_per_image=7, down_per_image=2, down_last=3), Sent("losses", up=8))
+    price = ClientCost(1, 0, 8, 1, sent, ServerCost(flops_per_image=10, flops_last=4))
+    assert price.exchange(images=20, last=5) == [("features", 2 * 20 + 3 * 5, 7 * 20), ("losses", 0, 8)]
+    assert price.exchange(20, 5, arrives=False) == [("features", 2 * 20, 7 * 20), ("losses", 0, 0)]
+    assert price.server.flops(20, 5) == 220
+
+
+def test_every_exit_is_sent_with_its_classifier(model):
+    exits = [Exit(1, "exit1"), Exit(4, "head")]
+    more = measure(model, range(4), exits, cross_entropy, TRAIN, 8)
+    assert more.bytes_up - cost(model, 4).bytes_up == 4 * (C * D + C)
+
+
+def test_memory_grows_with_depth_batch_and_optimiser_state(model):
+    one, deep = cost(model, 1).memory_bytes, cost(model, 4).memory_bytes
+    assert deep > one
+    activations = (cost(model, 4, batch_size=8).memory_bytes - deep) / 4
+    assert activations > 4 * T * D * 4  # at least one float32 feature map a layer
+    adamw = cost(model, 4, optimizer={"name": "adamw"})
+    plain = cost(model, 4, optimizer={"name": "sgd", "momentum": 0.0})
+    assert adamw.memory_bytes - deep == deep - plain.memory_bytes == cost(model, 4).bytes_up
+
+
+def test_a_regulariser_takes_memory_and_sends_nothing(model):
+    """FedProx keeps where the client started; FedDyn also its g_n."""
+    plain, none = cost(model, 4), cost(model, 4, regularizer=None)
+    fedprox, feddyn = (cost(model, 4, regularizer={name: 0.1}) for name in ("fedprox", "feddyn"))
+    assert none == plain
+    assert fedprox.memory_bytes - plain.memory_bytes == plain.bytes_up
+    assert feddyn.memory_bytes - plain.memory_bytes == 2 * plain.bytes_up
+    assert (feddyn.bytes_down, feddyn.bytes_up) == (plain.bytes_down, plain.bytes_up)
+
+
+@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
+@pytest.mark.parametrize("targets", ["last_fc", "reference", ["mlp.fc1"], ["blocks.2.mlp.fc1"], None])
+def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
+    if model is tiny_mixer and targets in (["mlp.fc1"], ["blocks.2.mlp.fc1"]):
+        targets = [targets[0].replace("mlp.", "mlp_tokens.")]
+    blocks = Blocks(model())
+    if targets:
+        registry.make("adapter", {"name": "lora", "rank": 2, "targets": targets})(blocks)
+    for name in ("head", "a", "b"):
+        blocks.add_classifier(name, 3)
+    for objective, depths in ((cross_entropy, [4]), (functools.partial(mutual_kl, ramp_rounds=3), [1, 3, 4])):
+        exits = [Exit(depth, name) for depth, name in zip(depths, ("head", "a", "b"), strict=False)]
+        given = (blocks, range(4), exits, objective, 8)
+        assert _one_image(*given) == _measure(*given), depths

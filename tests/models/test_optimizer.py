@@ -1,0 +1,80 @@
+"""A method's own optimiser, and its own start where the suite's backbone is pre-trained."""
+
+import pytest
+import torch
+
+from fedbench.errors import UserError
+from fedbench.models.optimizer import with_own
+from fedbench.registry.registry import Plugins
+from fedbench.seeding import generator
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+
+
+@pytest.fixture(scope="module")
+def registry():
+    return Plugins()
+
+
+def made(registry, name: str, **options):
+    return registry.make("method", {"name": name, **options}, setup=setup_of(registry, tiny_vit(), [1, 1]))
+
+
+def test_none_is_the_suites(registry):
+    setup = setup_of(registry, tiny_vit(), [1])
+    assert with_own(setup, None) is setup
+    own = with_own(setup, {"name": "adamw", "lr": 0.5})
+    assert own.train["optimizer"] == {"name": "adamw", "lr": 0.5, "weight_decay": 0.0}
+    assert {**own.train, "optimizer": setup.train["optimizer"]} == setup.train
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("adamw", "optimizer is {name: sgd or adamw"),
+        ({"name": "adam", "lr": 1}, "sgd or adamw"),
+        ({"name": "sgd"}, "lr is a number above 0, not None"),
+        ({"name": "sgd", "lr": 0}, "lr is a number above 0"),
+        ({"name": "sgd", "lr": True}, "lr is a number above 0"),
+        ({"name": "sgd", "lr": 1, "momentum": 1}, "momentum is a number from 0 to below 1"),
+        ({"name": "adamw", "lr": 1, "momentum": 0.9}, "adamw has no 'momentum'"),
+        ({"name": "adamw", "lr": 1, "weight_decay": float("inf")}, "weight_decay is a number from 0"),
+    ],
+)
+def test_what_is_no_optimiser_is_refused(registry, wrong, told):
+    with pytest.raises(UserError, match=told):
+        made(registry, "fedv", optimizer=wrong)
+
+
+def test_clients_step_with_their_own_optimiser(registry):
+    """AdamW's first step is lr in every weight, whatever the gradient's size: two rates differ by their difference."""
+
+    def after(lr: float) -> torch.Tensor:
+        method = made(registry, "fedv", optimizer={"name": "adamw", "lr": lr}, server_lr=0, fedround=1)
+        cohort = cohort_of([1])
+        cohort.steps.fill_(1)
+        state, _ = method.round(method.init(generator(0)), 0, cohort, generator(0, 0))
+        return state["shared"]["head.bias"]
+
+    step = (after(1e-3) - after(3e-3)).abs()
+    torch.testing.assert_close(step, torch.full_like(step, 2e-3), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize(("name", "option"), [("fedv", "encoder"), ("fedavg", "body"), ("ditto", "body")])
+def test_a_start_of_its_own_is_drawn_from_the_seed_alone(registry, name, option):
+    """Random weights do not depend on the backbone's, and are those of a layer that is not trained yet."""
+
+    def weights(scale: float, how: str) -> torch.Tensor:
+        torch.manual_seed(int(scale))
+        model = tiny_vit()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(scale)
+        setup = setup_of(registry, model, [1])
+        state = registry.make("method", {"name": name, option: how}, setup=setup).init(generator(0))
+        return state.get("encoder", state["shared"])["model.blocks.0.attn.proj.weight"]
+
+    torch.testing.assert_close(weights(1, "random"), weights(3, "random"), rtol=0, atol=0)
+    assert not weights(1, "pretrained").equal(weights(3, "pretrained"))
+    assert weights(1, "random").std() > 0
+    with pytest.raises(UserError, match=f"{option} is pretrained or random, not 'none'"):
+        weights(1, "none")

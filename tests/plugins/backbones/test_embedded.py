@@ -1,0 +1,34 @@
+"""The embedded world keeps its promise in a few rounds: the orderings that the README states with full runs."""
+
+import pytest
+
+from fedbench.cell.trial import Trial
+from fedbench.runs.runner import load
+
+# A third of the quickstart's work; the full figures, three seeds and thirty rounds, are in results/reference.
+FEW = ("train.rounds=8", "train.max_steps=5", "evaluation.every=8", "data.test_per_class=5")
+
+
+@pytest.fixture(scope="module")
+def average(registry):
+    """Mean accuracy over the six domains of one cell of a shipped suite, after a few rounds."""
+
+    def run(suite: str, scenario: str, method: str) -> float:
+        (cell,) = load(suite, registry, sets=FEW).cells(scenarios=[scenario], methods=[method], seeds=[0])
+        evaluation, _ = Trial(cell.config, registry).run()
+        values = [row["value"] for row in evaluation if row["metric"] == "accuracy"]
+        return sum(values) / len(values)
+
+    return run
+
+
+def test_more_depth_is_better_and_fedra_is_far_above_the_smallest(average):
+    alllarge, fedra, allsmall = (
+        average("suites/quickstart.yaml", "skew", m) for m in ("alllarge", "fedra", "allsmall")
+    )
+    assert alllarge > fedra > allsmall + 0.15
+
+
+def test_random_layers_beat_a_prefix_where_nobody_holds_more_than_half(average):
+    fedra, inclusivefl = (average("suites/extreme_hetero.yaml", "all_6", m) for m in ("fedra", "inclusivefl"))
+    assert fedra > inclusivefl + 0.05

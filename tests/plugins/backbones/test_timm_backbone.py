@@ -1,0 +1,74 @@
+"""Any timm ViT or Mixer by name; what is missing is named."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fedbench.errors import UserError
+from fedbench.models.backbone import Blocks
+
+SMALL = {"name": "vit_tiny_patch16_224", "img_size": 32, "pretrained": False}
+
+
+def test_a_vit_and_a_mixer_by_name_at_another_image_size(registry):
+    for name, layers in (("vit_tiny_patch16_224", 12), ("mixer_s32_224", 8)):
+        source = registry.make("backbone", {**SMALL, "name": name})
+        assert Blocks(source.model).num_layers == layers and source.image_size == 32
+
+
+def test_an_unknown_name_gets_suggestions(registry):
+    with pytest.raises(
+        UserError, match="no backbone is called 'vit_tinny_patch16_224'; did you mean vit_tiny_patch16_224"
+    ):
+        registry.make("backbone", {**SMALL, "name": "vit_tinny_patch16_224"})
+
+
+def test_what_is_neither_vit_nor_mixer_is_refused(registry):
+    with pytest.raises(UserError, match="ResNet cannot be cut into layers"):
+        Blocks(registry.make("backbone", {"name": "resnet10t", "pretrained": False}).model)
+
+
+def test_weights_that_cannot_be_fetched_name_the_file_and_the_mend(registry, monkeypatch):
+    def offline(*args, **kwargs):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", offline)
+    with pytest.raises(UserError) as caught:
+        registry.make("backbone", {"name": "vit_tiny_patch16_224"})
+    assert "Wanted: model.safetensors of the hub repository timm/vit_tiny_patch16_224" in str(caught.value)
+    assert "pretrained: path/to/model.safetensors" in str(caught.value)
+
+
+def test_a_weights_file_is_loaded_and_enters_the_fingerprint(registry, tmp_path):
+    model = registry.make("backbone", SMALL).model
+    path = tmp_path / "weights.safetensors"
+    save_file({key: value + 1 for key, value in model.state_dict().items()}, path)
+    source = registry.make("backbone", {**SMALL, "pretrained": str(path)})
+    torch.testing.assert_close(source.model.norm.bias, model.norm.bias + 1)
+    assert source.fingerprint.startswith("sha256:")
+    assert registry.make("backbone", {**SMALL, "pretrained": str(path)}, load=False).fingerprint == source.fingerprint
+
+
+def test_a_weights_file_that_does_not_fit_says_why(registry, tmp_path):
+    with pytest.raises(UserError, match="there is no file"):
+        registry.make("backbone", {**SMALL, "pretrained": str(tmp_path / "none.safetensors")})
+    torn = tmp_path / "torn.safetensors"
+    torn.write_bytes(b"\x00" * 7)
+    with pytest.raises(UserError, match="no readable .safetensors file"):
+        registry.make("backbone", {**SMALL, "pretrained": str(torn)})
+    other = tmp_path / "other.safetensors"
+    save_file({"cls_token": torch.zeros(1)}, other)
+    with pytest.raises(UserError, match="does not fit VisionTransformer: it lacks"):
+        registry.make("backbone", {**SMALL, "pretrained": str(other)})
+
+
+def test_the_fingerprint_names_the_tag_without_fetching(registry):
+    assert registry.make("backbone", {"name": "mixer_b16_224"}, load=False).fingerprint == (
+        "timm:mixer_b16_224.goog_in21k_ft_in1k"
+    )
+
+
+@pytest.mark.parametrize("option", ["cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay"])
+def test_an_option_that_names_files_of_other_formats_is_refused(registry, option):
+    with pytest.raises(UserError, match=f"the option {option} is not for suites"):
+        registry.make("backbone", {**SMALL, option: "weights.pt"})

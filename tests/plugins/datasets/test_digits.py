@@ -1,0 +1,70 @@
+"""digits: every scan is used once, dealt evenly, and recognisable as itself after thinning."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits  # here, because importing it sets environment variables
+
+from fedbench.errors import UserError
+from fedbench_plugins.datasets import digits, glyphs
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield digits.make(16).load()
+
+
+def test_every_scan_is_used_once():
+    target = load_digits().target
+    domain, test = digits.deal(target, 0.2, np.random.default_rng(0))
+    assert len(domain) == len(test) == 1797
+    cells = np.stack([domain, target], axis=1)
+    sizes = np.unique(cells, axis=0, return_counts=True)[1]
+    assert len(sizes) == 60 and set(sizes) <= {29, 30, 31}
+    assert (np.unique(cells[test], axis=0, return_counts=True)[1] == 6).all()
+
+
+def test_arrays_have_the_promised_shapes_and_counts(splits):
+    assert len(splits.train) + len(splits.test) == 1797
+    assert len(splits.test) == 360
+    for images in (splits.train, splits.test):
+        assert images.x.shape[1:] == (3, 16, 16)
+        assert (images.x.dtype, images.y.dtype, images.domain.dtype) == (np.uint8, np.int64, np.int64)
+        assert set(images.y) == set(range(10)) and set(images.domain) == set(range(6))
+    assert len(np.unique(np.concatenate([splits.train.x, splits.test.x]).reshape(1797, -1), axis=0)) == 1797
+
+
+def test_draw_decides_the_deal():
+    target = np.repeat(np.arange(10), 30)
+    deals = [digits.deal(target, 0.2, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert np.array_equal(deals[0], deals[1]) and not np.array_equal(deals[0], deals[2])
+    assert (
+        len({digits.make(32, draw=draw, test_share=share).fingerprint for draw in (0, 1) for share in (0.2, 0.3)}) == 4
+    )
+
+
+def test_thinning_leaves_a_line_and_keeps_a_ring_closed():
+    ink = np.zeros((2, 16, 16), dtype=bool)
+    ink[0, 3:13, 6:9] = True  # a bar three pixels wide
+    ink[1, 2:14, 2:14] = True
+    ink[1, 6:10, 6:10] = False  # a ring
+    line, ring = digits.thin(ink)
+    assert (line.sum(axis=1) <= 1).all() and line.sum() >= 6
+    from scipy.ndimage import label
+
+    assert label(~ring)[1] == 2  # an inside and an outside
+
+
+def test_distance_is_measured_in_the_units_of_the_glyphs():
+    line = np.zeros((1, digits.FINE, digits.FINE), dtype=bool)
+    line[0, :, 32] = True
+    field = digits.centre_distance(line, digits.FINE)
+    assert field.dtype == np.float32
+    assert field[0, 10, 42] == pytest.approx(10 * 2 * glyphs.SPAN / digits.FINE)
+
+
+@pytest.mark.parametrize("options", [{"test_share": 0}, {"test_share": 1.0}, {"draw": -1}, {"image_size": 0}])
+def test_impossible_options_are_told_with_their_name(options):
+    with pytest.raises(UserError, match=next(iter(options))):
+        digits.make(**{"image_size": 32, **options})

@@ -1,0 +1,257 @@
+"""The executor `slurm`: submitit's own local jobs, and Slurm's commands as far as submitit asks for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickletools
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from command import TINY, run, write_suite
+
+import fedbench
+from fedbench.errors import UserError
+from fedbench.results import content_hash
+from fedbench_plugins.executors.slurm import on_slurm
+
+submitit = pytest.importorskip("submitit")
+
+SEEDS = {"scenarios:": "seeds: [0, 1]\nscenarios:"}
+LOCAL = {"name": "slurm", "cluster": "local"}
+LONG = 60  # rounds
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """The content hash of a suite of two long cells, computed by one worker of this machine."""
+    write_suite(tmp_path, "chained", {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
+    assert run("--jobs", 1, "--results", "whole", cwd=tmp_path).exit_code == 0
+    return content_hash(tmp_path / "whole/tiny")
+
+
+def told(folder: Path, also=lambda event: None, **options) -> tuple:
+    """The outcome of a run of the suite in `folder`, and its events, of which `also` hears at once."""
+    events: list[dict] = []
+
+    def listen(event: dict) -> None:
+        events.append(event)
+        also(event)
+
+    given = {"plugins": [str(TINY)], "results": folder / "r", "checkpoint_every": 0, "observe": lambda *_: listen}
+    return fedbench.run(folder / "tiny.yaml", **given, **options), events
+
+
+def worker_of(folder: str) -> psutil.Process:
+    """The process that computes a cell."""
+    claim = json.loads((Path(folder).parent / f".{folder[-12:]}.claim").read_text())
+    return psutil.Process(claim["worker"]["pid"])
+
+
+def job_of(worker: psutil.Process) -> psutil.Process:
+    """submitit's process of a job, in which the executor `local` has the worker."""
+    return next(parent for parent in worker.parents() if "submitit.core._submit" in parent.cmdline())
+
+
+def test_jobs_give_the_numbers_of_one_worker_and_a_killed_one_goes_on(whole, tmp_path):
+    killed = []
+
+    def kill(event: dict) -> None:
+        if event["event"] == "round" and event["round"] > 10 and not killed:
+            killed.append(worker_of(event["folder"]))
+            job_of(killed[0]).kill()
+
+    outcome, events = told(tmp_path, kill, executor={**LOCAL, "logs": str(tmp_path / "logs")}, jobs=2)
+    assert outcome.counts == {"finished": 2} and content_hash(outcome.folder) == whole
+    (lost,) = [event for event in events if event["event"] == "lost"]
+    assert str(tmp_path / "logs") in lost["reason"]
+    after = events[events.index(lost) :]
+    assert next(e["round"] for e in after if e["event"] == "round" and e["folder"] == lost["folder"]) > 10
+    assert not psutil.wait_procs(killed, timeout=20)[1]
+    left = {path.name for path in outcome.folder.glob(".*")}
+    assert left == {".claims.lock", ".index.json.lock"}, "submitit's files lie elsewhere"
+    assert list((tmp_path / "logs").rglob("*_log.err")), "the logs of a job that was lost are kept"
+
+
+def test_what_submitit_pickles_is_a_function_by_name_and_one_string(tmp_path, monkeypatch):
+    write_suite(tmp_path, "chained")
+    kept = tmp_path / "logs"
+    monkeypatch.setattr("fedbench_plugins.executors.slurm.shutil.rmtree", lambda *_, **__: None)
+    told(tmp_path, executor={**LOCAL, "logs": str(kept)}, jobs=1)
+    (submitted,) = kept.rglob("*_submitted.pkl")
+    strings = [argument for _, argument, _ in pickletools.genops(submitted.read_bytes()) if isinstance(argument, str)]
+    assert {"fedbench.runs.executors.remote", "printed"} <= set(strings)
+    named = {text.partition(".")[0] for text in strings if text.startswith(("fedbench", "torch", "numpy"))}
+    assert named == {"fedbench"}
+    (order,) = [text for text in strings if text.startswith("{")]
+    assert json.loads(order)["job"]["manifest"]["config"]["method"]["name"] == "chained"
+
+
+@pytest.mark.slow
+def test_a_run_whose_jobs_all_end_well_leaves_no_file_of_submitits(tmp_path):
+    write_suite(tmp_path, "chained")
+    told(tmp_path, executor={**LOCAL, "logs": str(tmp_path / "logs")}, jobs=1)
+    assert not list((tmp_path / "logs").iterdir())
+
+
+@pytest.mark.slow
+def test_a_run_that_is_interrupted_leaves_no_job(tmp_path):
+    write_suite(tmp_path, "chained", {**SEEDS, "rounds: 2": "rounds: 5000"})
+    at_work: list[psutil.Process] = []
+
+    def interrupt(event: dict) -> None:
+        if event["event"] == "round" and not at_work:
+            worker = worker_of(event["folder"])
+            at_work.extend([worker, job_of(worker)])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        told(tmp_path, interrupt, executor=LOCAL, jobs=1)
+    assert at_work and not psutil.wait_procs(at_work, timeout=20)[1]
+    statuses = [json.loads(file.read_text())["status"] for file in tmp_path.glob("r/tiny/*/manifest.json")]
+    assert statuses == ["interrupted"]
+
+
+# --- Slurm's commands ----------------------------------------------------------------------------------------------
+
+# A Slurm of one machine: sbatch starts every task of an array, and the others ask what became of their processes.
+SLURM = """#!PYTHON
+import os, re, signal, subprocess, sys
+from pathlib import Path
+home, command, words = Path("HOME"), Path(sys.argv[0]).name, sys.argv[1:]
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+if command == "sbatch":
+    text = Path(words[0]).read_text()
+    number = str(1 + len(list(home.glob("*.sbatch"))))
+    (home / f"{number}.sbatch").write_text(text)
+    array = re.search("--array=0-([0-9]+)", text)
+    for task in map(str, range(int(array[1]) + 1)) if array else [""]:
+        own = {"SLURM_ARRAY_JOB_ID": number, "SLURM_ARRAY_TASK_ID": task} if task else {}
+        name = f"{number}_{task}" if task else number
+        job = subprocess.Popen(["bash", words[0]], env={**os.environ, **own, "SLURM_JOB_ID": number, "NAME": name},
+                               start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (home / f"{name}.pid").write_text(str(job.pid))
+    print("Submitted batch job", number)
+elif command == "srun":
+    out, error = (open(words[words.index(word) + 1].replace("%A_%a", os.environ["NAME"]).replace(
+        "%j", os.environ["NAME"]).replace("%t", "0"), "a") for word in ("--output", "--error"))
+    sys.exit(subprocess.call(words[words.index("--error") + 2 :], stdout=out, stderr=error))
+elif command == "sacct":
+    print("JobID|State|NodeList")
+    for file in sorted(home.glob("*.pid")):
+        word = home / (file.stem + ".state")
+        state = "RUNNING" if alive(file.read_text()) else word.read_text() if word.exists() else "COMPLETED"
+        print(f"{file.stem}|{state}|here")
+elif command == "scancel":
+    (home / (words[-1] + ".state")).write_text("CANCELLED by 0")
+    os.killpg(int((home / (words[-1] + ".pid")).read_text()), signal.SIGTERM)
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """The folder in which Slurm's commands keep what was submitted, and the states that jobs are to end with."""
+    home, commands = tmp_path / "slurm", tmp_path / "bin"
+    home.mkdir()
+    commands.mkdir()
+    for name in ("sbatch", "srun", "sacct", "scancel"):
+        file = commands / name
+        file.write_text(SLURM.replace("PYTHON", sys.executable).replace("HOME", str(home)))
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(commands), os.environ["PATH"]]))
+    monkeypatch.setattr("fedbench_plugins.executors.slurm.POLL", {"slurm": 0.25, "local": 0.25})
+    monkeypatch.setattr("fedbench_plugins.executors.slurm.ASK", 1.0)
+    return home
+
+
+@pytest.mark.slow
+def test_an_array_gives_the_numbers_of_one_worker_and_a_preempted_job_goes_on(slurm, whole, tmp_path):
+    preempted = []
+
+    def preempt(event: dict) -> None:
+        if event["event"] == "round" and event["round"] > 10 and not preempted:
+            job = job_of(worker_of(event["folder"]))
+            preempted.append(job)
+            (slurm / f"{job.environ()['NAME']}.state").write_text("PREEMPTED")
+            job.terminate()
+
+    asked = {"partition": "short", "account": "us", "memory": 1.5, "additional": {"qos": "low"}}
+    outcome, events = told(tmp_path, preempt, executor={"name": "slurm", **asked}, timeout=600, device="cpu")
+    assert outcome.counts == {"finished": 2} and content_hash(outcome.folder) == whole
+    (lost,) = [event for event in events if event["event"] == "lost"]
+    after = events[events.index(lost) :]
+    assert next(e["round"] for e in after if e["event"] == "round" and e["folder"] == lost["folder"]) > 10
+    first, second = (file.read_text() for file in sorted(slurm.glob("*.sbatch")))
+    assert "--array=0-1%2" in first and "--array" not in second
+    for word in ("partition=short", "account=us", "mem=1536MB", "qos=low", "time=20", "cpus-per-task=1", "no-requeue"):
+        assert f"#SBATCH --{word}\n" in first
+
+
+@pytest.mark.slow
+def test_a_job_that_does_not_end_when_asked_is_cancelled(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.runs.executors.dispatch.ENDING", 0.0)
+    write_suite(tmp_path, "chained", {"rounds: 2": "rounds: 5000"})
+    jobs: list[psutil.Process] = []
+
+    def interrupt(event: dict) -> None:
+        if event["event"] == "round" and not jobs:
+            jobs.append(job_of(worker_of(event["folder"])))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        told(tmp_path, interrupt, executor="slurm")
+    assert (slurm / "1.state").read_text().startswith("CANCELLED")
+    assert not psutil.wait_procs(jobs, timeout=20)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [({}, 100), ({"at_once": 7}, 7), ({"most": 12, "at_once": 7}, 12), ({"most": 5000}, 1000)],
+)
+def test_a_run_takes_no_more_cells_than_it_may_have_in_the_queue(slurm, monkeypatch, options, places):
+    rooms = []
+
+    def look(cluster, *_):
+        rooms.extend([cluster.room(0), cluster.room(5)])
+        return SimpleNamespace(run=lambda jobs: None)
+
+    monkeypatch.setattr("fedbench_plugins.executors.slurm.Dispatch", look)
+    on_slurm(logs=str(slurm), **options)([], print)
+    assert rooms == [places, places if options.get("most") == 5000 else places - 5]
+
+
+def test_a_machine_without_slurm_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="no sbatch"):
+        on_slurm()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cluster": "moon"}, "slurm or local"),
+        ({"cpus_per_cell": 0}, "whole numbers from 1"),
+        ({"at_once": 0}, "whole numbers from 1"),
+        ({"partitoin": "short"}, 'did you mean "partition"?'),
+    ],
+)
+def test_what_cannot_work_is_told_in_a_line(tmp_path, options, told):
+    write_suite(tmp_path, "chained")
+    done = run("--executor", json.dumps({**LOCAL, **options}), cwd=tmp_path)
+    assert done.exit_code == 2 and told in done.stderr, done.stderr
+
+
+def test_a_share_of_a_gpu_needs_a_slurm_that_gives_shares(slurm):
+    with pytest.raises(UserError, match="shard:1"):
+        on_slurm(gpu=0.25)
+    assert on_slurm(gpu=0.25, additional={"gres": "shard:1"})

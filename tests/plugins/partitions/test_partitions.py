@@ -1,0 +1,342 @@
+"""The partitions: who gets which images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedbench.errors import UserError
+from fedbench.types import MIXED
+from fedbench_plugins.partitions import by_domain, dirichlet, iid, pathological
+
+
+def labels(num_domains: int, per_class: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """y and domain of a training split in shuffled order."""
+    domain, y = np.divmod(np.arange(num_domains * classes * per_class) // per_class, classes)
+    order = np.random.default_rng(seed).permutation(len(y))
+    return y[order], domain[order]
+
+
+def check(clients, y, domain, num_domains: int, clients_per_domain: int) -> None:
+    """Every index once, in its own domain; ids consecutive, domain by domain."""
+    assert [client.id for client in clients] == list(range(num_domains * clients_per_domain))
+    assert [client.domain for client in clients] == [d for d in range(num_domains) for _ in range(clients_per_domain)]
+    assert np.array_equal(np.sort(np.concatenate([client.indices for client in clients])), np.arange(len(y)))
+    for client in clients:
+        assert (domain[client.indices] == client.domain).all()
+        assert (np.diff(client.indices) > 0).all()
+
+
+def same(one, other) -> bool:
+    return all(np.array_equal(a.indices, b.indices) for a, b in zip(one, other, strict=True))
+
+
+shapes = st.fixed_dictionaries(
+    {
+        "num_domains": st.integers(1, 4),
+        "per_class": st.integers(8, 30),
+        "classes": st.integers(1, 6),
+        "seed": st.integers(0, 9),
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=shapes, clients_per_domain=st.integers(1, 5), seed=st.integers(0, 2**32))
+def test_by_domain_gives_every_image_once_and_evenly(shape, clients_per_domain, seed):
+    y, domain = labels(**shape)
+    deal = by_domain.make(clients_per_domain=clients_per_domain)
+    clients = deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
+    check(clients, y, domain, shape["num_domains"], clients_per_domain)
+    sizes = [len(client) for client in clients]
+    assert max(sizes) - min(sizes) <= 1
+    assert same(clients, deal(y, domain, shape["num_domains"], np.random.default_rng(seed)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=shapes,
+    clients_per_domain=st.integers(1, 5),
+    alpha=st.floats(0.05, 100),
+    balanced=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_dirichlet_gives_every_image_once(shape, clients_per_domain, alpha, balanced, seed):
+    y, domain = labels(**shape)
+    split = dirichlet.make(alpha, clients_per_domain, balanced, min_examples=1)
+    try:
+        clients = split(y, domain, shape["num_domains"], np.random.default_rng(seed))
+    except UserError as error:  # few images, many clients and a small alpha: said with numbers
+        assert "1,000 draws" in str(error)
+        return
+    check(clients, y, domain, shape["num_domains"], clients_per_domain)
+    assert min(len(client) for client in clients) >= 1
+    assert same(clients, split(y, domain, shape["num_domains"], np.random.default_rng(seed)))
+
+
+@given(shape=shapes, n=st.integers(1, 8), seed=st.integers(0, 2**32))
+def test_iid_gives_every_image_once_and_evenly_whatever_its_domain(shape, n, seed):
+    y, domain = labels(**shape)
+    deal = iid.make(clients=n)
+    clients = deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
+    assert [client.id for client in clients] == list(range(n))
+    assert np.array_equal(np.sort(np.concatenate([client.indices for client in clients])), np.arange(len(y)))
+    sizes = [len(client) for client in clients]
+    assert max(sizes) - min(sizes) <= 1
+    for client in clients:
+        assert client.domain == (0 if shape["num_domains"] == 1 else MIXED)
+        assert (np.diff(client.indices) > 0).all()
+    assert same(clients, deal(y, domain, shape["num_domains"], np.random.default_rng(seed)))
+
+
+def test_iid_clients_have_the_classes_of_the_whole():
+    """100 images a class over five clients: each within four standard deviations of 20."""
+    y, domain = labels(2, 50, 6)
+    for client in iid.make(clients=5)(y, domain, 2, np.random.default_rng(0)):
+        assert client.domain == MIXED and (abs(np.bincount(y[client.indices]) - 20) < 16).all()
+
+
+@given(shape=shapes, n=st.integers(1, 8), c=st.integers(1, 6), seed=st.integers(0, 2**32))
+def test_pathological_gives_every_image_once_and_each_client_that_many_classes(shape, n, c, seed):
+    y, domain = labels(**shape)
+    deal = pathological.make(classes_per_client=c, clients_per_domain=n)
+    if not c <= shape["classes"] <= n * c:
+        with pytest.raises(UserError, match="is above the|would be nobody's"):
+            deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
+        return
+    clients = deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
+    check(clients, y, domain, shape["num_domains"], n)
+    assert all(len(set(y[client.indices])) == c for client in clients)
+    for d in range(shape["num_domains"]):
+        held = [[np.sum(y[client.indices] == k) for client in clients if client.domain == d] for k in set(y)]
+        takers = [sum(count > 0 for count in counts) for counts in held]
+        assert max(takers) - min(takers) <= 1
+        assert all(max(counts) - min(filter(None, counts)) <= 1 for counts in held)
+    assert same(clients, deal(y, domain, shape["num_domains"], np.random.default_rng(seed)))
+
+
+def test_by_domain_default_is_one_client_per_domain_and_draws_nothing():
+    y, domain = labels(3, 5, 2)
+    generator = np.random.default_rng(0)
+    clients = by_domain.make()(y, domain, 3, generator)
+    assert [client.indices.tolist() for client in clients] == [np.flatnonzero(domain == d).tolist() for d in range(3)]
+    assert generator.random() == np.random.default_rng(0).random()
+
+
+def test_generator_matters():
+    y, domain = labels(2, 20, 4)
+    for split in (by_domain.make(clients_per_domain=2), dirichlet.make(clients_per_domain=2)):
+        assert not same(split(y, domain, 2, np.random.default_rng(0)), split(y, domain, 2, np.random.default_rng(1)))
+
+
+def reference_draw(y: np.ndarray, alpha: float, n: int, least: int, generator: np.random.Generator) -> list[list[int]]:
+    """The usual balanced draw, written out per client as FedRA's released code and its ancestors do."""
+    while True:
+        held: list[list[int]] = [[] for _ in range(n)]
+        for label in range(int(y.max()) + 1):
+            of_label = generator.permutation(np.where(y == label)[0])
+            p = generator.dirichlet([alpha] * n)
+            p = np.array([share * (len(own) < len(y) / n) for share, own in zip(p, held, strict=True)])
+            p = p / p.sum()
+            ends = [0, *(np.cumsum(p) * len(of_label)).astype(int)[:-1], len(of_label)]
+            for client in range(n):
+                held[client] += of_label[ends[client] : ends[client + 1]].tolist()
+        if min(map(len, held)) >= least:
+            return held
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_balanced_draw_is_the_reference_one(seed):
+    y, domain = labels(1, 30, 7, seed)
+    clients = dirichlet.make(0.5, 5)(y, domain, 1, np.random.default_rng(seed))
+    expected = reference_draw(y, 0.5, 5, 10, np.random.default_rng(seed))
+    assert [client.indices.tolist() for client in clients] == [sorted(own) for own in expected]
+
+
+def listed_draw(y, alpha, n, balanced, generator):
+    """The draw as it was first written, with a list of arrays for each client."""
+    parts = [[] for _ in range(n)]
+    sizes = np.zeros(n, dtype=np.int64)
+    for label in np.unique(y):
+        of_label = generator.permutation(np.flatnonzero(y == label))
+        p = generator.dirichlet(np.full(n, alpha))
+        if balanced:
+            p = p * (sizes < len(y) / n)
+            p = p / p.sum()
+        for client, part in enumerate(np.split(of_label, (np.cumsum(p) * len(of_label)).astype(int)[:-1])):
+            parts[client].append(part)
+            sizes[client] += len(part)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize(("n", "alpha"), [(1, 0.5), (5, 0.1), (30, 0.5), (400, 10.0)])
+def test_the_draw_is_to_the_image_what_it_was_at_first(n, alpha, balanced):
+    for seed in range(5):
+        y = labels(1, 60, 7, seed)[0]
+        one = dirichlet.draw(y, alpha, n, balanced, np.random.default_rng(seed))
+        two = listed_draw(y, alpha, n, balanced, np.random.default_rng(seed))
+        assert [part.tolist() for part in one] == [part.tolist() for part in two]
+
+
+def test_balanced_client_overshoots_its_share_by_one_class_at_most():
+    y, domain = labels(1, 40, 10)
+    for seed in range(20):
+        clients = dirichlet.make(0.1, 4, balanced=True)(y, domain, 1, np.random.default_rng(seed))
+        assert max(len(client) for client in clients) < 100 + 40
+
+
+def test_plain_draw_is_more_uneven_than_the_balanced_one():
+    y, domain = labels(1, 40, 10)
+
+    def largest(balanced: bool) -> float:
+        split = dirichlet.make(0.1, 4, balanced)
+        return np.mean([max(map(len, split(y, domain, 1, np.random.default_rng(s)))) for s in range(20)])
+
+    assert largest(False) > largest(True)
+
+
+def test_small_alpha_skews_labels_and_a_large_one_does_not():
+    y, domain = labels(1, 50, 6)
+
+    def skew(alpha: float) -> float:
+        clients = dirichlet.make(alpha, 3)(y, domain, 1, np.random.default_rng(0))
+        return np.mean([np.bincount(y[client.indices], minlength=6).max() / len(client) for client in clients])
+
+    assert skew(1000) < 0.2 < 0.3 < skew(0.1)
+
+
+def test_vanishing_alpha_still_gives_every_image_away():
+    y, domain = labels(1, 20, 12)
+    parts = dirichlet.draw(y, 1e-9, 4, True, np.random.default_rng(0))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(y)))
+
+
+def test_each_client_has_min_examples():
+    y, domain = labels(2, 20, 5)
+    for seed in range(10):
+        clients = dirichlet.make(0.3, 4, min_examples=15)(y, domain, 2, np.random.default_rng(seed))
+        assert min(len(client) for client in clients) >= 15
+
+
+def test_impossible_minimum_is_refused_with_numbers():
+    y, domain = labels(2, 5, 4)
+    generator = np.random.default_rng(0)
+    with pytest.raises(UserError, match="domain 0: 20 training images; 3 clients with min_examples 10 need 30"):
+        dirichlet.make(0.5, 3)(y, domain, 2, generator)
+    with pytest.raises(UserError, match=r"domain 0: in 1,000 draws .* 20 training images, .* never had more than \d+ "):
+        dirichlet.make(1e-6, 4, min_examples=5)(*labels(1, 10, 2), 1, generator)
+    with pytest.raises(UserError, match="domain 1 has 20 training images for 21 clients"):
+        by_domain.make(21)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
+    with pytest.raises(UserError, match="iid: 41 training images for 42 clients"):
+        iid.make(42)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
+
+
+def test_impossible_classes_are_refused_with_numbers():
+    y, domain = labels(1, 2, 10)
+    generator = np.random.default_rng(0)
+    with pytest.raises(UserError, match="domain 0: classes_per_client 11 is above the 10 classes there are"):
+        pathological.make(11, 5)(y, domain, 1, generator)
+    told = "3 clients of 2 classes cover 6 of 10 classes, .* take at least 5 clients_per_domain or 4 classes_per_client"
+    with pytest.raises(UserError, match=told):
+        pathological.make(2, 3)(y, domain, 1, generator)
+    with pytest.raises(UserError, match="a class has 2 training images, fewer than its 3 clients"):
+        pathological.make(2, 15)(y, domain, 1, generator)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (by_domain.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
+        (dirichlet.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
+        (dirichlet.make, {"alpha": 0}, "alpha must be a finite number above 0, not 0"),
+        (dirichlet.make, {"alpha": float("nan")}, "alpha must be a finite number above 0, not nan"),
+        (dirichlet.make, {"alpha": float("inf")}, "alpha must be a finite number above 0, not inf"),
+        (dirichlet.make, {"min_examples": 0}, "min_examples must be at least 1, not 0"),
+        (iid.make, {"clients": 0}, "clients must be at least 1, not 0"),
+        (pathological.make, {"classes_per_client": 0}, "classes_per_client must be at least 1, not 0"),
+        (pathological.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
+    ],
+)
+def test_wrong_options_are_user_errors(make, options, message):
+    with pytest.raises(UserError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize("plugin", [by_domain, dirichlet, iid, pathological])
+def test_plugin_registers_under_its_file_name(plugin):
+    seen = {}
+    plugin.fedbench_register_partitions(lambda name, make: seen.update({name: make}))
+    assert seen == {plugin.__name__.split(".")[-1]: plugin.make}
+
+
+# --- the same by flwr-datasets ------------------------------------------------------------------------------------
+
+
+def flowers(partitioner, y: np.ndarray) -> list[np.ndarray]:
+    """The positions in y (N,) that one of flwr-datasets' partitioners gives each client."""
+    from datasets import Dataset
+
+    partitioner.dataset = Dataset.from_dict({"y": y.tolist(), "at": list(range(len(y)))})
+    return [np.array(partitioner.load_partition(i)["at"]) for i in range(partitioner.num_partitions)]
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 20])
+def test_iid_sizes_are_those_of_flwr_datasets(n):
+    """Theirs are cut from the images as they come, ours from a random order of them."""
+    from flwr_datasets.partitioner import IidPartitioner
+
+    y, domain = labels(1, 10, 5)
+    ours = iid.make(clients=n)(y, domain, 1, np.random.default_rng(0))
+    assert [len(client) for client in ours] == [len(part) for part in flowers(IidPartitioner(n), y)]
+
+
+@pytest.mark.parametrize(("n", "c"), [(10, 2), (10, 5), (20, 3)])
+def test_pathological_counts_are_those_of_flwr_datasets(n, c):
+    """With the classes that flwr-datasets' `deterministic` mode gives to the clients, every client has as many images
+    of each class; with our own random ones, the same numbers come out in another order. Their `random` mode lets
+    chance alone decide who has a class, and loses the images of one that nobody has."""
+    from flwr_datasets.partitioner import PathologicalPartitioner
+
+    y, domain = labels(1, 27, 10)
+    theirs = flowers(PathologicalPartitioner(n, "y", c, class_assignment_mode="deterministic"), y)
+    counts = np.array([np.bincount(y[part], minlength=10) for part in theirs])
+    same_classes = pathological.divided(y, counts > 0, np.random.default_rng(0))
+    assert np.array_equal(counts, [np.bincount(y[part], minlength=10) for part in same_classes])
+    own = pathological.make(c, n)(y, domain, 1, np.random.default_rng(0))
+    ours = np.array([np.bincount(y[client.indices], minlength=10) for client in own])
+    assert ((ours > 0).sum(1) == (counts > 0).sum(1)).all()
+    assert sorted(np.sort(ours.T).tolist()) == sorted(np.sort(counts.T).tolist())
+
+
+class Shares:
+    """In place of a generator: known shares for every class, and no permutation."""
+
+    def __init__(self, shares):
+        self.shares = iter(shares)
+
+    def dirichlet(self, alpha):
+        return next(self.shares)
+
+    def permutation(self, x):
+        return x
+
+    def shuffle(self, x):
+        pass
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_dirichlet_cuts_are_those_of_flwr_datasets(balanced):
+    """Given the same shares, the same images. In a balanced draw theirs stops a client above its even share, ours, as
+    FedRA's code, at it: equal unless somebody has exactly N/n."""
+    from flwr_datasets.partitioner import DirichletPartitioner
+
+    y = labels(1, 31, 6)[0]
+    for seed in range(5):
+        shares = np.random.default_rng(seed).dirichlet(np.full(4, 0.7), size=6)
+        partitioner = DirichletPartitioner(4, "y", 0.7, min_partition_size=0, self_balancing=balanced)
+        partitioner._rng = Shares(shares)
+        ours = dirichlet.draw(y, 0.7, 4, balanced, Shares(shares))
+        assert [part.tolist() for part in ours] == [sorted(part.tolist()) for part in flowers(partitioner, y)]

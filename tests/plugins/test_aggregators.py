@@ -1,0 +1,188 @@
+"""Aggregators that bear some corrupted clients: against plain numpy, under attack, and in every layer-wise method."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.errors import UserError
+from fedbench.families.layerwise import head_at_end
+from fedbench.seeding import generator
+from fedbench.testing import check_aggregator, check_method
+from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.types import Plan, Uploads
+
+AGGREGATORS = [
+    {"name": "coordinate_median"},
+    {"name": "trimmed_mean"},
+    {"name": "trimmed_mean", "trim": 0.4},
+    {"name": "norm_clipping"},
+    {"name": "norm_clipping", "max_norm": 0.5, "weights": "uniform"},
+]
+METHODS = ["fedra", "inclusivefl", "depthfl", "exclusive", "head_only"]
+
+
+def drawn(M, arrived, examples, seed):
+    """An invented round in float64; what did not arrive holds NaN."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def tensors(*shape):
+        return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+    def rows(held, *shape):
+        value = tensors(int(held.sum()), *shape)
+        value[~arrived[held]] = math.nan
+        return value
+
+    N, L = M.shape
+    state = {"r": [{"A": tensors(2, 3), "B": tensors(3)} for _ in range(L)], "shared": {"head.weight": tensors(4)}}
+    r = [{"A": rows(M[:, j], 2, 3), "B": rows(M[:, j], 3)} for j in range(L)]
+    shared = {"head.weight": rows(torch.ones(N) > 0, 4)}
+    up = Uploads(r, shared, arrived, torch.zeros(N), torch.ones(N), torch.zeros(N))
+    plan = Plan(M, [head_at_end(depth) for depth in M.sum(1).tolist()])
+    return {**state, "memory": {}}, up, plan, cohort_of(M.sum(1).tolist(), examples)
+
+
+def each_tensor(state, up, plan, new):
+    """(old, rows that came back, who sent them, new) of every tensor, as numpy arrays."""
+    everybody = torch.ones(len(plan.M)) > 0
+    places = [(j_old, j_up, plan.M[:, j], j_new) for j, (j_old, j_up, j_new) in
+              enumerate(zip(state["r"], up.r, new["r"], strict=True))]  # fmt: skip
+    for old, rows, held, now in [*places, (state["shared"], up.shared, everybody, new["shared"])]:
+        who = (held & up.arrived).nonzero().flatten().numpy()
+        for name in old:
+            yield old[name].numpy(), rows[name][up.arrived[held]].numpy(), who, now[name].numpy()
+
+
+@st.composite
+def a_round(draw):
+    N, L = draw(st.integers(1, 7)), draw(st.integers(1, 3))
+    bits = st.lists(st.booleans(), min_size=N, max_size=N)
+    M = torch.tensor([draw(bits) for _ in range(L)]).T
+    examples = draw(st.lists(st.integers(1, 50), min_size=N, max_size=N))
+    return drawn(M, torch.tensor(draw(bits)), examples, draw(st.integers(0, 1000)))
+
+
+@given(a_round())
+def test_the_median_is_numpys_over_those_that_returned_a_tensor(registry, case):
+    state, up, plan, cohort = case
+    new = registry.make("aggregator", {"name": "coordinate_median"})(*case)
+    for old, rows, _, now in each_tensor(state, up, plan, new):
+        np.testing.assert_allclose(now, np.median(rows, axis=0) if len(rows) else old, rtol=1e-12)
+
+
+@given(a_round(), st.sampled_from([0.0, 0.1, 0.2, 0.34, 0.49]))
+def test_the_trimmed_mean_sorts_cuts_and_averages(registry, case, trim):
+    state, up, plan, cohort = case
+    new = registry.make("aggregator", {"name": "trimmed_mean", "trim": trim})(*case)
+    for old, rows, _, now in each_tensor(state, up, plan, new):
+        n = len(rows)
+        k = min(math.ceil(round(trim * n, 6)), (n - 1) // 2)
+        expected = np.sort(rows, axis=0)[k : n - k].mean(axis=0) if n else old
+        np.testing.assert_allclose(now, expected, rtol=1e-10, atol=1e-12)
+
+
+@given(a_round(), st.sampled_from([None, 0.3, 2.0, 1e9]), st.sampled_from(["examples", "uniform"]))
+def test_clipped_updates_are_averaged_by_weight(registry, case, max_norm, weights):
+    state, up, plan, cohort = case
+    aggregate = registry.make("aggregator", {"name": "norm_clipping", "max_norm": max_norm, "weights": weights})
+    new = aggregate(*case)
+    squares = np.zeros(len(plan.M))
+    for old, rows, who, _ in each_tensor(state, up, plan, new):
+        for n, row in zip(who, rows, strict=True):
+            squares[n] += ((row - old) ** 2).sum()
+    norms = np.sqrt(squares)
+    came = up.arrived.numpy()
+    limit = (np.median(norms[came]) if came.any() else 0) if max_norm is None else max_norm
+    for old, rows, who, now in each_tensor(state, up, plan, new):
+        D = cohort.num_examples.numpy()[who] if weights == "examples" else np.ones(len(who))
+        steps = [min(1, limit / norms[n]) * (row - old) for n, row in zip(who, rows, strict=True)]
+        expected = old + sum(d * step for d, step in zip(D, steps, strict=True)) / D.sum() if len(who) else old
+        np.testing.assert_allclose(now, expected, rtol=1e-10, atol=1e-12)
+
+
+@given(a_round())
+def test_below_its_limit_clipping_is_the_weighted_mean_to_the_bit(registry, case):
+    clipped = registry.make("aggregator", {"name": "norm_clipping", "max_norm": 1e9})
+    plain = registry.make("aggregator", {"name": "weighted_mean"})
+    assert same(clipped(*case), plain(*case))
+
+
+@given(
+    honest=st.lists(st.floats(-1, 1), min_size=3, max_size=9), bad=st.lists(st.booleans(), max_size=4),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_fewer_bad_clients_than_half_cannot_leave_the_range_of_the_honest(registry, honest, bad, seed):
+    """Each of k bad clients sends 1e6 or -1e6; with trim = k / n just as many are cut as there are."""
+    bad = bad[: (len(honest) - 1) // 2]
+    sent = [*honest, *(1e6 if up else -1e6 for up in bad)]
+    n, order = len(sent), torch.randperm(len(sent), generator=torch.Generator().manual_seed(seed))
+    M = torch.ones(n, 1) > 0
+    state, up, plan, cohort = drawn(M, torch.ones(n) > 0, [1] * n, 0)
+    state["r"], state["shared"] = [{"A": torch.zeros(1, dtype=torch.float64)}], {}
+    up.r, up.shared = [{"A": torch.tensor(sent, dtype=torch.float64)[order, None]}], {}
+    for ref in ({"name": "coordinate_median"}, {"name": "trimmed_mean", "trim": len(bad) / n}):
+        value = registry.make("aggregator", ref)(state, up, plan, cohort)["r"][0]["A"].item()
+        assert min(honest) - 1e-12 <= value <= max(honest) + 1e-12
+    limited = registry.make("aggregator", {"name": "norm_clipping", "max_norm": 0.5})(state, up, plan, cohort)
+    assert abs(limited["r"][0]["A"].item()) <= 0.5
+    plain = registry.make("aggregator", {"name": "weighted_mean"})(state, up, plan, cohort)["r"][0]["A"].item()
+    assert sum(bad) * 2 == len(bad) or abs(plain) > 1e4
+
+
+@pytest.mark.parametrize(
+    ("n", "trim", "expected"),
+    [(1, 0.4, 0), (2, 0.4, 0), (3, 0.1, 1), (6, 0.1, 1), (6, 0.34, 2), (10, 0.1, 1), (100, 0.07, 7), (9, 0.0, 0)],
+)
+def test_how_many_are_cut_at_either_end(n, trim, expected):
+    from fedbench_plugins.trimmed_mean import cut
+
+    assert cut(n, trim) == expected
+
+
+@pytest.mark.parametrize(
+    ("ref", "told"),
+    [
+        ({"name": "trimmed_mean", "trim": 0.5}, "trim is from 0, below 0.5, not 0.5"),
+        ({"name": "trimmed_mean", "trim": -0.1}, "trim is from 0, below 0.5, not -0.1"),
+        ({"name": "norm_clipping", "max_norm": 0}, "max_norm is a number above 0, or null, not 0"),
+        ({"name": "norm_clipping", "max_norm": "much"}, "max_norm is a number above 0, or null, not 'much'"),
+        ({"name": "norm_clipping", "weights": "even"}, "weights is examples or uniform, not 'even'"),
+    ],
+)
+def test_options_that_mean_nothing(registry, ref, told):
+    with pytest.raises(UserError, match=told):
+        registry.make("aggregator", ref)
+
+
+# --- in whole methods ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ref", AGGREGATORS, ids=str)
+def test_an_aggregator_keeps_the_contract(registry, ref):
+    check_aggregator(registry.make("aggregator", ref))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_keeps_the_contract_with_it(registry, name):
+    """Each method with another one, in turn, and under FedDyn, whose rows are w_n - h / a."""
+    ref = AGGREGATORS[METHODS.index(name)]
+
+    def make(setup):
+        setup = replace(setup, train={**setup.train, "regularizer": {"feddyn": 0.5}})
+        return registry.make("method", {"name": name, "aggregator": ref}, setup=setup)
+
+    check_method(make, registry)
+
+
+def test_every_size_may_keep_its_own_last_layer(registry):
+    ref = {"name": "inclusivefl", "own_last_layer": True, "aggregator": {"name": "norm_clipping"}}
+    method = registry.make("method", ref, setup=setup_of(registry, tiny_vit(), [3, 2, 2]))
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of([3, 2, 2]), generator(0, 0))
+    assert set(state["memory"]["own"]) == {"2", "3"}

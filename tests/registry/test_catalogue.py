@@ -1,0 +1,105 @@
+"""The catalogue: components by their signatures, clashes and lost plugins told, and a round trip through JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedbench.errors import UserError
+from fedbench.registry.catalogue import KINDS, REQUIRED, Catalogue, Component
+
+
+def make(setup, needed, rate: float = 0.5, names: list | None = None):
+    """Does a thing
+    in two lines.
+
+    More about it.
+    """
+
+
+def described(kind="method", name="thing", make=make, plugin="p", package="some-package", **facts):
+    return Component.of(kind, name, make, plugin, package, **facts)
+
+
+def test_options_and_summary_come_from_the_signature_and_docstring():
+    thing = described()
+    assert thing.options == {"needed": REQUIRED, "rate": 0.5, "names": None}
+    assert (thing.summary, thing.details) == ("Does a thing in two lines.", "More about it.")
+    assert not thing.open and described(make=lambda setup, **more: None).open
+
+
+def test_what_the_core_gives_is_no_option():
+    def allocate(capacities, num_layers, generator, step: int = 1): ...
+
+    assert described("allocation", make=allocate).options == {"step": 1}
+    assert described("dataset", make=lambda image_size, draw=0: None).options == {"draw": 0}
+    assert described("backbone", make=lambda pretrained=True, load=True: None).options == {"pretrained": True}
+
+
+@pytest.mark.parametrize("wrong", [lambda *many: None, lambda setup, option=int: None])
+def test_what_a_suite_could_not_express_is_refused(wrong):
+    with pytest.raises(ValueError, match="many|option"):
+        described(make=wrong)
+
+
+def test_a_name_of_two_packages_names_both_and_leaves_others_alone():
+    catalogue = Catalogue()
+    catalogue.add([described(), described(name="other"), described(plugin="q", package="second-package")])
+    with pytest.raises(UserError, match="some-package.*second-package"):
+        catalogue.find("method", "thing")
+    assert catalogue.find("method", "other").package == "some-package"
+
+
+def test_one_name_in_two_kinds_is_no_clash():
+    catalogue = Catalogue()
+    catalogue.add([described(), described(kind="objective", package="second-package")])
+    assert not catalogue.clashes
+
+
+def test_an_unknown_name_gets_the_nearest_and_the_plugins_that_were_lost():
+    catalogue = Catalogue(broken={"p": "plugin 'p' of lost-package does not load: ImportError: no"})
+    catalogue.add([described()])
+    with pytest.raises(UserError, match="did you mean 'thing'.*lost-package"):
+        catalogue.find("method", "thin")
+    with pytest.raises(UserError, match="no objective is called 'thing'; known: none"):
+        catalogue.find("objective", "thing")
+
+
+def test_an_unknown_backbone_is_left_to_timm():
+    catalogue = Catalogue()
+    catalogue.add([described("backbone", "timm"), described("backbone", "micro")])
+    assert catalogue.find("backbone", "vit_tiny_patch16_224").name == "timm"
+    assert catalogue.find("backbone", "micro").name == "micro"
+
+
+def test_json_brings_back_the_same_catalogue():
+    catalogue = Catalogue(broken={"p": "why"}, lifecycle=["tracker"])
+    catalogue.add(
+        [described(), described(plugin="q"), described("allocation", make=lambda capacities: None, exact=False)]
+    )
+    again = Catalogue.from_json(json.loads(json.dumps(catalogue.to_json())))
+    assert again == catalogue
+    assert not again.find("allocation", "thing").exact
+
+
+def test_every_kind_has_built_in_components(registry):
+    assert all(registry.catalogue.components[kind] for kind in KINDS)
+
+
+def test_every_built_in_component_says_what_it_is(registry):
+    assert not [component.name for component in registry.catalogue if not component.summary.endswith(".")]
+
+
+@pytest.mark.parametrize("name", [3, None, "", "a\nb", "\ud800"])
+def test_a_name_that_cannot_be_written_is_refused(name):
+    with pytest.raises(ValueError, match="the name of a metric is a text"):
+        Component.of("metric", name, lambda: None, "p", "p")
+
+
+def test_facts_that_cannot_be_kept_are_refused():
+    for profiles in ({"paper": {"x": object()}}, {1: {(2, 3): 4}}):
+        with pytest.raises(ValueError, match="'profiles'"):
+            Component.of("metric", "x", lambda: None, "p", "p", profiles=profiles)
+    with pytest.raises(ValueError, match="no Source"):
+        Component.of("metric", "x", lambda: None, "p", "p", source="https://example.org")

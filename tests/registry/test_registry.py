@@ -1,0 +1,216 @@
+"""Plugins as a stranger ships them: throw-away distributions with entry points, and files given by --plugin."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from command import MAIN, environment, fedbench, write_suite
+from strangers import LAST, registering
+
+from fedbench.errors import UserError
+from fedbench.registry.registry import Plugins
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """install(package, code) puts a distribution with one plugin on the path; returns its module's file."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
+
+    def install(package: str, code: str, plugin: str | None = None) -> Path:
+        module = package.replace("-", "_")
+        file = site / f"{module}.py"
+        file.write_text("from fedbench import hookimpl\n" + textwrap.dedent(code))
+        info = site / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[fedbench]\n{plugin or module} = {module}\n")
+        importlib.invalidate_caches()
+        sys.modules.pop(module, None)
+        return file
+
+    yield install
+    for file in site.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+def elsewhere(tmp_path: Path, *words: object) -> subprocess.CompletedProcess:
+    """A command in a process of its own, with the throw-away distributions on its path."""
+    env = {**environment(), "PYTHONPATH": str(tmp_path / "site")}
+    return subprocess.run([*MAIN, *map(str, words)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+
+
+# --- what can go wrong -------------------------------------------------------------------------------------------
+
+
+def test_two_packages_with_one_component_name_are_both_named_and_only_where_it_is_used(install):
+    install("their-random", registering("allocations", "random", LAST))
+    plugins = Plugins()
+    with pytest.raises(UserError, match="two packages register the allocation 'random'") as told:
+        plugins.make("allocation", {"name": "random"})
+    assert "their-random" in str(told.value) and "fedbench" in str(told.value)
+    assert plugins.make("allocation", {"name": "prefix"})(torch.tensor([1]), 2).tolist() == [[True, False]]
+
+
+def test_two_packages_with_one_plugin_name(install):
+    install("first-package", registering("allocations", "one", LAST), plugin="alike")
+    install("second-package", registering("allocations", "two", LAST), plugin="alike")
+    plugins = Plugins()
+    assert "first-package" in plugins.troubles["alike"] and "second-package" in plugins.troubles["alike"]
+    assert "alike" in plugins.catalogue.broken
+
+
+def test_an_unknown_hook_names_the_package(install):
+    install("wrong-hook", "@hookimpl\ndef fedbench_register_methodes(register):\n    pass\n")
+    message = Plugins().catalogue.broken["wrong_hook"]
+    assert "wrong-hook" in message and "fedbench_register_methodes" in message
+
+
+def test_a_component_registered_twice_by_one_plugin(install):
+    install("twice-package", registering("allocations", "one", LAST) + "    register('one', make)\n")
+    assert "registers the allocation 'one' twice" in Plugins().catalogue.broken["twice_package"]
+
+
+@pytest.mark.parametrize("fault", ["import nothing_of_this_name", "raise SystemExit(3)", "def broken(:"])
+def test_a_plugin_that_fails_to_import_stops_nothing_else(install, tmp_path, fault):
+    install("sick-package", fault)
+    write_suite(
+        tmp_path,
+        "fedra",
+        {
+            "backbone: tiny": "backbone: micro_vit",
+            "data: dots": "data: {name: strokes6, classes: 2}",
+            "[2, 1]": "{uniform: [1, 2]}",
+        },
+    )
+    for words in (["--help"], ["plugins", "list"], ["plan", "tiny.yaml"], ["plugins", "list", "--kind", "method"]):
+        done = fedbench(*words, cwd=tmp_path)
+        assert done.exit_code == 0, done.output
+    told = fedbench("plugins", "list", "--components", cwd=tmp_path).stdout
+    assert "plugin 'sick_package' of sick-package does not load" in " ".join(told.split())
+    write_suite(tmp_path, "sick_method")
+    done = fedbench("run", "tiny.yaml", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "sick-package" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_doctor_names_a_broken_package_and_goes_on(install, tmp_path):
+    install("sick-package", "import nothing_of_this_name")
+    done = fedbench("doctor", cwd=tmp_path)
+    assert "plugin 'sick_package' of sick-package does not load" in done.stdout
+    assert done.exit_code == 0, done.stdout
+
+
+def test_a_broken_plugin_file_ends_the_command(tmp_path):
+    (tmp_path / "mine.py").write_text("import nothing_of_this_name")
+    done = fedbench("plugins", "list", "--components", "--plugin", "mine.py", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "mine.py" in done.stderr and "nothing_of_this_name" in done.stderr
+
+
+def test_a_foreign_command_that_does_not_load_says_so_when_used(install, tmp_path):
+    install("commander", "")
+    points = tmp_path / "site" / "commander-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[fedbench.commands]\nextra = commander:missing\n")
+    help_ = elsewhere(tmp_path, "--help")
+    assert help_.returncode == 0 and "extra" in help_.stdout
+    used = elsewhere(tmp_path, "extra")
+    assert used.returncode == 2 and "commander" in used.stderr and "Traceback" not in used.stderr
+
+
+# --- the catalogue on disk ---------------------------------------------------------------------------------------
+
+
+def test_the_kept_catalogue_is_made_again_when_a_plugin_changes(install):
+    file = install("changing", registering("allocations", "before", LAST))
+    assert "before" in Plugins().catalogue.components["allocation"]
+    file.write_text(file.read_text().replace("'before'", "'afterwards'"))
+    sys.modules.pop("changing")
+    assert "afterwards" in Plugins().catalogue.components["allocation"]
+    assert "before" not in Plugins().catalogue.components["allocation"]
+
+
+def test_the_kept_catalogue_is_read_without_importing_plugins(install):
+    install("idle-package", registering("allocations", "idle", LAST))
+    assert Plugins().catalogue.find("allocation", "idle")
+    sys.modules.pop("idle_package")
+    again = Plugins()
+    assert again.catalogue.find("allocation", "idle").package == "idle-package"
+    assert "idle_package" not in sys.modules
+    again.make("allocation", {"name": "idle"})
+    assert "idle_package" in sys.modules
+
+
+def test_a_torn_catalogue_is_made_again(install):
+    install("some-package", registering("allocations", "some", LAST))
+    assert Plugins().catalogue
+    (kept,) = (Path(os.environ["FEDBENCH_CACHE"]) / "catalogue").glob("*.json")
+    kept.write_text(kept.read_text()[:100])
+    assert Plugins().catalogue.find("allocation", "some")
+
+
+# --- a file of its own -------------------------------------------------------------------------------------------
+
+
+def test_a_file_named_like_an_installed_plugin_stands_beside_it(tmp_path):
+    file = tmp_path / "fedra.py"
+    file.write_text(
+        "from fedbench import hookimpl\n\n\n@hookimpl\ndef fedbench_register_metrics(register):\n"
+        "    register('mine', lambda: None)\n"
+    )
+    found = Plugins([str(file)]).catalogue
+    assert "fedra" in found.components["method"] and "mine" in found.components["metric"]
+    assert "fedra" in Plugins().catalogue.components["method"]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text("")
+    with pytest.raises(UserError, match="have the same name; rename one of them"):
+        Plugins([str(tmp_path / "a" / "same.py"), str(tmp_path / "b" / "same.py")])
+
+
+@pytest.mark.parametrize("fault", ["raise BaseException('no')", "raise GeneratorExit", "import sys\nsys.exit()"])
+def test_a_file_that_raises_what_is_no_exception_is_told(tmp_path, fault):
+    (tmp_path / "p.py").write_text(fault)
+    with pytest.raises(UserError, match="p.py: plugin 'p.py' of .* does not load"):
+        Plugins([str(tmp_path / "p.py")]).catalogue  # noqa: B018
+
+
+@pytest.mark.parametrize("path", ["\0", "x" * 5000, "loop"])
+def test_a_path_that_no_file_can_have_is_told(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="--plugin|no such file"):
+        Plugins([path]).catalogue  # noqa: B018
+
+
+def test_a_file_that_is_not_called_py_is_told(tmp_path):
+    (tmp_path / "p.txt").touch()
+    with pytest.raises(UserError, match=r"a plugin's file is called \*\.py"):
+        Plugins([str(tmp_path / "p.txt")]).catalogue  # noqa: B018
+
+
+def test_a_hook_that_ends_the_process_is_told_and_ends_nothing(tmp_path, capsys):
+    (tmp_path / "p.py").write_text(
+        "import sys\nfrom fedbench import hookimpl\n\n@hookimpl\ndef fedbench_cell_started():\n    sys.exit(3)\n"
+    )
+    Plugins([str(tmp_path / "p.py")]).tell("fedbench_cell_started", manifest={})
+    assert "fedbench_cell_started broke: SystemExit" in capsys.readouterr().err
+
+
+def test_a_plugin_cannot_say_of_what_kind_it_is(tmp_path):
+    hook = "@hookimpl\ndef fedbench_register_metrics(register):\n    register('x', print, kind='method')\n"
+    (tmp_path / "p.py").write_text(f"from fedbench import hookimpl\n{hook}")
+    with pytest.raises(UserError, match="does not load: TypeError"):
+        Plugins([str(tmp_path / "p.py")]).catalogue  # noqa: B018

@@ -1,0 +1,33 @@
+"""Cells with the values a test says, their one leaderboard, and what it shows."""
+
+from __future__ import annotations
+
+import io
+
+from factories import eval_rows, write_cell
+from rich.console import Console
+
+from fedbench.report.leaderboards import leaderboards
+from fedbench.report.terminal import show
+from fedbench.results import load
+
+
+def write(folder, method, *by_seed, at=12, **options):
+    """Cells for seeds 0, 1, ... with the values (a, b) of two domains in one round."""
+    for seed, (a, b) in enumerate(by_seed):
+        write_cell(folder, method, seed, evaluation=eval_rows({at: {"a": a, "b": b}}), **options)
+
+
+def board(folder, **options):
+    (found,) = leaderboards(load([folder]), **options)
+    return found
+
+
+def row(found, label):
+    return next(r for r in found.rows if r.label == label)
+
+
+def shown(boards, width=80):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    show(boards, console)
+    return console.file.getvalue()

@@ -1,0 +1,112 @@
+"""t-SNE of a global model's features: which images, equal twice, and what is drawn of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from command import TINY, fedbench, write_suite
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.cell import worker
+from fedbench.errors import UserError
+from fedbench.registry.assets import Facts
+from fedbench.registry.registry import Plugins
+from fedbench.report.pictures.tsne import Points, embedded, plane, spread, tsne
+from fedbench.results import load
+from fedbench.runs import runner
+from fedbench.runs.plan import works
+
+labels = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=60)
+
+
+@given(labels=labels, classes=st.integers(1, 5), images=st.integers(1, 40), seed=st.integers(0, 3))
+def test_images_are_spread_over_classes_and_domains(labels, classes, images, seed):
+    y, domain = np.array(labels).T
+    chosen = spread(y, domain, classes, images, seed)
+    assert (y[chosen] < classes).all() and len(set(chosen)) == len(chosen)
+    assert len(chosen) == min(images, int((y < classes).sum()))
+    counts = Counter(zip(y[chosen].tolist(), domain[chosen].tolist(), strict=True))
+    there = Counter(key for key in labels if key[0] < classes)
+    most = max(counts.values(), default=0)
+    assert all(counts[key] >= min(there[key], most - 1) for key in there)
+    assert chosen.tolist() == spread(y, domain, classes, images, seed).tolist()
+
+
+def test_groups_that_lie_apart_stay_apart_and_the_seed_decides():
+    draw = np.random.default_rng(0)
+    features = np.concatenate([draw.normal(0, 1, (20, 8)), draw.normal(40, 1, (20, 8))])
+    xy = plane(features, seed=3)
+    assert xy.shape == (40, 2) and np.isfinite(xy).all()
+    assert (plane(features, seed=3) == xy).all()
+    one, other = xy[:20], xy[20:]
+    assert np.linalg.norm(one.mean(0) - other.mean(0)) > 2 * max(one.std(), other.std())
+
+
+def points(n: int = 12, classes: int = 3) -> Points:
+    xy = np.random.default_rng(0).normal(size=(n, 2))
+    return Points(xy, np.arange(n) % classes, np.arange(n) % 2, [f"c{k}" for k in range(classes)], ["one", "two"])
+
+
+@pytest.mark.parametrize("methods", [1, 3, 4, 7])
+def test_every_method_is_drawn_by_class_and_by_domain(methods):
+    one = points()
+    figure = tsne({f"m{i}": one for i in range(methods)})
+    assert len(figure.axes) == 2 * methods
+    by_class, by_domain = figure.axes[:methods], figure.axes[methods:]
+    assert [ax.get_title() for ax in by_class] == [f"m{i}" for i in range(methods)]
+    for ax in by_class:
+        assert [c.get_label() for c in ax.collections] == ["c0", "c1", "c2"]
+    for ax in by_domain:
+        assert [c.get_label() for c in ax.collections] == ["one", "two"]
+        np.testing.assert_array_equal(ax.collections[1].get_offsets(), one.xy[one.domain == 1])
+    titles = [legend.get_title().get_text() for ax in figure.axes if (legend := ax.get_legend())]
+    assert titles == ["class", "domain"]
+
+
+def test_many_classes_never_look_the_same():
+    (ax, _) = tsne({"m": points(60, classes=30)}).axes
+    looks = {(tuple(c.get_facecolor()[0]), c.get_paths()[0].vertices.tobytes()) for c in ax.collections}
+    assert len(looks) == 30
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory, own_cache):
+    """A folder with a finished cell in r/, computed in this process."""
+    folder, plugins = tmp_path_factory.mktemp("tsne"), Plugins([str(TINY)])
+    (work,) = works(runner.load(write_suite(folder), plugins).cells(), plugins, Facts(plugins))
+    cell, manifest = folder / "r" / work.folder_name(), {**work.manifest(), "git": None}
+    done = worker.run({"folder": str(cell), "manifest": manifest, "device": "cpu", "plugins": [str(TINY)]})
+    assert done["status"] == "finished", done["reason"]
+    return folder
+
+
+def test_a_finished_cell_is_taken_up_and_drawn(ran):
+    written = []
+    for name in ("one.svg", "two.svg"):
+        done = fedbench("plot", "tsne", *(ran / "r").iterdir(), "--plugin", TINY, "--out", name, cwd=ran)
+        assert (done.exit_code, done.output) == (0, f"{name}\n")
+        written.append((ran / name).read_bytes())
+    assert written[0] == written[1]
+
+
+def test_classes_and_images_limit_what_is_drawn(ran):
+    (result,) = load((ran / "r").iterdir())
+    plugins = Plugins([str(TINY)])
+    found = embedded(result, plugins, classes=1, images=100)
+    assert set(found.y) == {0} and len(found.xy) == 4
+    assert len(embedded(result, plugins, classes=2, images=5).xy) == 5
+    assert (found.classes, found.domains) == (("a", "b"), ("one", "two"))
+
+
+def test_a_model_without_features_is_refused(ran, monkeypatch):
+    from fedbench.cell import finished as saved
+
+    (result,) = load((ran / "r").iterdir())
+    plugins = Plugins([str(TINY)])
+    real = saved.reopen
+    monkeypatch.setattr(saved, "reopen", lambda *a, **k: (real(*a, **k)[0], lambda x: x))
+    with pytest.raises(UserError, match=r"fedra: its predictor has no features\(x\)"):
+        embedded(result, plugins, 2, 10)

@@ -1,0 +1,194 @@
+"""fedbench compare at equal bytes or FLOPs: which round a method stands at, by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+import pytest
+from boards import board
+from command import fedbench
+from factories import eval_rows, round_row, write_cell
+
+from fedbench.errors import UserError
+from fedbench.report.budget import Budget, read_budget, spending
+from fedbench.report.columns import columns, subtitle
+from fedbench.report.leaderboards import leaderboards
+from fedbench.report.text import render
+from fedbench.results import load
+from fedbench.results.tables import to_table
+
+MB = 1_000_000
+
+
+def paid(rounds, down, up=0, flops=0, clients=2):
+    """A rounds table in which every client pays the same in every round."""
+    costs = {"bytes_down": down, "bytes_up": up, "flops": flops}
+    return [round_row(t, n, [], **costs) for t in range(1, rounds + 1) for n in range(clients)]
+
+
+def cell(folder, method, seed=0, *, rounds, at=(2, 4, 6), **changes):
+    """Tested after rounds `at`, where it scores their number in percent."""
+    rows = eval_rows({t: {"a": t / 100, "b": t / 100} for t in at})
+    write_cell(folder, method, seed, evaluation=rows, rounds=rounds, **changes)
+
+
+def rounds_of(found):
+    return {row.label: row.round if row.runs else None for row in found.rows}
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("bytes", Budget("bytes")),
+        ("flops", Budget("flops")),
+        ("bytes=1GB", Budget("bytes", 1e9)),
+        ("bytes=1.5 MB", Budget("bytes", 1.5e6)),
+        ("bytes=3e9", Budget("bytes", 3e9)),
+        ("bytes=20k", Budget("bytes", 2e4)),
+        ("flops=1e15", Budget("flops", 1e15)),
+        ("flops=2PFLOPs", Budget("flops", 2e15)),
+        ("flops=2 tflops", Budget("flops", 2e12)),
+        ("final", None),
+    ],
+)
+def test_budgets_as_people_write_them(text, budget):
+    assert read_budget(text) == budget
+
+
+@pytest.mark.parametrize("amount", ["", "0", "-1GB", "1GiB", "much", "1..5", "1e999", "1FLOPs", "nan"])
+def test_what_is_no_amount_is_refused_with_one_that_is(amount):
+    with pytest.raises(UserError, match=r"no amount of bytes\. Write bytes=2GB or bytes=2e9"):
+        read_budget(f"bytes={amount}")
+
+
+def test_spending_is_of_all_clients_lost_work_included_and_stands_still_in_empty_rounds():
+    rows = [
+        round_row(1, 0, [], bytes_down=3, bytes_up=1, flops=10),
+        round_row(1, 1, [], bytes_down=5, bytes_up=0, flops=20, arrived=False),
+        round_row(4, 1, [], bytes_down=5, bytes_up=1, flops=40),
+    ]
+    by_bytes, by_flops = (spending(to_table("rounds", rows), what) for what in ("bytes", "flops"))
+    assert [by_bytes.by(t) for t in range(6)] == [0, 9, 9, 9, 15, 15]
+    assert [by_flops.by(t) for t in (1, 4)] == [30, 70]
+    assert [by_bytes.until(amount) for amount in (8, 9, 14, 15)] == [0, 3, 3, math.inf]
+    assert (by_bytes.total, by_flops.total) == (15, 70)
+    assert spending(to_table("rounds", []), "bytes").total == 0
+
+
+def test_every_method_stands_at_its_last_test_within_the_budget(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB, MB))  # 4 MB a round
+    cell(tmp_path / "s", "fedavg", rounds=paid(6, 2 * MB, MB))  # 6 MB a round
+    cell(tmp_path / "s", "cheap", rounds=paid(6, 500_000))  # 1 MB a round
+    found = board(tmp_path, at="bytes=16MB")  # fedv: 16 MB after round 4, fedavg: 12 after 2 and 24 after 4
+    assert rounds_of(found) == {"fedv": 4, "fedavg": 2, "cheap": 6}
+    assert [row.spent for row in found.rows] == [16 * MB, 12 * MB, 6 * MB]
+    assert [row.average.mean for row in found.rows] == pytest.approx([0.04, 0.02, 0.06])
+    assert rounds_of(board(tmp_path, at="bytes=15.9MB"))["fedv"] == 2
+    cells = {column.title: [c.text for c in column.cells] for column in columns(found)}
+    assert cells["round"] == ["4", "2", "6"] and cells["spent"] == ["16.0 MB", "12.0 MB", "6.00 MB"]
+    assert subtitle(found) == "accuracy, % · within 16.0 MB (bytes down + up of all clients together) · 1 seed"
+
+
+def test_flops_are_a_budget_of_their_own(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB, flops=10**9))  # 2 GFLOPs a round
+    cell(tmp_path / "s", "fedavg", rounds=paid(6, 1, flops=3 * 10**9))
+    found = board(tmp_path, at="flops=12GFLOPs")
+    assert rounds_of(found) == {"fedv": 6, "fedavg": 2}
+    assert (found.at, found.budget, found.rows[1].spent) == ("flops", 12e9, 12e9)
+    assert "within 12.0 GFLOPs (FLOPs of all clients together)" in subtitle(found)
+
+
+def test_each_seed_stands_at_a_round_of_its_own(tmp_path):
+    cell(tmp_path / "s", "fedv", 0, rounds=paid(6, MB))
+    cell(tmp_path / "s", "fedv", 1, rounds=paid(6, 2 * MB))
+    (row,) = board(tmp_path, at="bytes=8MB").rows
+    assert row.round == "4/2" and row.average.mean == pytest.approx(0.03)
+    assert row.spent == 8 * MB
+
+
+def test_without_an_amount_all_have_what_the_cheapest_method_spends_in_its_dearest_seed(tmp_path):
+    for seed, each in ((0, 1.0), (1, 1.1)):
+        cell(tmp_path / "s", "fedvz", seed, rounds=paid(6, int(each * MB)))  # 12.0 and 13.2 MB
+    cell(tmp_path / "s", "fedavg", rounds=paid(6, 2 * MB))  # 24 MB, 4 a round
+    found = board(tmp_path, at="bytes")
+    assert found.budget == pytest.approx(13.2 * MB)
+    assert rounds_of(found) == {"fedvz": 6, "fedavg": 2}
+    assert found.notes[0] == "the budget is what fedvz spends in all its rounds"
+
+
+def test_a_method_not_tested_within_the_budget_is_a_dash_with_its_reason(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB))
+    cell(tmp_path / "s", "fedavg", rounds=paid(6, 5 * MB))
+    found = board(tmp_path, at="bytes=19MB", baseline="fedavg")
+    assert rounds_of(found) == {"fedv": 6, "fedavg": None}
+    assert "fedavg: over the budget: first tested after round 2, at 20.0 MB" in found.notes
+    cells = {column.title: [c.text for c in column.cells] for column in columns(found)}
+    assert cells["average"] == ["6.0", "–"] and cells["spent"] == ["12.0 MB", ""]
+    assert cells["down + up"] == ["1.00 MB", "5.00 MB"]  # the cost of the whole run stays
+
+
+def test_only_the_seeds_over_the_budget_are_left_out(tmp_path):
+    cell(tmp_path / "s", "fedv", 0, rounds=paid(6, MB))
+    cell(tmp_path / "s", "fedv", 1, rounds=paid(6, 9 * MB))
+    found = board(tmp_path, at="bytes=10MB")
+    assert found.rows[0].average.n == 1
+    assert found.notes == ["fedv (seed 1): over the budget: first tested after round 2, at 36.0 MB"]
+
+
+def test_a_budget_that_nobody_keeps_is_still_a_table(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB))
+    assert rounds_of(board(tmp_path, at="bytes=1kB")) == {"fedv": None}
+    done = fedbench("compare", "s", "--at", "bytes=1kB", cwd=tmp_path)
+    assert done.exit_code == 0 and "first tested after round 2, at 4.00 MB" in done.output
+    with pytest.raises(UserError, match="no metric 'acc' in these results"):
+        board(tmp_path, at="bytes=1kB", metric="acc")
+
+
+def test_every_sweep_point_has_a_budget_of_its_own(tmp_path):
+    for rank, each in ((4, MB), (8, 2 * MB)):
+        cell(tmp_path / "s", "fedv", rounds=paid(6, each), variant=f"adapter.rank={rank}", adapter__rank=rank)
+    assert [found.budget for found in leaderboards(load([tmp_path]), at="bytes")] == [12 * MB, 24 * MB]
+
+
+def test_second_outputs_stand_where_the_first_does(tmp_path):
+    rows = [
+        row for metric in ("accuracy", "accuracy/last") for row in eval_rows({2: {"a": 0.2}, 4: {"a": 0.4}}, metric)
+    ]
+    write_cell(tmp_path / "s", "depthfl", evaluation=rows, rounds=paid(4, MB))
+    assert rounds_of(board(tmp_path, at="bytes=4MB")) == {"depthfl": 2, "depthfl/last": 2}
+
+
+def test_csv_and_json_say_what_was_spent(tmp_path):
+    for seed in (0, 1):
+        cell(tmp_path / "s", "fedv", seed, rounds=paid(6, (1 + seed) * MB))
+    found = board(tmp_path, at="bytes=8MB")
+    rows = list(csv.DictReader(io.StringIO(render([found], "csv"))))
+    assert [(r["metric"], r["domain"], r["round"]) for r in rows[2:]] == [
+        *(("accuracy", "average", "4/2"), ("client_bytes", "spent", "4/2"), ("client_bytes", "budget", "4/2")),
+    ]
+    assert (float(rows[3]["mean"]), float(rows[4]["mean"])) == (8 * MB, 8 * MB)
+    (told,) = json.loads(render([found], "json"))
+    assert (told["at"], told["budget"], told["rows"][0]["spent"]) == ("bytes", 8 * MB, 8 * MB)
+    assert [run["spent"] for run in told["rows"][0]["runs"]] == [8 * MB, 8 * MB]
+
+
+@pytest.mark.parametrize("at", ["final", "bytes=16MB", "bytes"])
+def test_a_budget_changes_nothing_but_the_round(tmp_path, at):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB))
+    found = board(tmp_path, at=at)
+    assert [(row.round, row.average.mean) for row in found.rows] == [(6, pytest.approx(0.06))]
+    assert (found.budget is None) == (at == "final")
+
+
+def test_the_command_line_takes_budgets_and_refuses_what_is_none(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB))
+    done = fedbench("compare", "s", "--at", "bytes=8MB", cwd=tmp_path, columns=80)
+    assert done.exit_code == 0 and max(map(len, done.output.splitlines())) <= 80
+    fedv = next(line for line in done.output.splitlines() if line.startswith("fedv")).split()
+    assert fedv[1:8] == ["4.0", "4.0", "4.0", "4.0", "4", "8.00", "MB"]
+    for at, told in (("finl", "Did you mean 'final'?"), ("bytes=x", "Write bytes=2GB"), ("flops=1GB", "no amount")):
+        refused = fedbench("compare", "s", "--at", at, cwd=tmp_path)
+        assert refused.exit_code == 2 and told in refused.output

@@ -1,0 +1,167 @@
+"""fedbench compare where clients were tested: mean over clients, their spread, the worst of them; by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from boards import board
+from command import fedbench
+from factories import DOMAINS, eval_rows, write_cell
+
+from fedbench.errors import UserError
+from fedbench.report.clients import MOST, sheets
+from fedbench.report.columns import columns, legend
+from fedbench.report.leaderboards import marks
+from fedbench.report.measures import curve, run, worst_tenth
+from fedbench.report.text import render
+from fedbench.results import load
+
+
+def of_clients(*clients, t=5, metric="accuracy"):
+    """Rows of one round: (domain, value) of client 0, 1, ..."""
+    return [row for n, (d, v) in enumerate(clients) for row in eval_rows({t: {d: v}}, metric, client=n)]
+
+
+@pytest.fixture
+def fsl(tmp_path):
+    """Two methods, two seeds; three clients of two domains, so that domains and clients weigh differently."""
+    values = {"fedv": [(0.2, 0.4, 0.9), (0.4, 0.6, 0.8)], "fedavg": [(0.3, 0.3, 0.3), (0.1, 0.4, 0.4)]}
+    for method, seeds in values.items():
+        for seed, scores in enumerate(seeds):
+            rows = of_clients(*zip(("a", "a", "b"), scores, strict=True))
+            write_cell(tmp_path / "s", method, seed, evaluation=rows, evaluation__by="client")
+    return tmp_path / "s"
+
+
+def test_clients_count_equally_and_their_spread_is_apart_from_that_of_seeds(fsl):
+    fedv = board(fsl).rows[0]
+    assert [r.average for r in fedv.runs] == pytest.approx([0.5, 0.6])  # over domains it would be 0.6 and 0.65
+    assert fedv.average.std == pytest.approx(0.1 / 2**0.5)  # over the two seeds, n - 1
+    # Deviations -0.3, -0.1, 0.4 and -0.2, 0, 0.2, over n = 3.
+    assert [r.spread for r in fedv.runs] == pytest.approx([(0.26 / 3) ** 0.5, (0.08 / 3) ** 0.5])
+    assert fedv.spread.mean == pytest.approx(((0.26 / 3) ** 0.5 + (0.08 / 3) ** 0.5) / 2)
+    assert fedv.worst_clients.mean == pytest.approx((0.2 + 0.4) / 2)
+    assert fedv.domains["a"].mean == pytest.approx((0.3 + 0.5) / 2)
+
+
+@pytest.mark.parametrize(("n", "worst"), [(1, 1), (9, 1), (19, 1), (20, 2), (30, 3), (39, 3)])
+def test_the_worst_tenth_is_rounded_down_and_one_client_at_least(n, worst):
+    values = [(7 * i % n) / n for i in range(n)]  # each of 0, 1/n, ... once where 7 does not divide n
+    assert sorted(values) == [i / n for i in range(n)]
+    assert worst_tenth(values, "accuracy") == pytest.approx((worst - 1) / 2 / n)
+    assert worst_tenth(values, "loss") == pytest.approx((n - 1 - (worst - 1) / 2) / n)
+
+
+def test_the_gap_is_that_of_means_over_clients(fsl):
+    gap = board(fsl, baseline="fedavg").rows[0].gap
+    assert gap.mean == pytest.approx(((0.5 - 0.3) + (0.6 - 0.3)) / 2)
+
+
+def test_the_best_round_and_the_curve_go_by_the_mean_over_clients(tmp_path):
+    first, second = (("a", 0.9), ("a", 0.9), ("a", 0.9), ("b", 0.1)), (("a", 0.6), ("a", 0.6), ("a", 0.6), ("b", 0.7))
+    rows = of_clients(*first, t=1) + of_clients(*second, t=2)  # over clients 0.7 and 0.625, over domains 0.5 and 0.65
+    write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
+    (result,) = load([tmp_path])
+    assert run(result.eval, 0, "accuracy", "test", "best").round == 1
+    means = {t: average for t, (average, _) in curve(result.eval, "accuracy").items()}
+    assert means == {1: pytest.approx(0.7), 2: pytest.approx(0.625)}
+
+
+def test_columns_of_clients_take_the_place_of_the_worst_domain(fsl):
+    found = board(fsl)
+    cells = {column.title: [cell.text for cell in column.cells] for column in columns(found)}
+    assert list(cells)[:6] == ["method", "a", "b", "average", "client sd", "worst 10 %"]
+    assert cells["average"] == ["55.0", "30.0"]
+    assert cells["client sd"] == ["22.9", "7.1"]
+    assert cells["worst 10 %"] == ["30.0", "20.0"]
+    assert marks(found)[0, "worst_clients"] == "best" and marks(found)[1, "worst_clients"] == "second"
+    sentences = " ".join(legend([found]))
+    assert "plain mean over clients" in sentences and "worst tenth" in sentences
+    assert "worst: over the domains" not in sentences
+
+
+def test_one_domain_is_no_column_beside_the_mean_of_its_clients(tmp_path):
+    rows = of_clients(("mixed", 0.2), ("mixed", 0.4))
+    write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
+    assert [c.title for c in columns(board(tmp_path)) if c.part == "score"] == ["average", "client sd", "worst 10 %"]
+
+
+def test_domains_have_no_spread_over_clients(tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5, "b": 0.7}}))
+    found = board(tmp_path)
+    assert found.rows[0].spread is None and found.rows[0].worst_clients is None and not found.by_client
+    assert "client sd" not in {column.title for column in columns(found)}
+
+
+def test_csv_has_spread_and_worst_after_the_average(fsl):
+    rows = [r for r in csv.DictReader(io.StringIO(render([board(fsl)], "csv"))) if r["method"] == "fedv"]
+    assert [(r["domain"], r["client"]) for r in rows] == [
+        *(("a", "0"), ("a", "1"), ("b", "2"), ("a", ""), ("b", "")),
+        *(("average", ""), ("client_sd", ""), ("worst_10_percent", "")),
+    ]
+    assert [float(r["mean"]) for r in rows[-3:]] == pytest.approx(
+        [0.55, ((0.26 / 3) ** 0.5 + (0.08 / 3) ** 0.5) / 2, 0.3]
+    )
+    assert float(rows[-1]["std"]) == pytest.approx(0.2 / 2**0.5)
+
+
+def test_json_markdown_and_latex_have_them_too(fsl):
+    found = board(fsl)
+    (row, _) = json.loads(render([found], "json"))[0]["rows"]
+    assert row["worst_clients"]["mean"] == pytest.approx(0.3) and row["spread"]["n"] == 2
+    assert row["runs"][0]["spread"] == pytest.approx((0.26 / 3) ** 0.5)
+    assert "| **55.0** ±7.1 | 22.9 | **30.0** |" in render([found], "markdown")
+    assert r"\textbf{55.0} $\pm$7.1 & 22.9 & \textbf{30.0} \\" in render([found], "latex")
+    assert r"worst 10 \%" in render([found], "latex")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_leaderboard_of_clients_fits(fsl, width):
+    lines = fedbench("compare", fsl, cwd=fsl, columns=width).output.splitlines()
+    assert max(map(len, lines)) <= width
+    assert next(line for line in lines if line.startswith("fedv")).split() == [
+        *("fedv", "40.0*", "85.0*", "55.0", "±7.1*", "22.9", "30.0*"),
+    ]
+
+
+def test_six_domains_are_shortened_before_what_is_over_clients(tmp_path):
+    for seed in (0, 1):
+        rows = of_clients(*((domain, 0.1 * (n + 4 * seed)) for n, domain in enumerate(DOMAINS)))
+        write_cell(tmp_path / "s", "a_method_with_a_long_name", seed, evaluation=rows, evaluation__by="client")
+    lines = fedbench("compare", "s", cwd=tmp_path, columns=80).output.splitlines()
+    header = next(line for line in lines if line.startswith("method"))
+    assert header.endswith("client sd worst 10 %") and "…" in header and len(header) <= 80
+
+
+def test_by_client_a_line_for_each_is_the_mean_over_seeds(fsl):
+    done = fedbench("compare", fsl, "--by", "client", cwd=fsl, columns=80)
+    lines = [line.split() for line in done.output.splitlines()]
+    assert lines[2] == ["client", "fedv", "fedavg"]
+    assert lines[4:7] == [["0", "a", "30.0", "20.0"], ["1", "a", "50.0", "35.0"], ["2", "b", "85.0", "35.0"]]
+    markdown = fedbench("compare", fsl, "--by", "client", "--format", "markdown", cwd=fsl).output
+    assert "| 2 b | 85.0 | 35.0 |" in markdown
+    for form in ("csv", "json"):
+        plain = fedbench("compare", fsl, "--format", form, cwd=fsl).output
+        assert fedbench("compare", fsl, "--by", "client", "--format", form, cwd=fsl).output == plain
+
+
+@pytest.mark.parametrize(("metric", "left_out"), [("accuracy", {"0", "1"}), ("loss", {str(MOST), str(MOST + 1)})])
+def test_of_many_clients_the_worst_are_listed_in_their_order(tmp_path, metric, left_out):
+    values = [("mixed", 0.9 - n / 100) for n in range(MOST + 2)]
+    rows = of_clients(*values) + of_clients(*values, metric="loss")
+    write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
+    (sheet,) = sheets([board(tmp_path, metric=metric)])
+    (_, (names, _)) = sheet.tables[0]
+    listed = [cell.text for cell in names.cells]
+    assert len(listed) == MOST and {str(n) for n in range(MOST + 2)} - set(listed) == left_out
+    assert listed == sorted(listed, key=int)
+    assert f"{MOST} of {MOST + 2} clients" in sheet.notes[0]
+
+
+def test_by_client_needs_clients_that_were_tested(tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+    with pytest.raises(UserError, match="tested by domain"):
+        sheets([board(tmp_path)])

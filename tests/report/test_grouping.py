@@ -1,0 +1,80 @@
+"""fedbench/report/grouping.py: which cells share a row, which a leaderboard, and which are never mixed."""
+
+from __future__ import annotations
+
+import pytest
+from boards import board, row, write
+from factories import eval_rows, write_cell
+
+from fedbench.errors import UserError
+from fedbench.report.grouping import select
+from fedbench.report.leaderboards import leaderboards
+from fedbench.results import load, merge_index
+
+
+def test_cell_not_started_joins_the_others_of_its_name(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    started = load([tmp_path])[0].entry
+    merge_index(tmp_path / "s", "s", [vars(started) | {"seed": 1, "cell": "later"}])
+    found = board(tmp_path)
+    assert row(found, "fedra").average.n == 1
+    assert found.notes == ["fedra (seed 1): not started"]
+
+
+def test_runs_of_different_length_are_never_mixed(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write_cell(tmp_path / "s", "fedra", 1, train__rounds=3, evaluation=eval_rows({3: {"a": 0.1, "b": 0.1}}))
+    boards = leaderboards(load([tmp_path]))
+    assert [b.variant for b in boards] == ["train.rounds=12", "train.rounds=3"]
+    assert [b.rows[0].average.mean for b in boards] == pytest.approx([0.7, 0.1])
+
+
+@pytest.mark.parametrize("changes", [{"faults": {"dropout": 0.9}}, {"evaluation__by": "client"}])
+def test_runs_with_faults_or_tested_by_client_are_never_mixed_with_others(tmp_path, changes):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write_cell(tmp_path / "s", "fedra", 1, evaluation=eval_rows({12: {"a": 0.1, "b": 0.1}}), **changes)
+    assert [b.rows[0].average.mean for b in leaderboards(load([tmp_path]))] == pytest.approx([0.7, 0.1])
+
+
+def test_capacities_rotated_by_the_seed_stay_together(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6), (0.8, 0.6))
+    capacities = [r.manifest["config"]["capacities"]["by_client"] for r in load([tmp_path])]
+    assert capacities[0] != capacities[1]
+    assert board(tmp_path).rows[0].average.n == 2
+
+
+def test_options_changed_between_runs_make_two_rows(tmp_path):
+    for seed, missing in enumerate(("keep", "cover")):
+        rows = eval_rows({12: {"a": seed / 2, "b": 0.5}})
+        write_cell(tmp_path / "s", "fedra", seed, method__missing_layers=missing, evaluation=rows)
+    labels = [r.label for r in board(tmp_path).rows]
+    assert labels == ["fedra [method.missing_layers=keep]", "fedra [method.missing_layers=cover]"]
+
+
+def test_variants_scenarios_and_profiles_have_boards_of_their_own(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write(
+        tmp_path / "s",
+        "fedra",
+        (0.7, 0.6),
+        variant="adapter.targets=attn.proj",
+        adapter__targets=["attn.proj"],
+    )
+    write(tmp_path / "s", "fedra", (0.6, 0.6), scenario="all_6")
+    boards = leaderboards(load([tmp_path]))
+    assert [(b.scenario, b.variant) for b in boards] == [
+        ("mixed", ""),
+        ("mixed", "adapter.targets=attn.proj"),
+        ("all_6", ""),
+    ]
+
+
+def test_select_by_glob_name_and_seed(tmp_path):
+    for scenario in ("all_4", "all_6", "mixed"):
+        write(tmp_path / "s", "fedra", (0.8, 0.6), (0.8, 0.6), scenario=scenario)
+    results = load([tmp_path])
+    assert {r.entry.scenario for r in select(results, scenarios=["all_*"])} == {"all_4", "all_6"}
+    assert [r.entry.seed for r in select(results, ["mixed"], ["fedra"], [1])] == [1]
+    assert select(results) == results
+    with pytest.raises(UserError, match="no scenario 'mixd'.*Did you mean 'mixed'.*There are: all_4, all_6, mixed"):
+        select(results, ["mixd"])

@@ -1,0 +1,165 @@
+"""Leaderboards: means, spreads, gaps and marks worked out by hand, and cells that have no numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from boards import board, row, shown, write
+from factories import eval_rows, write_cell
+
+from fedbench.errors import UserError
+from fedbench.report.columns import columns
+from fedbench.report.leaderboards import marks
+from fedbench.report.text import render
+
+
+def test_means_spread_worst_and_gap_over_seeds(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6), (0.9, 0.5), (0.7, 0.8))
+    write(tmp_path / "s", "alllarge", (0.9, 0.9), (0.9, 0.7), (0.9, 0.9))
+    found = board(tmp_path)
+    ours = row(found, "fedra")
+    assert ours.domains["a"].mean == pytest.approx(0.8)
+    assert ours.domains["a"].std == pytest.approx(0.1)  # of 0.8, 0.9, 0.7 with n - 1
+    assert ours.average.mean == pytest.approx((0.7 + 0.7 + 0.75) / 3)
+    assert ours.average.std == pytest.approx(np.std([0.7, 0.7, 0.75], ddof=1))
+    assert ours.worst.mean == pytest.approx((0.6 + 0.5 + 0.7) / 3)  # of each seed, not of the means
+    assert ours.average.n == 3
+    # Differences by seed: -0.2, -0.1, -0.15; t(2) = 4.30265, standard error 0.05 / sqrt(3).
+    assert ours.gap.mean == pytest.approx(-0.15)
+    assert ours.gap.high - ours.gap.mean == pytest.approx(4.30265 * 0.05 / 3**0.5, rel=1e-5)
+    assert ours.gap.p == 0.25  # two of the eight sign patterns are as extreme
+    assert row(found, "alllarge").gap is None
+
+
+def test_one_seed_has_no_spread_and_two_have_no_interval(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6), (0.9, 0.5))
+    write(tmp_path / "s", "alllarge", (0.9, 0.9))
+    found = board(tmp_path)
+    assert row(found, "alllarge").average.std is None
+    gap = row(found, "fedra").gap
+    assert (gap.n, gap.low, gap.p) == (1, None, None)
+    assert gap.mean == pytest.approx(-0.2)  # seed 0 alone: the only one both have
+    assert found.notes == ["seeds are unequal (fedra 0, 1; alllarge 0): the gap pairs the seeds both have"]
+
+
+def test_round_shown(tmp_path):
+    values = [0.1, 0.9, 0.3, 0.5, 0.5, 0.4]
+    rows = eval_rows({t: {"a": v, "b": v} for t, v in enumerate(values, 1)})
+    write_cell(tmp_path / "s", "fedra", evaluation=rows)
+    write_cell(tmp_path / "s", "fedra", 1, evaluation=[r | {"value": r["round"] / 10} for r in rows])
+    final, best, last4 = (row(board(tmp_path, at=at), "fedra") for at in ("final", "best", "last4"))
+    assert [r.average for r in final.runs] == pytest.approx([0.4, 0.6]) and final.round == 6
+    assert [r.average for r in best.runs] == pytest.approx([0.9, 0.6]) and best.round == "2/6"
+    assert [r.average for r in last4.runs] == pytest.approx([1.7 / 4, 1.8 / 4]) and last4.round == 6
+    with pytest.raises(UserError, match="no round 'last'"):
+        board(tmp_path, at="last")
+
+
+def test_failed_cell_enters_no_mean(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6), (0.8, 0.6))
+    write_cell(tmp_path / "s", "fedra", 2, status="failed", reason="RuntimeError: layer 3\nTraceback")
+    write_cell(tmp_path / "s", "depthfl", 0, status="timeout", reason="after 60 s")
+    write_cell(tmp_path / "s", "allsmall", 0, status="running")
+    write_cell(tmp_path / "s", "alllarge", 0, status="interrupted", reason="interrupted after round 3 of 40")
+    for method in ("exclusive", "fedv"):
+        write_cell(tmp_path / "s", method, 0, status="not_applicable", reason="nobody holds 12 layers")
+    found = board(tmp_path)
+    assert row(found, "fedra").average.n == 2
+    assert [r.status for r in found.rows] == ["finished", "timeout", "running", "interrupted", *["not_applicable"] * 2]
+    assert found.notes == [
+        "fedra (seed 2): failed: RuntimeError: layer 3",
+        "depthfl: out of time: after 60 s",
+        "allsmall: not finished (running or interrupted)",
+        "alllarge: interrupted after round 3 of 40",
+        "exclusive, fedv: not applicable: nobody holds 12 layers",
+    ]
+    cells = {column.title: [cell.text for cell in column.cells] for column in columns(found)}
+    assert cells["average"] == ["70.0", "timeout", "unfinished", "unfinished", "–", "–"]
+    assert cells["a"] == ["80.0", "", "", "", "–", "–"]
+
+
+def test_nothing_finished_is_still_a_table(tmp_path):
+    write_cell(tmp_path / "s", "fedra", status="failed", reason="boom")
+    text = shown([board(tmp_path)])
+    assert "accuracy: no cell has finished" in text and "fedra: failed: boom" in text
+
+
+def test_second_output_has_a_row_of_its_own_without_a_mark_or_a_cost(tmp_path):
+    rows = eval_rows({12: {"a": 0.9, "b": 0.9}}, "accuracy/last") + eval_rows({12: {"a": 0.8, "b": 0.8}})
+    write_cell(tmp_path / "s", "depthfl", evaluation=rows)
+    write(tmp_path / "s", "fedra", (0.7, 0.6))
+    found = board(tmp_path)
+    assert [r.label for r in found.rows] == ["depthfl", "depthfl/last", "fedra"]
+    assert found.rows[1].average.mean == pytest.approx(0.9)
+    assert marks(found)[0, "average"] == "best" and (1, "average") not in marks(found)
+    cost = next(c for c in columns(found) if c.title == "down + up")
+    assert [bool(cell.text) for cell in cost.cells] == [True, False, True]
+
+
+def test_clients_with_models_of_their_own(tmp_path):
+    rows = [
+        row
+        for client, (domain, value) in enumerate([("a", 0.2), ("a", 0.4), ("b", 0.9)])
+        for row in eval_rows({5: {domain: value}}, client=client)
+    ]
+    write_cell(tmp_path / "s", "ditto", evaluation=rows)
+    found = board(tmp_path)
+    assert found.rows[0].domains["a"].mean == pytest.approx(0.3)
+    assert found.rows[0].average.mean == pytest.approx(0.5)  # every client counts as much as any other
+    lines = list(csv.DictReader(io.StringIO(render([found], "csv"))))
+    assert [(r["domain"], r["client"], float(r["mean"])) for r in lines] == [
+        ("a", "0", 0.2),
+        ("a", "1", 0.4),
+        ("b", "2", 0.9),
+        ("a", "", pytest.approx(0.3)),
+        ("b", "", 0.9),
+        ("average", "", 0.5),
+        ("client_sd", "", pytest.approx((0.26 / 3) ** 0.5)),
+        ("worst_10_percent", "", 0.2),
+    ]
+
+
+def test_best_and_second_leave_out_the_baseline_and_share_ties(tmp_path):
+    for method, values in {
+        "alllarge": (0.99, 0.99),
+        "fedra": (0.8, 0.5),
+        "depthfl": (0.8001, 0.7),
+        "allsmall": (0.5, 0.6),
+    }.items():
+        write(tmp_path / "s", method, values)
+    found = marks(board(tmp_path))
+    assert found[1, "a"] == found[2, "a"] == "best"  # both read 80.0
+    assert found[3, "a"] == "second"
+    assert (found[2, "b"], found[3, "b"]) == ("best", "second")
+    assert not any(position == 0 for position, _ in found)
+
+
+def test_lone_method_is_not_the_best(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.5))
+    write(tmp_path / "s", "alllarge", (0.9, 0.9))
+    assert marks(board(tmp_path)) == {}
+
+
+def test_any_method_can_be_the_baseline(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write(tmp_path / "s", "depthfl", (0.7, 0.6))
+    assert board(tmp_path).baseline is None
+    found = board(tmp_path, baseline="depthfl")
+    assert row(found, "fedra").gap.mean == pytest.approx(0.05)
+    with pytest.raises(UserError, match="no method 'fedr' in these results. Did you mean 'fedra'"):
+        board(tmp_path, baseline="fedr")
+
+
+def test_lower_loss_is_better(tmp_path):
+    for method, value in (("fedra", 0.5), ("depthfl", 1.5)):
+        rows = eval_rows({1: {"a": value, "b": 2 * value}}, "loss") + eval_rows({1: {"a": 0.5, "b": 0.5}})
+        write_cell(tmp_path / "s", method, evaluation=rows)
+    found = board(tmp_path, metric="loss")
+    assert found.rows[0].worst.mean == 1.0
+    assert marks(found)[0, "average"] == "best"
+    assert "0.750" in shown([found])
+    with pytest.raises(UserError, match="no metric 'los' in these results. Did you mean 'loss'"):
+        board(tmp_path, metric="los")

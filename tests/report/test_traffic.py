@@ -1,0 +1,167 @@
+"""fedbench compare --costs: bytes by kind, and what client and server compute, by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from boards import board
+from command import fedbench
+from factories import eval_rows, round_row, write_cell
+
+from fedbench.report.columns import columns
+from fedbench.report.text import render
+from fedbench.report.traffic import CSV_COLUMNS, KINDS, sheet, to_csv
+
+SCORES = eval_rows({2: {"a": 0.5}})
+
+
+def sent(t, what, down, up):
+    return {"round": t, "what": what, "bytes_down": down, "bytes_up": up}
+
+
+def served(t, flops, memory):
+    return {"round": t, "flops": flops, "memory_bytes": memory}
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A split method of two seeds and a whole-model one; two rounds of two clients."""
+    for seed, times in ((0, 1), (1, 2)):
+        exchange = [sent(t, "features", 400 * times, 800 * times) for t in (1, 2)]
+        exchange += [sent(1, "weights", 40, 80)] if seed == 0 else []  # averaged in seed 0's first round alone
+        average = {1: 20 * (seed == 0), 2: 0}
+        paid = {t: {"bytes_down": 200 * times + average[t], "bytes_up": 400 * times + 2 * average[t]} for t in (1, 2)}
+        rounds = [round_row(t, n, [], flops=10**9, **paid[t]) for t in (1, 2) for n in (0, 1)]
+        server = [served(1, 4 * 10**9 * times, 7000), served(2, 12 * 10**9 * times, 9000 * times)]
+        write_cell(tmp_path / "s", "fedv", seed, evaluation=SCORES, rounds=rounds, exchange=exchange, server=server)
+    rounds = [
+        round_row(t, n, [], bytes_down=500, bytes_up=250, memory_bytes=10**6, flops=0) for t in (1, 2) for n in (0, 1)
+    ]
+    exchange = [sent(t, "weights", 1000, 500) for t in (1, 2)]
+    write_cell(tmp_path / "s", "fedavg", 0, evaluation=SCORES, rounds=rounds, exchange=exchange)
+    return tmp_path / "s"
+
+
+def texts(table):
+    return {column.title: [cell.text for cell in column.cells] for column in table}
+
+
+def test_the_server_s_work_is_told_for_one_client_in_one_round(both):
+    fedv, fedavg = (row.cost for row in board(both).rows)
+    # 16 GFLOPs in seed 0 and 32 in seed 1, each over four client-rounds.
+    assert (fedv.server_gflops, fedv.server_total_gflops) == (6.0, 24.0)
+    assert fedv.server_memory_bytes == 18_000  # the largest of any round and seed
+    assert (fedv.gflops, fedv.total_gflops) == (1.0, 4.0)  # the client's are apart
+    assert (fedavg.server_gflops, fedavg.server_total_gflops, fedavg.server_memory_bytes) == (None, None, None)
+
+
+def test_bytes_by_kind_are_means_over_client_rounds_and_seeds(both):
+    fedv, fedavg = (row.cost.exchange for row in board(both).rows)
+    assert list(fedv) == ["features", "weights"]
+    features, weights = fedv["features"], fedv["weights"]
+    assert (features.down, features.up) == ((200 + 400) / 2, (400 + 800) / 2)
+    assert (features.total_down, features.total_up) == ((800 + 1600) / 2, (1600 + 3200) / 2)
+    assert (weights.down, weights.up, weights.total_up) == (10 / 2, 20 / 2, 80 / 2)  # nothing of it in seed 1
+    assert (fedavg["weights"].down, fedavg["weights"].up) == (500, 250)
+
+
+def test_a_table_for_each_direction_and_each_side_that_computes(both):
+    tables = dict(sheet(board(both)).tables)
+    assert list(tables) == [
+        *("what leaves the client (up)", "what the client is sent (down)"),
+        *("what the client computes", "what the server computes for it"),
+    ]
+    sent_up, sent_down, clients, servers = tables.values()
+    assert texts(sent_up) == {
+        "method": ["fedv", "fedavg"],
+        "weights": ["10 B", "250 B"],
+        "features": ["600 B", "–"],
+        "all kinds": ["610 B", "250 B"],
+        "whole run": ["2.44 kB", "1.00 kB"],
+    }
+    assert texts(sent_down)["features"] == ["300 B", "–"]
+    assert texts(clients) == {
+        "method": ["fedv", "fedavg"],
+        "GFLOPs": ["1.00", "0"],
+        "whole run": ["4.00 GFLOPs", "0 FLOPs"],
+        "memory": ["0 B", "1.00 MB"],
+    }
+    assert texts(servers) == {
+        "method": ["fedv", "fedavg"],
+        "GFLOPs": ["6.00", "–"],
+        "whole run": ["24.0 GFLOPs", "–"],
+        "memory": ["18.0 kB", "–"],
+    }
+
+
+def test_a_leaderboard_shows_the_server_where_a_method_has_one(both, tmp_path):
+    titles = [column.title for column in columns(board(both)) if column.part == "cost"]
+    assert titles == ["down + up", "GFLOPs", "srv GFLOPs", "memory", "srv memory", "seconds"]
+    write_cell(tmp_path / "alone", "fedavg", evaluation=SCORES)
+    titles = [column.title for column in columns(board(tmp_path / "alone")) if column.part == "cost"]
+    assert "srv GFLOPs" not in titles and "srv memory" not in titles
+
+
+def test_kinds_stand_in_the_order_of_a_round_and_new_ones_behind(tmp_path):
+    exchange = [sent(1, what, 0, 1) for what in ("scores", *reversed(KINDS))]
+    write_cell(tmp_path / "s", "fedv", evaluation=SCORES, exchange=exchange)
+    found = sheet(board(tmp_path))
+    assert [column.title for column in found.tables[0][1][1:-2]] == [*KINDS, "scores"]
+    assert [column.title for column in found.tables[1][1]] == ["method", "all kinds", "whole run"]  # nothing down
+
+
+def test_cells_of_an_older_fedbench_say_that_kinds_are_not_known(tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=SCORES)
+    write_cell(tmp_path / "s", "exclusive", status="not_applicable", reason="nobody")
+    found = sheet(board(tmp_path))
+    assert found.notes == [
+        "fedra: computed before fedbench recorded what crosses, by kind",
+        "exclusive: no costs",
+    ]
+    assert len(found.tables) == 3  # no server computes
+    assert texts(found.tables[0][1]) == {"method": ["fedra"], "all kinds": ["3.58 MB"], "whole run": ["258 MB"]}
+
+
+def test_csv_has_a_row_for_each_quantity(both):
+    rows = list(csv.DictReader(io.StringIO(to_csv([board(both)]))))
+    assert tuple(rows[0]) == CSV_COLUMNS
+    fedv = {(r["side"], r["quantity"], r["what"]): r for r in rows if r["method"] == "fedv"}
+    assert fedv["client", "bytes_up", "features"]["per_client_round"] == "600.0"
+    assert fedv["client", "bytes_up", "features"]["total"] == "2400.0"
+    assert fedv["server", "flops", "all"]["per_client_round"] == "6000000000.0"
+    assert fedv["server", "memory_bytes", "all"]["total"] == ""
+    assert fedv["client", "flops", "all"]["n_seeds"] == "2"
+    assert not any(r["side"] == "server" for r in rows if r["method"] == "fedavg")
+
+
+def test_json_holds_the_costs_of_both_sides(both):
+    fedv, fedavg = (row["cost"] for row in json.loads(render([board(both)], "json"))[0]["rows"])
+    assert fedv["exchange"]["features"] == {"down": 300, "up": 600, "total_down": 1200, "total_up": 2400}
+    assert (fedv["server_gflops"], fedavg["server_gflops"]) == (6, None)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_costs_fit_and_read_without_colour(both, width):
+    done = fedbench("compare", both, "--costs", cwd=both, columns=width)
+    assert done.exit_code == 0 and max(map(len, done.output.splitlines())) <= width
+    assert "what leaves the client (up)" in done.output and "A dash: nothing of the kind." in done.output
+
+
+def test_every_format_has_the_view(both):
+    said = {form: fedbench("compare", both, "--costs", "--format", form, cwd=both).output for form in
+            ("csv", "json", "markdown", "latex")}  # fmt: skip
+    assert said["csv"] == to_csv([board(both)])
+    assert said["json"] == render([board(both)], "json")
+    assert "| fedv | 10 B | 600 B | 610 B | 2.44 kB |" in said["markdown"]
+    assert "fedv & 10 B & 600 B & 610 B & 2.44 kB \\\\" in said["latex"]
+
+
+@pytest.mark.parametrize(
+    "words", [("--costs", "--by", "client"), ("--costs", "--paper"), ("--by", "client", "--paper")]
+)
+def test_views_exclude_each_other(both, words):
+    done = fedbench("compare", both, *words, cwd=both)
+    assert done.exit_code == 2 and "choose one" in done.output

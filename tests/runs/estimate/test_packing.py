@@ -1,0 +1,48 @@
+"""Cells packed on processes, and lengths as they are told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.runs.estimate import roughly, side_by_side
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "in_all"),
+    [
+        ([], 2, 0),
+        ([5], 4, 5),
+        ([3, 3, 3], 1, 9),
+        ([4, 1, 1, 1, 1], 2, 4),
+        ([1, 1, 1, 1, 4], 2, 6),  # the long one comes last and starts last
+        ([2, 3, 4], 2, 6),
+    ],
+)
+def test_a_cell_starts_on_the_process_that_is_free_first(seconds, workers, in_all):
+    assert side_by_side(seconds, workers) == in_all
+
+
+@given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 8))
+def test_a_packing_is_between_its_bounds(seconds, workers):
+    in_all = side_by_side(seconds, workers)
+    assert max(max(seconds), sum(seconds) / workers) <= in_all <= sum(seconds) / workers + max(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.0, "0 s"),
+        (0.0427, "0.043 s"),
+        (0.997, "1.0 s"),
+        (8.24, "8.2 s"),
+        (9.97, "10 s"),
+        (73.2, "73 s"),
+        (130, "2.2 min"),
+        (7000, "1.9 h"),
+        (86400 * 2.5, "2.5 days"),
+    ],
+)
+def test_a_length_is_told_in_two_digits(seconds, told):
+    assert roughly(seconds) == told

@@ -1,0 +1,150 @@
+"""What another machine does with an order: computes the cell as `local` does, tells, ends when asked, or refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from kills import job_of, moved, said
+
+from fedbench.cell import worker
+from fedbench.results import read_manifest
+from fedbench.results.claims import Claims, ask_to_end, handed_out
+from fedbench.runs.executors import remote
+
+ROUNDS = 5
+MANY = 10**6
+
+
+@pytest.fixture
+def order(tmp_path):
+    """A function that makes orders for a cell of so many rounds, claimed as a run does."""
+    with Claims(tmp_path / "s") as claims:
+
+        def make(rounds: int = ROUNDS, **changes) -> str:
+            job = job_of(tmp_path, "chained", rounds)
+            folder = Path(job["folder"])
+            folder.parent.mkdir(exist_ok=True)
+            claim = handed_out(claims.take(job["manifest"]["id"]))
+            order = {"job": {**job, "claim": claim}, "limits": {}, "environment": {"OMP_NUM_THREADS": "1"}}
+            return json.dumps({**order, "events": str(folder.parent / ".events"), **changes})
+
+        yield make
+
+
+def told(order: str) -> list[dict]:
+    return [json.loads(line) for line in Path(json.loads(order)["events"]).read_text().splitlines()]
+
+
+def test_a_cell_says_what_it_says_without_an_order(order, tmp_path):
+    text = order()
+    answer = json.loads(remote.cell(text))
+    assert answer["status"] == "finished" and answer["seconds"] > 0
+    job = json.loads(text)["job"]
+    here = {**moved(job, tmp_path / "here"), "claim": None}
+    worker.run(here)
+    assert said(job["folder"]) == said(here["folder"])
+    events = told(text)
+    assert events[0]["event"] == "started" and any(event["event"] == "round" for event in events)
+
+
+def test_the_answer_is_found_in_what_was_printed(order, capsys):
+    remote.printed(order())
+    text = capsys.readouterr().out
+    assert json.loads(remote.answer_in("noise\n" + text + "more noise\n"))["status"] == "finished"
+    assert remote.answer_in("noise\n") is None
+
+
+def asked_to_end(how, order: str) -> dict:
+    """What an order of many rounds answers when it is asked to end after its first one."""
+
+    def ask() -> None:
+        until = time.monotonic() + 60
+        file = Path(json.loads(order)["events"])
+        while not (file.exists() and '"round"' in file.read_text()) and time.monotonic() < until:
+            time.sleep(0.05)
+        how()
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    try:
+        return json.loads(remote.cell(order))
+    finally:
+        asker.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2])
+def test_a_signal_lets_a_cell_end_after_its_round(order, number):
+    text = order(MANY)
+    answer = asked_to_end(lambda: os.kill(os.getpid(), number), text)
+    assert answer["status"] == "interrupted"
+    folder = Path(json.loads(text)["job"]["folder"])
+    assert read_manifest(folder)["status"] == "interrupted" and list(folder.glob("checkpoint/?"))
+
+
+def test_a_run_elsewhere_can_ask_a_cell_to_end(order):
+    text = order(MANY)
+    claim = json.loads(text)["job"]["claim"]
+    assert asked_to_end(lambda: ask_to_end(claim), text)["status"] == "interrupted"
+
+
+def newest(folder: Path) -> int:
+    """The number of the newest checkpoint of a cell, 0 before the first; one being replaced is passed over."""
+    numbers = [0]
+    for file in folder.glob("checkpoint/?/checkpoint.json"):
+        with suppress(FileNotFoundError):
+            numbers.append(json.loads(file.read_text())["number"])
+    return max(numbers)
+
+
+def test_an_attempt_that_another_one_has_replaced_ends_and_writes_no_more_than_it_had_begun(order):
+    text = order(MANY)
+    job = json.loads(text)["job"]
+    folder, numbers = Path(job["folder"]), []
+
+    def replace() -> None:
+        handed_out({key: job["claim"][key] for key in ("file", "token")})
+        numbers.append(newest(folder))
+
+    asked_to_end(replace, text)
+    assert read_manifest(folder)["status"] == "running"
+    assert newest(folder) - numbers[0] in (0, 1)
+
+
+def test_a_folder_that_is_not_shared_is_told_of(order, monkeypatch):
+    monkeypatch.setattr(remote, "APPEARS", 0.2)
+    given = json.loads(order())
+    given["job"]["claim"]["file"] = "/nowhere/.0.claim"
+    answer = json.loads(remote.cell(json.dumps(given)))
+    assert "/nowhere/.0.claim" in answer["refused"] and "--shard" in answer["refused"]
+    assert not Path(given["job"]["folder"]).exists()
+
+
+def test_a_machine_with_other_versions_refuses(order):
+    given = json.loads(order())
+    given["job"]["manifest"]["versions"]["torch"] = "0.1"
+    answer = json.loads(remote.cell(json.dumps(given)))
+    assert "torch" in answer["refused"] and "not 0.1" in answer["refused"]
+
+
+def test_a_machine_whose_plugin_is_of_another_package_refuses(order):
+    given = json.loads(order())
+    given["job"]["manifest"]["versions"]["another-package"] = "1.0"
+    assert "another-package is None, not 1.0" in json.loads(remote.cell(json.dumps(given)))["refused"]
+
+
+def test_a_cell_that_cannot_tell_is_computed_all_the_same(order, tmp_path):
+    """As on a disk that is full for the file of events."""
+    assert json.loads(remote.cell(order(events=str(tmp_path))))["status"] == "finished"
+
+
+def test_a_plugin_that_is_not_there_refuses(order):
+    given = json.loads(order())
+    given["job"]["plugins"] = ["/nowhere/mine.py"]
+    assert "mine.py" in json.loads(remote.cell(json.dumps(given)))["refused"]

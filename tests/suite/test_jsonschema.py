@@ -1,0 +1,65 @@
+"""The JSON Schema for editors: complete, self-contained, and of one mind with the checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedbench.suite import json_schema
+
+SUITES = sorted((Path(__file__).parents[2] / "suites").rglob("*.yaml"))
+
+
+def test_it_is_json_and_every_pointer_points_somewhere(catalogue):
+    schema = json_schema(catalogue)
+    text = json.dumps(schema)
+    pointers = [part.split('"')[0] for part in text.split('"$ref": "#/$defs/')[1:]]
+    assert pointers and set(pointers) <= schema["$defs"].keys()
+    assert "x-component" not in text
+
+
+def test_it_knows_the_installed_components_and_their_options(catalogue):
+    schema = json_schema(catalogue)
+    names = schema["$defs"]["method_name"]["anyOf"]
+    assert {"const": "fedra", "description": "about fedra"} in names
+    lora = next(
+        case
+        for case in schema["$defs"]["adapter_options"]["allOf"]
+        if case["if"]["properties"]["name"]["const"] == "lora"
+    )
+    assert lora["then"]["properties"]["rank"] == {"type": "integer", "default": 8}
+
+
+def test_it_describes_every_key_of_a_suite(catalogue):
+    schema = json_schema(catalogue)
+    assert schema["required"] == ["suite", "scenarios", "methods"]
+    assert schema["$defs"]["Settings"]["properties"].keys() >= {"backbone", "adapter", "data", "capacities", "train"}
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
+def test_an_independent_validator_accepts_the_shipped_suites(path):
+    jsonschema = pytest.importorskip("jsonschema")
+    from ruamel.yaml import YAML
+
+    from fedbench.registry.registry import Plugins
+
+    schema = json_schema(Plugins().catalogue)
+    jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe", pure=True).load(path))
+
+
+@pytest.mark.parametrize(
+    ("expected", "fine"),
+    [
+        ([], True),
+        ({"file": "x.csv", "paper": "FedRA"}, True),
+        ({"file": "x.csv"}, False),
+        ([{"dataset": "a", "backbone": "b", "method": "c", "metric": "d", "value_percent": 1}], True),
+        ([{"dataset": "a"}], False),
+    ],
+)
+def test_numbers_of_a_paper_are_rows_or_a_file(catalogue, expected, fine):
+    jsonschema = pytest.importorskip("jsonschema")
+    suite = {"suite": "s", "scenarios": {"a": {}}, "methods": ["fedra"], "expected": expected}
+    assert jsonschema.Draft202012Validator(json_schema(catalogue)).is_valid(suite) == fine
