@@ -13,7 +13,7 @@ from fedbench.commands.shelf import BUILT_IN, entries
 from fedbench.data import cache_dir
 from fedbench.data.sources import INCOMPLETE, PACKED, READY
 from fedbench.errors import UserError
-from fedbench.registry.registry import Plugins, package_version
+from fedbench.registry.registry import Registry, package_version
 from fedbench.runs.plan import NUMERICAL
 
 ENOUGH_DISK_GIB = 2.0
@@ -80,7 +80,7 @@ def _devices() -> Iterator[Finding]:
 
 
 def _plugins(files: Sequence[str]) -> Iterator[Finding]:
-    registry = Plugins(files)
+    registry = Registry(files)
     try:
         catalogue = registry.catalogue
     except UserError as error:
@@ -94,7 +94,7 @@ def _plugins(files: Sequence[str]) -> Iterator[Finding]:
 
 
 def _weights(files: Sequence[str]) -> Iterator[Finding]:
-    registry = Plugins(files)
+    registry = Registry(files)
     for name in registry.catalogue.components["backbone"].keys() - {"timm"}:  # whose weights a suite chooses
         try:
             registry.make("backbone", {"name": name})
@@ -104,7 +104,7 @@ def _weights(files: Sequence[str]) -> Iterator[Finding]:
 
 
 def _data(files: Sequence[str]) -> Iterator[Finding]:
-    found = entries(Plugins(files))
+    found = entries(Registry(files))
     ready = [entry.name for entry in found if entry.status in (BUILT_IN, READY)]
     yield Finding("ok", "data", f"at hand: {', '.join(ready)}")
     for entry in found:

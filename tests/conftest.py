@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 import torch
 
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 
 torch.set_num_threads(1)
 # pytest, torch and scikit-learn set these for themselves
@@ -53,4 +53,4 @@ def hears_signals():
 @pytest.fixture(scope="session")
 def registry(own_cache):
     """The installed plugins."""
-    return Plugins()
+    return Registry()

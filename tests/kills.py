@@ -24,8 +24,8 @@ from command import TINY, write_suite
 from fedbench.cell import worker
 from fedbench.cell.events import Listener, Teller
 from fedbench.cell.state import STRUCTURE, TENSORS
-from fedbench.registry.assets import Facts
-from fedbench.registry.registry import Plugins
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_manifest
 from fedbench.runs.plan import works
 from fedbench.runs.runner import load
@@ -54,8 +54,8 @@ def job_of(folder: Path, method: str, rounds: int, processes: int = 1, changes: 
     """The job of a tiny cell that keeps a checkpoint after every round; `folder` is where its results will lie."""
     folder.mkdir(parents=True, exist_ok=True)
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
-    plugins = Plugins([str(TINY)])
-    (work,) = works(load(path, plugins).cells(), plugins, Facts(plugins))
+    registry = Registry([str(TINY)])
+    (work,) = works(load(path, registry).cells(), registry, Assets(registry))
     shared = {"device": "cpu", "plugins": [str(TINY)], "processes": processes, "checkpoint_every": 0}
     return {"folder": str(folder / "s" / work.folder_name()), "manifest": work.manifest(), **shared}
 

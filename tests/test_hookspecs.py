@@ -10,15 +10,15 @@ import torch
 from strangers import LAST, registering
 
 from fedbench import hookspecs
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 
 HOOKS = [name for name in vars(hookspecs) if name.startswith("fedbench_")]
 
 
-def plugin_of(folder: Path, code: str) -> Plugins:
+def plugin_of(folder: Path, code: str) -> Registry:
     file = folder / "mine.py"
     file.write_text("from fedbench import hookimpl\n" + code)
-    return Plugins([str(file)])
+    return Registry([str(file)])
 
 
 def made(folder: Path, kind: str, code: str, **given):
@@ -92,7 +92,7 @@ def test_hook_fedbench_register_executors(tmp_path):
     assert made(tmp_path, "executor", code, workers=2, timeout=None) == (2, None, "short")
 
 
-def noting(folder: Path, hook: str, arguments: str) -> Plugins:
+def noting(folder: Path, hook: str, arguments: str) -> Registry:
     """A tracker that writes the arguments of one hook into a file."""
     code = f"import json, pathlib\n@hookimpl\ndef {hook}({arguments}):\n"
     code += f"    pathlib.Path({str(folder / 'notes')!r}).write_text(json.dumps([{arguments}]))\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from fedbench.families.allocation import draw
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
 
 README = Path("README.md").read_text(encoding="utf-8")
@@ -26,8 +26,8 @@ def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
     assert len(example.strip().splitlines()) <= 15
     file = tmp_path / "strided.py"
     file.write_text(example)
-    plugins = Plugins([str(file)])
-    allocate = plugins.make("allocation", {"name": "strided"})
+    registry = Registry([str(file)])
+    allocate = registry.make("allocation", {"name": "strided"})
     for L_n in range(1, 13):
         M = draw(allocate, torch.tensor([L_n]), 12, 0, [0], {}, torch.Generator(), lambda: torch.ones(12))
         assert M.sum() == L_n
@@ -39,7 +39,7 @@ def test_the_example_suite_is_whole_and_names_the_allocation(tmp_path):
     (tmp_path / "strided.py").write_text(example)
     suite = tmp_path / "mine.yaml"
     suite.write_text(example_suite)
-    cells = load(suite, Plugins([str(tmp_path / "strided.py")])).cells()
+    cells = load(suite, Registry([str(tmp_path / "strided.py")])).cells()
     assert {cell.method: cell.config["method"].get("allocation") for cell in cells}["strided"] == {"name": "strided"}
 
 

@@ -13,8 +13,8 @@ from fedbench.cell.state import STRUCTURE, load, save
 from fedbench.cell.trial import Trial
 from fedbench.errors import UserError
 from fedbench.method import Predict
-from fedbench.registry.assets import Facts
-from fedbench.registry.registry import Plugins, told
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry, told
 from fedbench.results import read_manifest
 from fedbench.types import Client, Dataset, Images, Splits
 
@@ -40,7 +40,9 @@ def keep(folder: Path, trial: Trial) -> None:
     save(folder, {"method": trial.state, "world": world})
 
 
-def reopen(folder: str | Path, plugins: Plugins, device: str = "cpu", *, images: bool = True) -> tuple[Trial, Predict]:
+def reopen(
+    folder: str | Path, registry: Registry, device: str = "cpu", *, images: bool = True
+) -> tuple[Trial, Predict]:
     """The trial of a finished cell with its last `state`, and its global model: predict(x (B, 3, H, W)) as
     `Method.predictor` gives it.
 
@@ -52,7 +54,7 @@ def reopen(folder: str | Path, plugins: Plugins, device: str = "cpu", *, images:
     folder = Path(folder)
     manifest = _finished(folder)
     try:
-        trial = _trial(folder, manifest, plugins, device, images)
+        trial = _trial(folder, manifest, registry, device, images)
         return trial, trial.method.predictor(trial.state)
     except UserError:
         raise
@@ -61,19 +63,19 @@ def reopen(folder: str | Path, plugins: Plugins, device: str = "cpu", *, images:
         raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error
 
 
-def _trial(folder: Path, manifest: Mapping[str, Any], plugins: Plugins, device: str, images: bool) -> Trial:
+def _trial(folder: Path, manifest: Mapping[str, Any], registry: Registry, device: str, images: bool) -> Trial:
     """The trial of a finished cell with its last state."""
     kept = load(folder)
     config = manifest["config"]
-    _same_files(folder, manifest["versions"], plugins)
-    facts = Facts(plugins)
+    _same_files(folder, manifest["versions"], registry)
+    facts = Assets(registry)
     source = facts.backbone(config["backbone"])
     dataset = facts.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
     now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
     _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
     if not images:  # nor are there any to be dealt to clients
         config = {**config, "evaluation": {**config["evaluation"], "by": "domain"}}
-    trial = Trial(config, plugins, device, dataset=dataset, clients=None if images else _clients(kept["world"]))
+    trial = Trial(config, registry, device, dataset=dataset, clients=None if images else _clients(kept["world"]))
     trial.state = kept["method"]
     return trial
 
@@ -102,15 +104,15 @@ def _finished(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _same_files(folder: Path, versions: Mapping[str, str], plugins: Plugins) -> None:
+def _same_files(folder: Path, versions: Mapping[str, str], registry: Registry) -> None:
     """Plugins given by --plugin must be given again, and be the same files."""
     for name, version in versions.items():
         if not version.startswith("sha256:"):
             continue
-        if name not in plugins.files:
+        if name not in registry.files:
             raise UserError(f"{folder}: this cell was computed with the plugin {name}; name that file with --plugin.")
-        if plugins.version(name) != version:
-            raise UserError(f"{folder}: {plugins.files[name]} has changed since this cell was computed.\n{AGAIN}")
+        if registry.version(name) != version:
+            raise UserError(f"{folder}: {registry.files[name]} has changed since this cell was computed.\n{AGAIN}")
 
 
 def _same_prints(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) -> None:

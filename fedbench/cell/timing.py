@@ -15,7 +15,7 @@ from fedbench.engine.groups import ROWS, grouped
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import dealt
 from fedbench.models.backbone import Source
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.seeding import generator, seed_of
 from fedbench.types import Cohort
 
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 def probe(
-    config: Config, plugins: Plugins, device: str, totals: Mapping[str, int], processes: int = 1
+    config: Config, registry: Registry, device: str, totals: Mapping[str, int], processes: int = 1
 ) -> dict[str, float]:
     """The fields of `fedbench.runs.estimate.Rates`, measured.
 
@@ -38,7 +38,7 @@ def probe(
     """
     clock = _clock(device)
     began = clock()
-    trial = Trial(_smaller(config, totals, device), plugins, device, _random_weights(config, plugins))
+    trial = Trial(_smaller(config, totals, device), registry, device, _random_weights(config, registry))
     with trial.precision():
         state = trial.method.init(generator(trial.seed, use="init"))
         cohort = _affordable(trial, STEP_FLOPS[device])
@@ -74,10 +74,10 @@ def _smaller(config: Config, totals: Mapping[str, int], device: str) -> dict[str
     return {**lossless, "train": train, "evaluation": evaluation}
 
 
-def _random_weights(config: Config, plugins: Plugins) -> Source:
+def _random_weights(config: Config, registry: Registry) -> Source:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(config["seed"], use="backbone"))
-        return plugins.make("backbone", config["backbone"], load=False)
+        return registry.make("backbone", config["backbone"], load=False)
 
 
 def _affordable(trial: Trial, flops: float) -> Cohort:

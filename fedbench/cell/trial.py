@@ -29,7 +29,7 @@ from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.models.cost import ClientCost
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.seeding import generator, numpy_generator, seed_of
 from fedbench.shares import Share, of_clients, of_domains
 from fedbench.types import Client, Cohort, Dataset, Job, Plan, Report, Setup, Splits, Uploads
@@ -51,7 +51,7 @@ class Trial:
     def __init__(
         self,
         config: Config,
-        plugins: Plugins,
+        registry: Registry,
         device: str = "cpu",
         source: Source | None = None,
         dataset: Dataset | None = None,
@@ -65,20 +65,20 @@ class Trial:
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
         self.store = store or ClientStore()
-        self.source = source = source or self._source(plugins)
-        self.dataset = dataset or dataset_of(config["data"], plugins, source.image_size)
+        self.source = source = source or self._source(registry)
+        self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         splits = self.dataset.load()
         mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
         train, test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
         if clients is None:
-            partition = plugins.make("partition", config["data"]["partition"])
+            partition = registry.make("partition", config["data"]["partition"])
             draw = numpy_generator(self.seed, use="partition")
             clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, self.model.num_layers, train)
         self.guard = Guard(config["train"].get("guard"))
-        self.method = self._method(plugins, image_size=splits.test.x.shape[-1])
-        metrics = {ref["name"]: plugins.make("metric", ref) for ref in config["evaluation"]["metrics"]}
+        self.method = self._method(registry, image_size=splits.test.x.shape[-1])
+        metrics = {ref["name"]: registry.make("metric", ref) for ref in config["evaluation"]["metrics"]}
         images = config["evaluation"]["batch_size"]
         if self.fast and device == "cpu" and isinstance(self.model, Blocks):
             if not any(name.startswith("model.") for name in self.model.shared()):
@@ -94,20 +94,20 @@ class Trial:
         draw = numpy_generator(self.seed, use="test images of clients")
         return of_clients(self.dataset, splits.train, splits.test, self.federation.clients, draw)
 
-    def _source(self, plugins: Plugins) -> Source:
+    def _source(self, registry: Registry) -> Source:
         with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here
             torch.manual_seed(seed_of(self.seed, use="backbone"))
-            return plugins.make("backbone", self.config["backbone"], load=self.device != "meta")
+            return registry.make("backbone", self.config["backbone"], load=self.device != "meta")
 
-    def _method(self, plugins: Plugins, image_size: int) -> Method:
+    def _method(self, registry: Registry, image_size: int) -> Method:
         def component(kind: str, ref: Any) -> Any:
             if callable(ref):
                 return ref
-            return plugins.make(kind, {"name": ref} if isinstance(ref, str) else ref, setup=setup)
+            return registry.make(kind, {"name": ref} if isinstance(ref, str) else ref, setup=setup)
 
         setup = Setup(
             backbone=self.model,
-            adapter=plugins.make("adapter", self.config["adapter"]),
+            adapter=registry.make("adapter", self.config["adapter"]),
             engine=self._train,
             scenario=self.federation.scenario,
             train=self.config["train"],
@@ -122,7 +122,7 @@ class Trial:
             receive=self._receive,
             store=self.store,
         )
-        return plugins.make("method", self.config["method"], setup=setup)
+        return registry.make("method", self.config["method"], setup=setup)
 
     @contextmanager
     def precision(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ from fedbench.cell.timing import probe
 from fedbench.cell.trial import Diverged, Trial
 from fedbench.engine.team import Team, together
 from fedbench.errors import NotApplicable, UserError
-from fedbench.registry.registry import Plugins, told
+from fedbench.registry.registry import Registry, told
 from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.claims import Taken, joined
 from fedbench.results.files import cleared, described
@@ -103,7 +103,7 @@ def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
         outcome = {
             "status": "failed",
             "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}"
-            + _place(error, cell.plugins.files.values()),
+            + _place(error, cell.registry.files.values()),
             "traceback": traceback.format_exc(),
         }
     return cell.end(outcome)
@@ -116,7 +116,7 @@ class _Cell:
         self, job: dict[str, Any], send: Send, stopping: Callable[[], bool], check: Callable[[], None]
     ) -> None:
         """check: raises Taken where the cell is another run's; asked before anything is written."""
-        self.folder, self.plugins = Path(job["folder"]), Plugins(job["plugins"])
+        self.folder, self.registry = Path(job["folder"]), Registry(job["plugins"])
         self.send, self.stopping, self.check = send, stopping, check
         self.manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -131,8 +131,8 @@ class _Cell:
         self.manifest["machine"] = machine.describe(device)
         self._take_up(device, job.get("checkpoint_every", EVERY), fresh=job.get("fresh", False))
         write_manifest(self.folder, self.manifest)
-        self.plugins.tell("fedbench_cell_started", manifest=self.manifest)
-        self.trial = trial = Trial(self.manifest["config"], self.plugins, device, store=self.checkpoints.store)
+        self.registry.tell("fedbench_cell_started", manifest=self.manifest)
+        self.trial = trial = Trial(self.manifest["config"], self.registry, device, store=self.checkpoints.store)
         progress = self.progress
 
         def work(team: Team) -> None:
@@ -165,7 +165,7 @@ class _Cell:
     def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
         self.check()
         self.manifest["round"] = t
-        self.plugins.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
+        self.registry.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
         self.send({"event": "round", "round": t})
         stopping = self.stopping()
         if t < self.trial.rounds and (stopping or self.checkpoints.due()):
@@ -185,7 +185,7 @@ class _Cell:
         if done:
             forget(self.folder)
         evaluation = self.progress.tables["eval"] if outcome["status"] == "finished" else []
-        self.plugins.tell("fedbench_cell_finished", manifest=self.manifest, evaluation=evaluation)
+        self.registry.tell("fedbench_cell_finished", manifest=self.manifest, evaluation=evaluation)
         return self.manifest
 
     def _seconds(self) -> float:
@@ -212,7 +212,7 @@ def tried(job: dict[str, Any]) -> dict[str, Any]:
     job: as of `run`, and under `probe` the further arguments of `fedbench.cell.timing.probe`.
     """
     try:
-        return {"rates": probe(job["manifest"]["config"], Plugins(job["plugins"]), job["device"], **job["probe"])}
+        return {"rates": probe(job["manifest"]["config"], Registry(job["plugins"]), job["device"], **job["probe"])}
     except Exception as error:  # a plugin's; the other cells' times are wanted all the same
         return {"reason": told(error)}
 

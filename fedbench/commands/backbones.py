@@ -32,9 +32,9 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
 
     from fedbench.cell.worker import resolved
     from fedbench.models.sizes import measure
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    registry, device = Plugins(plugins), resolved(device)
+    registry, device = Registry(plugins), resolved(device)
     found = []
     for name in names:
         source = registry.make("backbone", {"name": name}, pretrained=False, load=False)

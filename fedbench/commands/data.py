@@ -51,9 +51,9 @@ def list_(as_json: bool, plugins: tuple) -> None:
 
     from fedbench.commands.shelf import entries
     from fedbench.data import cache_dir, data_dir
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    found = entries(Plugins(plugins))
+    found = entries(Registry(plugins))
     if as_json:
         _print_json([{**vars(entry), "root": str(entry.root) if entry.root else None} for entry in found])
         return
@@ -97,9 +97,9 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     from fedbench.commands.shelf import Shelf, entries
     from fedbench.data.sources import MISSING
     from fedbench.errors import UserError
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    registry, console = Plugins(plugins), Console(highlight=False)
+    registry, console = Registry(plugins), Console(highlight=False)
     known = [entry for entry in entries(registry) if entry.root]
     if (root or sets) and len(names) != 1:
         raise UserError("--root and --set go with one NAME")
@@ -138,9 +138,9 @@ def prepare(
     from rich.filesize import decimal
 
     from fedbench.commands.shelf import Shelf
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    shelf = Shelf(Plugins(plugins), name, _options(root, sets))
+    shelf = Shelf(Registry(plugins), name, _options(root, sets))
     console = Console(highlight=False, soft_wrap=True)
     unpacked = shelf.unpack(unverified)
     done = shelf.prepare(image_size)

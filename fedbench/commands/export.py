@@ -34,9 +34,9 @@ def export(cell: str, form: str, out: str | None, force: bool, plugins: tuple) -
     from rich.text import Text
 
     from fedbench.export import export as write
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    written = write(cell, form, out or f"{Path(cell).resolve().name}-{form}", Plugins(plugins), force)
+    written = write(cell, form, out or f"{Path(cell).resolve().name}-{form}", Registry(plugins), force)
     console = Console(highlight=False)
     for name, size in written.files.items():
         console.print(Text(f"{size:>12,} bytes  {written.folder / name}"), soft_wrap=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.runs.estimate import Estimate
     from fedbench.runs.plan import Work
     from fedbench.runs.runner import Options
@@ -50,15 +50,15 @@ def plan(
     import json
     from pathlib import Path
 
-    from fedbench.registry.assets import Facts
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.assets import Assets
+    from fedbench.registry.registry import Registry
     from fedbench.runs import runner
     from fedbench.runs.plan import works
 
     options = runner.Options(results=results, device=device, jobs=workers(jobs))
-    registry = Plugins(plugins)
+    registry = Registry(plugins)
     loaded = runner.load(suite, registry, **choices)
-    facts, folder = Facts(registry), Path(results) / loaded.name
+    facts, folder = Assets(registry), Path(results) / loaded.name
     chosen = works(loaded.cells(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
     totals = {work.id: facts.totals(work.id, work.config) for work in chosen}
     time = _estimated(chosen, totals, folder, registry, options) if cost else None
@@ -70,7 +70,7 @@ def plan(
         _show(loaded.name, rows, time)
 
 
-def _estimated(chosen: list[Work], totals: dict, folder: Path, registry: Plugins, options: Options) -> Estimate:
+def _estimated(chosen: list[Work], totals: dict, folder: Path, registry: Registry, options: Options) -> Estimate:
     from rich.console import Console
 
     from fedbench import machine

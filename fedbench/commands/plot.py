@@ -114,11 +114,11 @@ def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
     fedbench plot tsne results/quickstart --method fedra --method inclusivefl
     """
     boards = _boards(choices)
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.report.pictures.tsne import embedded
     from fedbench.report.pictures.tsne import tsne as draw
 
-    registry = Plugins(plugins)
+    registry = Registry(plugins)
     figures = {
         board.title: draw(
             {label: embedded(result, registry, classes, images) for label, result in board.one_seed().items()}

@@ -11,7 +11,7 @@ from fedbench.commands.choices import PLUGINS
 
 if TYPE_CHECKING:
     from fedbench.registry.catalogue import Component
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
 VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
 
@@ -40,9 +40,9 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     """
     from rich.console import Console
 
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    registry, console = Plugins(plugins), Console(highlight=False)
+    registry, console = Registry(plugins), Console(highlight=False)
     if components or kind:
         _components(registry.catalogue, kind, console)
         return
@@ -71,9 +71,9 @@ def show(name: str, plugins: tuple) -> None:
     from rich.text import Text
 
     from fedbench.registry.catalogue import REQUIRED
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    catalogue, console = Plugins(plugins).catalogue, Console(highlight=False)
+    catalogue, console = Registry(plugins).catalogue, Console(highlight=False)
     found = _named(catalogue, name)
     for component in found:
         console.print(
@@ -110,10 +110,10 @@ def check(name: str, plugins: tuple) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
     is_file = name.endswith(".py")
-    registry, console = Plugins((*plugins, name) if is_file else plugins), Console(highlight=False)
+    registry, console = Registry((*plugins, name) if is_file else plugins), Console(highlight=False)
     package = str(registry.files.get(name.rpartition("/")[2])) if is_file else None
     found = [c for c in registry.catalogue if c.package == package] if is_file else _named(registry.catalogue, name)
     broken = False
@@ -126,7 +126,7 @@ def check(name: str, plugins: tuple) -> None:
     sys.exit(1 if broken else 0)
 
 
-def _verdict(registry: Plugins, component: Component) -> tuple[str, str]:
+def _verdict(registry: Registry, component: Component) -> tuple[str, str]:
     """How a component keeps its contract, and why not: one that needs options, or data that are not here, cannot be
     tried."""
     from fedbench.data import root_of

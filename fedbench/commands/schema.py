@@ -19,7 +19,7 @@ def schema(plugins: tuple) -> None:
     """
     import json
 
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.suite import json_schema
 
-    click.echo(json.dumps(json_schema(Plugins(plugins).catalogue), indent=2))
+    click.echo(json.dumps(json_schema(Registry(plugins).catalogue), indent=2))

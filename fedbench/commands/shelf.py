@@ -16,7 +16,7 @@ from fedbench.data.lists import read_list
 from fedbench.data.sources import Part, root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.types import Dataset, Splits
 
 BUILT_IN = "needs nothing"
@@ -32,10 +32,10 @@ class Entry:
     root: Path | None
 
 
-def entries(plugins: Plugins) -> list[Entry]:
+def entries(registry: Registry) -> list[Entry]:
     """Every registered data set, with what is there of it; no file is opened."""
     found = []
-    for name, component in plugins.catalogue.components["dataset"].items():
+    for name, component in registry.catalogue.components["dataset"].items():
         needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
         root = root_of(name) if component.source else None
         status = component.source.status(root) if component.source else f"needs {needs}" if needs else BUILT_IN
@@ -57,22 +57,22 @@ class Shelf:
     Raises: UserError for a name that no data set has, and for options that a suite could not set either.
     """
 
-    def __init__(self, plugins: Plugins, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, registry: Registry, name: str, options: Mapping[str, Any]) -> None:
         from fedbench.suite.node import Mark, Node
         from fedbench.suite.problems import Problems
         from fedbench.suite.references import References
 
-        references = References(plugins.catalogue, "paper", Problems())
+        references = References(registry.catalogue, "paper", Problems())
         ref = references.complete(Node.of({"name": name, **options}, Mark("fedbench data")), "dataset")
         references.problems.raise_any()
-        self.plugins, self.name, self.ref = plugins, name, ref.plain()
-        self.source = plugins.catalogue.find("dataset", name).source
+        self.registry, self.name, self.ref = registry, name, ref.plain()
+        self.source = registry.catalogue.find("dataset", name).source
         self.root = root_of(name, self.ref.get("root"))
 
     def make(self, image_size: int, unreadable: str | None = None) -> Dataset:
         """The data set, its files looked at but not decoded. unreadable: instead of its own option of that name."""
         changed = {"unreadable": unreadable} if unreadable and "unreadable" in self.ref else {}
-        return self.plugins.make("dataset", {**self.ref, **changed}, image_size=image_size)
+        return self.registry.make("dataset", {**self.ref, **changed}, image_size=image_size)
 
     def check(self, image_size: int) -> Iterator[Finding]:
         """Look at everything: the parts, the archives' checksums, the lists, and every image, decoded at that size."""
@@ -185,7 +185,7 @@ class Shelf:
         return Prepared(counts, splits.skipped, place, size, known, time.perf_counter() - started)
 
     def _blaming(self) -> AbstractContextManager[None]:
-        return self.plugins.blaming("dataset", self.name)
+        return self.registry.blaming("dataset", self.name)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from fedbench.data.cache import NewArray, cache_dir, cached
 from fedbench.data.sources import Part, Source, data_dir, root_of
 
 if TYPE_CHECKING:
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.types import Dataset
 
 __all__ = ["NewArray", "Part", "Source", "cache_dir", "cached", "data_dir", "dataset_of", "dataset_ref", "root_of"]
@@ -23,6 +23,6 @@ def dataset_ref(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in BESIDE}
 
 
-def dataset_of(data: Mapping[str, Any], plugins: Plugins, image_size: int) -> Dataset:
+def dataset_of(data: Mapping[str, Any], registry: Registry, image_size: int) -> Dataset:
     """The data set of a configuration's `data` section, at its own image size or else the given one."""
-    return plugins.make("dataset", dataset_ref(data), image_size=data.get("image_size") or image_size)
+    return registry.make("dataset", dataset_ref(data), image_size=data.get("image_size") or image_size)

@@ -21,7 +21,7 @@ from fedbench.export.card import base, card, made, note
 from fedbench.export.parts import Parts, parts_of
 from fedbench.models.backbone import Architecture
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.results import load
 
 __all__ = ["FORMATS", "Export", "export"]
@@ -41,7 +41,7 @@ class Export:
     note: str | None
 
 
-def export(cell: str | Path, form: str, out: str | Path, plugins: Plugins, force: bool = False) -> Export:
+def export(cell: str | Path, form: str, out: str | Path, registry: Registry, force: bool = False) -> Export:
     """Write the model of a finished cell into the folder `out`, for `form`, one of FORMATS.
 
     The cell's images are not needed. force: replace an earlier export. Raises UserError where the cell has no
@@ -49,13 +49,13 @@ def export(cell: str | Path, form: str, out: str | Path, plugins: Plugins, force
     """
     out = Path(out)
     _must_be_free(out, force)
-    trial, model = reopen(cell, plugins, images=False)
+    trial, model = reopen(cell, registry, images=False)
     if not isinstance(model, GlobalModel):
         method = trial.config["method"]["name"]
         raise UserError(f"{cell}: the method {method!r} does not answer with a GlobalModel, and cannot be exported")
     parts = parts_of(model, trial.evaluation.test.images.x.shape[-1])
     with _put_in_place(out, force) as folder:
-        architecture, making = _written(folder, form, trial, parts, [str(file) for file in plugins.files.values()])
+        architecture, making = _written(folder, form, trial, parts, [str(file) for file in registry.files.values()])
         if len(model.exits) > 1:
             save_file(parts.exits(), folder / EXITS)
         config = card(form, trial, parts, architecture, load([cell]))

@@ -102,8 +102,8 @@ def base(trial: Trial, parts: Parts, form: str, files: Sequence[str]) -> str:
     else:
         given = repr(list(files)) if files else ""
         lines = (
-            "from fedbench.registry.registry import Plugins\n"
-            f'model = Plugins({given}).make("backbone", {dict(backbone)!r}).model.eval()\n'
+            "from fedbench.registry.registry import Registry\n"
+            f'model = Registry({given}).make("backbone", {dict(backbone)!r}).model.eval()\n'
             f"model.reset_classifier({parts.num_classes})"
         )
     if parts.whole:

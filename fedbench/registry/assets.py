@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.data.cache import cache_dir
 from fedbench.data.kept import keep, kept
 from fedbench.errors import NotApplicable, UserError
-from fedbench.registry.registry import Plugins, package_version, told
+from fedbench.registry.registry import Registry, package_version, told
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 Ref = Mapping[str, Any]
 
 
-class Facts:
+class Assets:
     """Facts about backbones, data and cells, kept in the cache folder under a hash of all they depend on."""
 
-    def __init__(self, plugins: Plugins) -> None:
-        self.plugins = plugins
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
         self._datasets: dict[str, dict[int, Dataset]] = {}  # by what makes them, and by image size
         self._sources: dict[str, Source] = {}
         self._stamps: dict[str, Any] = {}
@@ -64,8 +64,8 @@ class Facts:
 
         key = json.dumps(ref, sort_keys=True)
         if key not in self._sources:
-            with torch.device("meta"), self.plugins.blaming("backbone", ref["name"]):
-                self._sources[key] = self.plugins.make("backbone", ref, load=False)
+            with torch.device("meta"), self.registry.blaming("backbone", ref["name"]):
+                self._sources[key] = self.registry.make("backbone", ref, load=False)
         return copy.deepcopy(self._sources[key])
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:
@@ -75,8 +75,8 @@ class Facts:
 
         sizes, size = self._sizes(data), data.get("image_size") or image_size
         if size not in sizes:
-            with self.plugins.blaming("dataset", data["name"]):
-                found = dataset_of(data, self.plugins, image_size)
+            with self.registry.blaming("dataset", data["name"]):
+                found = dataset_of(data, self.registry, image_size)
                 sizes[size] = dataclasses.replace(found, load=functools.cache(found.load))
         return sizes[size]
 
@@ -90,7 +90,7 @@ class Facts:
         """Decode a cell's images into the cache and deal them to its clients. Raises UserError where that fails."""
         dataset = self.dataset(config["data"], self.backbone(config["backbone"])["image_size"])
         train = dataset.load().train
-        partition = self.plugins.make("partition", config["data"]["partition"])
+        partition = self.registry.make("partition", config["data"]["partition"])
         draw = numpy_generator(config["seed"], use="partition")
         clients = partition(train.y, train.domain, len(dataset.domains), draw)
         given = config["capacities"].get("by_client")
@@ -118,7 +118,7 @@ class Facts:
             dataset = self.dataset(config["data"], source.image_size)
             try:
                 with torch.device("meta"):
-                    trial = Trial(config, self.plugins, "meta", source, dataset)
+                    trial = Trial(config, self.registry, "meta", source, dataset)
                 return trial.totals()
             except NotApplicable as reason:
                 return {"not_applicable": str(reason)}
@@ -132,11 +132,11 @@ class Facts:
 
     def _stamp(self, kind: str, ref: Ref) -> list[Any]:
         """What changes when the code behind a component, fedbench, torch or timm does."""
-        plugin = self.plugins.catalogue.find(kind, ref["name"]).plugin
+        plugin = self.registry.catalogue.find(kind, ref["name"]).plugin
         if plugin not in self._stamps:
             self._stamps[plugin] = [
-                self.plugins.version(plugin),
-                _tree(self.plugins.module_file(plugin)),
+                self.registry.version(plugin),
+                _tree(self.registry.module_file(plugin)),
                 _tree(importlib.util.find_spec("fedbench").origin),
                 package_version("torch"),
                 package_version("timm"),

@@ -31,7 +31,7 @@ GROUP = "fedbench"
 _LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") and name not in KINDS.values()]
 
 
-class Plugins:
+class Registry:
     """Everything installed under the entry-point group `fedbench`, and `files` given by `--plugin`.
 
     A plugin is imported when one of its components is made; what exists is known from the catalogue, kept on disk.

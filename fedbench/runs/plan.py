@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import __version__
-from fedbench.registry.assets import Facts
+from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import KINDS
-from fedbench.registry.registry import Plugins, package_version
+from fedbench.registry.registry import Registry, package_version
 from fedbench.results import read_manifest
 from fedbench.results.files import damage
 from fedbench.results.index import Entry
@@ -63,12 +63,12 @@ class Work:
         }
 
 
-def works(cells: Iterable[Cell], plugins: Plugins, facts: Facts) -> list[Work]:
+def works(cells: Iterable[Cell], registry: Registry, facts: Assets) -> list[Work]:
     """One Work for every distinct cell, in the order of the suite. Raises UserError where data or weights are
     not there."""
     found: dict[str, Work] = {}
     for cell in cells:
-        fingerprints, versions = facts.fingerprints(cell.config), versions_of(cell.config, plugins)
+        fingerprints, versions = facts.fingerprints(cell.config), versions_of(cell.config, registry)
         id = identity(cell.config, fingerprints, versions)
         if id in found:
             found[id].cells.append(cell)
@@ -111,12 +111,12 @@ def status(work: Work, suite_folder: Path) -> str:
     return "damaged" if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
 
 
-def versions_of(config: dict[str, Any], plugins: Plugins) -> dict[str, str]:
+def versions_of(config: dict[str, Any], registry: Registry) -> dict[str, str]:
     """Versions of fedbench, of the numerical packages and of every plugin that the configuration names."""
     versions = {"fedbench": __version__} | {name: package_version(name) or "none" for name in NUMERICAL}
     for kind, ref in _references(config):
-        plugin = plugins.catalogue.find(kind, ref["name"]).plugin
-        versions[plugins.label(plugin)] = plugins.version(plugin)
+        plugin = registry.catalogue.find(kind, ref["name"]).plugin
+        versions[registry.label(plugin)] = registry.version(plugin)
     return versions
 
 

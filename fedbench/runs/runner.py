@@ -15,8 +15,8 @@ from fedbench import machine
 from fedbench import suite as suites
 from fedbench.cell.checkpoint import EVERY, forget
 from fedbench.errors import UserError
-from fedbench.registry.assets import Facts
-from fedbench.registry.registry import Plugins
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, refuse_links
 from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
@@ -110,9 +110,9 @@ class Outcome:
         return {name: m for name, m in self.manifests.items() if m["status"] in GIVEN_UP}
 
 
-def load(path: str | Path, plugins: Plugins, **choices: Any) -> suites.Suite:
+def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
     """Read a suite against what is installed. choices: `sets`, `profile`, `data` of `fedbench.suite.load`."""
-    return suites.load(path, plugins.catalogue, facts=Facts(plugins), **choices)
+    return suites.load(path, registry.catalogue, facts=Assets(registry), **choices)
 
 
 def run(
@@ -134,25 +134,25 @@ def run(
     one's own · options: fields of `Options` · observe(suite, all works, those to do) returns a listener for events.
     Raises UserError for input that cannot work, before anything is written.
     """
-    registry = Plugins(plugins)
+    registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     cells = suite.cells(scenarios=scenarios, methods=methods, seeds=seeds)
-    facts = Facts(registry)
+    facts = Assets(registry)
     return execute(suite, works(cells, registry, facts), registry, facts, chosen, observe)
 
 
 def execute(
     suite: suites.Suite,
     chosen: list[Work],
-    plugins: Plugins,
-    facts: Facts,
+    registry: Registry,
+    facts: Assets,
     options: Options,
     observe: Observe | None = None,
 ) -> Outcome:
     """Run what is not on disk yet; the index names every cell from the start, so that `compare` can follow along."""
     began = time.monotonic()
-    executor = _executor(plugins, options)
+    executor = _executor(registry, options)
     folder = Path(options.results) / suite.name
     if os.path.lexists(folder):
         refuse_links(folder)
@@ -161,18 +161,18 @@ def execute(
     before = {work.id: read_manifest(work.folder_in(folder)) for work in chosen}
     missing = [work for work in chosen if _is_missing(status(work, folder), options)]
     given = options.asked()
-    run_all = plugins.make("executor", executor, **{**given, "workers": min(given["workers"], len(missing))})
+    run_all = registry.make("executor", executor, **{**given, "workers": min(given["workers"], len(missing))})
     if missing:
         require_room(folder)
     _prepare_data(missing, facts)
     prepare_folder(folder)
     merge_index(folder, suite.name, names := entries(named, folder))
     write_expected(folder, suite.name, suite.expected)
-    plugins.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in chosen])
+    registry.tell("fedbench_suite_started", suite=suite.name, cells=[work.manifest() for work in chosen])
     ends = _Ends(observe(suite.name, chosen, missing) if observe else lambda event: None, options.max_failures)
     with Claims(folder) as claims:
         backlog = Backlog(missing, before, folder, claims, ends.note)
-        _compute(backlog, run_all, ends, _jobs(suite, missing, folder, plugins, options), executor["name"])
+        _compute(backlog, run_all, ends, _jobs(suite, missing, folder, registry, options), executor["name"])
     if (now := entries(named, folder)) != names:  # another run has made the folder of an equal cell of its own
         merge_index(folder, suite.name, now)
     manifests = {}
@@ -181,7 +181,7 @@ def execute(
         manifests[place.name] = _last(work, place, ends.of.get(place.name))
         if manifests[place.name]["status"] == "finished":
             forget(place)  # where a worker was killed just before it did so
-    plugins.tell("fedbench_suite_finished", suite=suite.name, cells=list(manifests.values()))
+    registry.tell("fedbench_suite_finished", suite=suite.name, cells=list(manifests.values()))
     return Outcome(
         suite=suite.name,
         folder=folder,
@@ -194,10 +194,10 @@ def execute(
     )
 
 
-def _executor(plugins: Plugins, options: Options) -> dict[str, Any]:
+def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     """What runs the cells, as a reference. Raises: UserError where it needs a GPU and this machine has none."""
-    executor = reference(plugins.catalogue, "executor", options.executor, "--executor")
-    elsewhere = plugins.catalogue.find("executor", executor["name"]).elsewhere
+    executor = reference(registry.catalogue, "executor", options.executor, "--executor")
+    elsewhere = registry.catalogue.find("executor", executor["name"]).elsewhere
     if options.device == "cuda" and not elsewhere and not machine.has_gpu():
         raise UserError(
             "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
@@ -259,7 +259,7 @@ def _last(work: Work, place: Path, end: dict[str, Any] | None) -> dict[str, Any]
     return manifest
 
 
-def _prepare_data(missing: list[Work], facts: Facts) -> None:
+def _prepare_data(missing: list[Work], facts: Assets) -> None:
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from."""
     for work in missing:
         try:
@@ -278,12 +278,12 @@ def _is_missing(found: str, options: Options) -> bool:
 
 
 def _jobs(
-    suite: suites.Suite, missing: list[Work], folder: Path, plugins: Plugins, options: Options
+    suite: suites.Suite, missing: list[Work], folder: Path, registry: Registry, options: Options
 ) -> Callable[[Work, Claim], str]:
     """What tells a worker, as JSON, which cell it is to compute and how; a function of the work and its claim."""
     git = machine.git_revision(Path(suite.path).resolve().parent) if missing else None
     shared = {
-        "plugins": [str(file) for file in plugins.files.values()],
+        "plugins": [str(file) for file in registry.files.values()],
         "device": options.device,
         "processes": max(1, options.workers() // max(1, len(missing))),
         "checkpoint_every": options.checkpoint_every,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedbench.method import Method, State
 from fedbench.models.cost import ClientCost
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import Report
@@ -22,7 +22,7 @@ CAPACITIES = (4, 3, 1)
 
 def check_method(
     make: Callable[..., Method],
-    registry: Plugins | None = None,
+    registry: Registry | None = None,
     model: Callable[[], nn.Module] = tiny_vit,
     capacities: tuple[int, ...] = CAPACITIES,
     **options: Any,
@@ -31,10 +31,10 @@ def check_method(
 
     registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default.
     """
-    plugins = registry or Plugins()
+    registry = registry or Registry()
 
     def made() -> Method:
-        return make(setup_of(plugins, model(), list(capacities)), **options)
+        return make(setup_of(registry, model(), list(capacities)), **options)
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")

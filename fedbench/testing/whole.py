@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.testing import components, methods
 from fedbench.testing.world import setup_of, tiny_vit
 
 IMAGE_SIZE = 8
 
 
-def check_component(registry: Plugins, kind: str, name: str, **options: Any) -> None:
+def check_component(registry: Registry, kind: str, name: str, **options: Any) -> None:
     """Check the component of that kind and name. Raises AssertionError; UserError where it cannot be made."""
     ref = {"name": name, **options}
     if kind == "method":
@@ -25,5 +25,5 @@ def check_component(registry: Plugins, kind: str, name: str, **options: Any) -> 
         getattr(components, f"check_{kind}")(registry.make(kind, ref))
 
 
-def _method(registry: Plugins, ref: dict[str, Any], setup: Any) -> Any:
+def _method(registry: Registry, ref: dict[str, Any], setup: Any) -> Any:
     return registry.make("method", ref, setup=setup)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fedbench.cell.clientstore import ClientStore
 from fedbench.engine import sequential
 from fedbench.models.backbone import Blocks, body_of
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.types import Client, Cohort, Scenario, Setup
 
 CLASSES = 3
@@ -69,7 +69,7 @@ def cohort_of(
 
 
 def setup_of(
-    registry: Plugins, model: nn.Module, capacities: list[int], adapter: dict | None = None, **train: Any
+    registry: Registry, model: nn.Module, capacities: list[int], adapter: dict | None = None, **train: Any
 ) -> Setup:
     """A set-up in float64 with the sequential engine; `train` changes single training options."""
     blocks = body_of(model).double()

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, binary_cross_entropy_with_logits, cross_entropy
 
-from fedbench_plugins.backbones.micro import IMAGE_SIZE, architecture
-from fedbench_plugins.datasets import glyphs
+from ..datasets import glyphs
+from .micro import IMAGE_SIZE, architecture
 
 SCRIPT = 1  # raise it whenever the same arguments would give other weights
 STEPS, BATCH, WARM_UP = 1300, 128, 100

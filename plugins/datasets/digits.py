@@ -12,7 +12,8 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
-from fedbench_plugins.datasets import glyphs
+
+from . import glyphs
 
 VERSION = 1  # raise it whenever thinning or dealing changes; the brushes have glyphs.RENDERER
 FINE = 64  # side of the grid on which scans are thinned

@@ -14,7 +14,8 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
-from fedbench_plugins.datasets import glyphs
+
+from . import glyphs
 
 WOBBLE = {"sketch": 0.02}  # how unsteady the hand is; the other styles are drawn with a ruler's calm
 

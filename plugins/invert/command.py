@@ -54,17 +54,18 @@ def invert(
     """
     from rich.console import Console
 
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.report.grouping import select
     from fedbench.results import load
-    from fedbench_plugins.invert.attack import Descent
-    from fedbench_plugins.invert.findings import Probe
-    from fedbench_plugins.invert.observer import ATTACKS
-    from fedbench_plugins.invert.report import render, reports, show
+
+    from .attack import Descent
+    from .findings import Probe
+    from .observer import ATTACKS
+    from .report import render, reports, show
 
     draw = _drawing(images)
     results = select(load(paths or ("results",)), **chosen)
-    found = reports(results, Plugins(plugins), Probe(victims, attacks or ATTACKS, Descent(steps=steps)))
+    found = reports(results, Registry(plugins), Probe(victims, attacks or ATTACKS, Descent(steps=steps)))
     if form == "rich":
         show(found, Console(highlight=False))
     else:
@@ -85,7 +86,8 @@ def _drawing(images: str | None):
     if find_spec("matplotlib") is None:
         raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
     from fedbench.report.pictures.style import format_of, save
-    from fedbench_plugins.invert.pictures import reconstructions
+
+    from .pictures import reconstructions
 
     format_of(Path(images))
     return lambda found, file: save(reconstructions(found), Path(file), dpi=200)

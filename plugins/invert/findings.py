@@ -16,12 +16,13 @@ from fedbench.errors import UserError
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import Backward, ZerothOrder
 from fedbench.seeding import generator, numpy_generator
-from fedbench_plugins.invert.attack import Descent, Mismatch, correlation, invert, psnr
-from fedbench_plugins.invert.observer import ATTACKS, Learner, Observer
+
+from .attack import Descent, Mismatch, correlation, invert, psnr
+from .observer import ATTACKS, Learner, Observer
 
 if TYPE_CHECKING:
     from fedbench.cell.trial import Trial
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.results import Result
 
 OPTIONS = {"head_blocks", "tail_blocks", "server_lr"}  # what FedV, FedVZ and FESTA have in common
@@ -85,7 +86,7 @@ def is_split(result: Result) -> bool:
     return result.manifest.get("config", {}).get("method", {}).keys() >= OPTIONS
 
 
-def findings(result: Result, plugins: Plugins, probe: Probe) -> tuple[list[Finding], list[np.ndarray]]:
+def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Finding], list[np.ndarray]]:
     """The probe's attacks on training images drawn from the cell's seed, each a batch of its own; and these images
     (3, H, W), in [0, 1].
 
@@ -93,7 +94,7 @@ def findings(result: Result, plugins: Plugins, probe: Probe) -> tuple[list[Findi
     """
     if not is_split(result):
         raise UserError(f"{result.folder}: {result.entry.method} does not cut the model between client and server")
-    trial, _ = reopen(result.folder, plugins)
+    trial, _ = reopen(result.folder, registry)
     options = result.manifest["config"]["method"]
     cut = Cut(trial.model, len(trial.dataset.classes), options["head_blocks"], options["tail_blocks"])
     test = trial.evaluation.test  # normalised like the training images

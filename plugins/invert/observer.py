@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import Backward, ZerothOrder
-from fedbench_plugins.invert.attack import Mismatch, from_features, from_gradient, from_span
+
+from .attack import Mismatch, from_features, from_gradient, from_span
 
 Learner = Backward | ZerothOrder
 ATTACKS = ("match", "span", "cosine")

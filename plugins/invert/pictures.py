@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from fedbench.report.pictures.style import GREY, paper
 
 if TYPE_CHECKING:
-    from fedbench_plugins.invert.report import Report
+    from .report import Report
 
 COLUMNS = 8  # victims at most
 SIZE = 0.62  # inches a side of an image

@@ -17,12 +17,13 @@ from fedbench.report.columns import Cell, Column
 from fedbench.report.grouping import by_label, settings
 from fedbench.report.terminal import indented, pages, table
 from fedbench.report.text import escape_markdown, piped_table, plain
-from fedbench_plugins.invert.findings import Finding, Probe, findings, is_split
+
+from .findings import Finding, Probe, findings, is_split
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.results import Result
 
 CSV_COLUMNS = (
@@ -52,7 +53,7 @@ class Report:
         return " · ".join(filter(None, self.where.values()))
 
 
-def reports(results: Sequence[Result], plugins: Plugins, probe: Probe) -> list[Report]:
+def reports(results: Sequence[Result], registry: Registry, probe: Probe) -> list[Report]:
     """Attack images of every finished cell of a split method; one whose server has nothing that these attacks take has
     no report. Raises: UserError where there is none."""
     found = []
@@ -62,7 +63,7 @@ def reports(results: Sequence[Result], plugins: Plugins, probe: Probe) -> list[R
             cells = [r for r in part if r.status == "finished" and is_split(r)]
             if cells:
                 here = {name: where[name] for name in CSV_COLUMNS[:5]}
-                found.append(_report(here, label, [findings(r, plugins, probe) for r in cells]))
+                found.append(_report(here, label, [findings(r, registry, probe) for r in cells]))
     if found and not any(report.findings for report in found):
         raise UserError(f"nothing that {' or '.join(probe.attacks)} could attack: these servers have features alone")
     if not found:

@@ -25,7 +25,7 @@ from work import CLASSES, DEPTHS, DIM64, TINY, Work
 from fedbench.cell.trial import Trial
 from fedbench.engine import cohort, shortcuts
 from fedbench.models.backbone import Source
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
 from fedbench.seeding import generator
 from fedbench.types import Dataset, Images, Splits
@@ -77,7 +77,7 @@ class Bench:
     device: str
     tiny: bool
     deadline: float
-    registry: Plugins
+    registry: Registry
     rates: dict[str, float]
 
     @property
@@ -167,7 +167,7 @@ def built(bench: Bench, size: Load, method: str, precision: str, engine: str, ro
 
 
 @functools.cache
-def configs(registry: Plugins) -> dict[str, dict[str, Any]]:
+def configs(registry: Registry) -> dict[str, dict[str, Any]]:
     """The resolved configuration of every method."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gpu.yaml"

@@ -25,7 +25,7 @@ from torch import nn
 from fedbench import machine
 from fedbench.engine import cohort, sequential
 from fedbench.engine import replay as graph
-from fedbench.registry.registry import Plugins, package_version
+from fedbench.registry.registry import Registry, package_version
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 
@@ -73,7 +73,7 @@ def parity(bench: Bench) -> dict[str, Any]:
 
 
 def final_state(
-    registry: Plugins, name: str, model: nn.Module, dropout: float, engine: Callable, device: str
+    registry: Registry, name: str, model: nn.Module, dropout: float, engine: Callable, device: str
 ) -> list[torch.Tensor]:
     """After enough steps for a graph to be replayed."""
     adapter = {"name": "lora", "rank": 2, "alpha": 4, "dropout": dropout}
@@ -208,7 +208,7 @@ def main() -> int:
     given = options.parse_args()
     torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = "ieee"  # fp32 without TF32
     deadline = time.perf_counter() + 60 * given.minutes
-    report = run(Bench(given.device, given.tiny, deadline, Plugins(), {}), given.out)
+    report = run(Bench(given.device, given.tiny, deadline, Registry(), {}), given.out)
     print("\n".join(table(report)))
     return int(any(section["status"] == "failed" for section in report["sections"].values()))
 

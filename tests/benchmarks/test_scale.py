@@ -22,7 +22,7 @@ import torch
 from fedbench.cell.federation import Federation
 from fedbench.cell.pixels import Pixels
 from fedbench.cell.trial import Trial
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
 from fedbench.seeding import generator, numpy_generator
 from fedbench.types import Dataset, Images, Splits
@@ -45,7 +45,7 @@ STATUS = Path("/proc/self/status")  # knows the largest resident memory of this 
 
 
 @functools.cache
-def config(registry: Plugins, clients: int, sampled: int) -> dict:
+def config(registry: Registry, clients: int, sampled: int) -> dict:
     """The cell with so many registered clients, all in one domain."""
     sets = [f"data.partition.clients_per_domain={clients}", f"participation.count={sampled}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def noise(examples: int) -> Dataset:
     return Dataset(("noise",), tuple(map(str, range(CLASSES))), "noise", lambda: splits)
 
 
-def federation(registry: Plugins, clients: int, examples: int) -> Federation:
+def federation(registry: Registry, clients: int, examples: int) -> Federation:
     """The registered clients and their scenario, without a model."""
     settings = config(registry, clients, 10)
     train = noise(examples).load().train
@@ -77,7 +77,7 @@ def federation(registry: Plugins, clients: int, examples: int) -> Federation:
     return Federation(settings, dealt, 12, Pixels(train, (0.5,) * 3, (0.5,) * 3, "cpu"))
 
 
-def held(registry: Plugins, clients: int, examples: int) -> int:
+def held(registry: Registry, clients: int, examples: int) -> int:
     """Bytes that stay allocated for registered clients; the images themselves are not among them."""
     federation(registry, clients, examples)  # what is made only once is made now
     gc.collect()
@@ -160,7 +160,7 @@ def peak_in_a_fresh_process(clients: int, examples: int) -> int:
 def peak(clients: int, examples: int) -> int:
     """Largest resident memory, in bytes, of a process that runs two rounds of 100 clients."""
     torch.set_num_threads(1)
-    registry = Plugins()
+    registry = Registry()
     _, rows = Trial(config(registry, clients, 100), registry, dataset=noise(examples)).run()
     assert [row["steps"] for row in rows] == [1] * 200
     return int(re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())[1]) * 1024

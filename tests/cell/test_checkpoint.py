@@ -17,7 +17,7 @@ from fedbench.cell.state import STRUCTURE, TENSORS, file_bytes
 from fedbench.cell.trial import Trial
 from fedbench.engine.team import together
 from fedbench.errors import NotApplicable, UserError
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.results.documents import json_text
 from fedbench.runs.runner import load
 from fedbench.testing.world import same
@@ -55,7 +55,7 @@ PULL = {**dict.fromkeys(("ditto", "fedavg", "fedrod"), {"fedprox": 0.1}), **dict
 
 @pytest.fixture(scope="module")
 def plugins(own_cache):
-    return Plugins([str(TINY)])
+    return Registry([str(TINY)])
 
 
 @pytest.fixture(scope="module")

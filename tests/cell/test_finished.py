@@ -13,7 +13,7 @@ from fedbench.cell.finished import reopen
 from fedbench.cell.state import STRUCTURE, TENSORS, load
 from fedbench.errors import UserError
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, read_rows
 from fedbench.testing import check_state
 
@@ -39,7 +39,7 @@ def ran(tmp_path_factory, own_cache):
 
 @pytest.fixture(scope="module")
 def plugins(own_cache):
-    return Plugins([str(TINY)])
+    return Registry([str(TINY)])
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_the_same_model_is_there_without_the_images(ran, plugins, method, monkey
             return trial, predict(x) if method != "depthfl" else torch.stack(list(predict(x).values()))
 
     whole, expected = answers()
-    monkeypatch.setattr("fedbench.registry.assets.Facts.dataset", lambda *_: pytest.fail("the images are asked for"))
+    monkeypatch.setattr("fedbench.registry.assets.Assets.dataset", lambda *_: pytest.fail("the images are asked for"))
     trial, found = answers(images=False)
     assert torch.equal(found, expected)
     assert trial.dataset.classes == whole.dataset.classes and trial.dataset.domains == whole.dataset.domains
@@ -146,7 +146,7 @@ def test_a_plugin_file_must_be_there_and_the_same(cell, plugins, registry, tmp_p
     assert "computed with the plugin tiny_plugin.py; name that file with --plugin" in refused(cell, registry)
     other = tmp_path / "tiny_plugin.py"
     other.write_text(TINY.read_text() + "\n# changed\n")
-    assert f"{other} has changed" in refused(cell, Plugins([str(other)]))
+    assert f"{other} has changed" in refused(cell, Registry([str(other)]))
 
 
 def test_a_component_that_is_gone_is_named(cell, plugins):

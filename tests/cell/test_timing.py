@@ -10,7 +10,7 @@ from fedbench.cell import timing as probing
 from fedbench.cell.timing import longest_share, probe
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
-from fedbench.registry.assets import Facts
+from fedbench.registry.assets import Assets
 from fedbench.runs.estimate.rates import Rates
 from fedbench.runs.runner import load
 
@@ -36,7 +36,7 @@ def cells(registry, tmp_path_factory):
 
 @pytest.fixture
 def totals(registry, cells):
-    return lambda config: Facts(registry).totals(str(config["method"]["name"]), config)
+    return lambda config: Assets(registry).totals(str(config["method"]["name"]), config)
 
 
 @pytest.mark.parametrize("method", ["fedra", "exclusive"])

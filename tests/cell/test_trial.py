@@ -13,7 +13,7 @@ from fedbench.cell.checkpoint import Progress
 from fedbench.cell.trial import Diverged, Trial
 from fedbench.engine.team import together
 from fedbench.errors import UserError
-from fedbench.registry.assets import Facts
+from fedbench.registry.assets import Assets
 from fedbench.results.tables import COLUMNS, to_table
 from fedbench.runs.runner import load
 from fedbench_plugins.methods import ditto
@@ -64,7 +64,7 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
             if scenario in ("skew", "dynamic"):
                 continue
             config = {**config, "backbone": TWO_LAYERS, "capacities": {"all": True}}
-        planned = Facts(registry).totals(f"test-{scenario}-{method}", config)
+        planned = Assets(registry).totals(f"test-{scenario}-{method}", config)
         if "not_applicable" in planned:
             continue
         trial, progress = Trial(config, registry), Progress()

@@ -12,7 +12,7 @@ from layouts import cifar10, cifar100, domainnet, nicopp, tar_gz, tiny_imagenet,
 
 import fedbench as package
 from fedbench.data.archive import md5
-from fedbench.registry.assets import Facts
+from fedbench.registry.assets import Assets
 from fedbench.results import read_rows
 from fedbench.runs.plan import works
 from fedbench.runs.runner import load
@@ -300,7 +300,7 @@ def test_suite_runs_on_a_real_data_set(tmp_path):
 
 def test_a_copy_elsewhere_gives_the_same_cells_unless_the_suite_says_root(tmp_path, monkeypatch, registry):
     def cell() -> str:
-        (work,) = works(load(tmp_path / "real.yaml", registry).cells(), registry, Facts(registry))
+        (work,) = works(load(tmp_path / "real.yaml", registry).cells(), registry, Assets(registry))
         return work.id
 
     found = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import EXAMPLES, file_of
 
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 
 
 @pytest.fixture(scope="session")
@@ -14,4 +14,4 @@ def examples(tmp_path_factory, own_cache):
     folder = tmp_path_factory.mktemp("examples")
     for block in EXAMPLES:
         (folder / file_of(block)).write_text(block.text)
-    return Plugins([str(folder / file_of(block)) for block in EXAMPLES])
+    return Registry([str(folder / file_of(block)) for block in EXAMPLES])

@@ -18,7 +18,7 @@ from fedbench import hookspecs
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import ClientCost
 from fedbench.registry.catalogue import KINDS
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.results.tables import STATUSES
 from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
@@ -32,7 +32,7 @@ def examples_of(*hooks: str) -> list:
     return [pytest.param(b, id=b.place) for b in EXAMPLES if b.heading.partition("(")[0] in hooks]
 
 
-def registered(examples: Plugins, block: Block, kind: str) -> dict:
+def registered(examples: Registry, block: Block, kind: str) -> dict:
     """A reference to the one component of that kind that the example registers."""
     made = examples.load(file_of(block))
     ((_, name),) = [key for key in made if key[0] == kind]
@@ -40,7 +40,7 @@ def registered(examples: Plugins, block: Block, kind: str) -> dict:
     return {"name": name}
 
 
-def one_round(setup, ref: dict, registry: Plugins, capacities: list[int]):
+def one_round(setup, ref: dict, registry: Registry, capacities: list[int]):
     """Make a method, let it live for a round and answer once, in the ways the contract allows."""
     method = registry.make("method", ref, setup=setup)
     state = method.init(generator(0))

@@ -12,7 +12,7 @@ from jobs import job
 from pages import ROOT, blocks, in_code, prose
 
 from fedbench.cell import worker
-from fedbench.registry.assets import Facts
+from fedbench.registry.assets import Assets
 from fedbench.results import merge_index, read_manifest, write_manifest, write_rows
 from fedbench.results.index import Entry
 from fedbench.results.tables import COLUMNS, STATUSES
@@ -61,7 +61,7 @@ methods: [fedra]
 def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
-    (work,) = works(runner.load("small.yaml", registry).cells(), registry, Facts(registry))
+    (work,) = works(runner.load("small.yaml", registry).cells(), registry, Assets(registry))
     (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
     cell = Path(re.search(r'cell = "(.*)"', block.text)[1])
     worker.run({**job(cell), "manifest": work.manifest()})

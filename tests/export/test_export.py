@@ -19,7 +19,7 @@ from fedbench.export.card import base, card, made
 from fedbench.export.parts import parts_of
 from fedbench.models.backbone import Architecture, Blocks, Source
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.registry.assets import Facts
+from fedbench.registry.assets import Assets
 from fedbench.runs.plan import works
 from fedbench.runs.runner import load
 from fedbench.testing.world import tiny_mixer, tiny_vit
@@ -59,7 +59,7 @@ def cells(registry, tmp_path_factory):
     (folder / "suite.yaml").write_text(SUITE)
     chosen = [cell for cell in load(folder / "suite.yaml", registry).cells() if (cell.scenario, cell.method) in CELLS]
     found = {}
-    for work in works(chosen, registry, Facts(registry)):
+    for work in works(chosen, registry, Assets(registry)):
         place = folder / work.folder_name()
         done = worker.run({"folder": str(place), "manifest": work.manifest(), "device": "cpu", "plugins": []})
         assert done["status"] == "finished", done["reason"]

@@ -17,7 +17,7 @@ from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.finished import reopen
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Plain, body_of
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.seeding import generator
 from fedbench.testing import check_component
@@ -209,7 +209,7 @@ def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(
 def test_a_finished_cell_keeps_the_global_model_and_says_so(tmp_path, own_cache, name):
     job = job_of(tmp_path, name, 2, changes=CHANGES)
     worker.run(job)
-    trial, predict = reopen(job["folder"], Plugins([str(TINY)]))
+    trial, predict = reopen(job["folder"], Registry([str(TINY)]))
     x = torch.randn(2, 3, 8, 8)
     assert predict(x).shape == (2, 2) and predict.features(x).shape == (2, 8)
     (client, *_) = trial.state["clients"]

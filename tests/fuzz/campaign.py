@@ -18,7 +18,7 @@ from typing import Any
 from fuzz.archives import Archives
 from fuzz.checkpoints import Unfinished
 from fuzz.folders import Folders
-from fuzz.registry import Registry
+from fuzz.registry import Installed
 from fuzz.states import States
 from fuzz.suites import Suites
 from fuzz.watch import PATIENCE, SECONDS, Arena, Target
@@ -29,7 +29,7 @@ KINDS: dict[str, type[Target]] = {
     "archives": Archives,
     "states": States,
     "checkpoints": Unfinished,
-    "plugins": Registry,
+    "plugins": Installed,
 }
 STUCK = 2 * PATIENCE * SECONDS  # code that no signal reaches is ended with its process
 

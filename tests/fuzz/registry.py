@@ -15,8 +15,8 @@ import numpy as np
 
 from fedbench.data.cache import cached
 from fedbench.data.files import content_hashes
-from fedbench.registry.assets import Facts
-from fedbench.registry.registry import Plugins
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
 from fedbench.types import Images, Splits
 from fuzz.mutants import TEXTS, damaged, rewritten
 
@@ -89,7 +89,7 @@ VALUES += [
 ]
 
 
-class Registry:
+class Installed:
     def __init__(self, shared: Path) -> None:
         self.shared = shared
         with _cache_at(shared / "cache"):  # torch and timm are imported before the clock runs
@@ -104,7 +104,7 @@ class Registry:
         file.write_bytes(_source(chance))
         asked = chance.choice([file] * 8 + [inside, inside / "nowhere.py", "\0", "x" * 5000, ""])
         with _cache_at(self.shared / "cache"):
-            _used(Plugins([str(asked)]))
+            _used(Registry([str(asked)]))
 
     def _installed(self, inside: Path, chance: Random) -> None:
         """A package whose metadata say what they like."""
@@ -118,7 +118,7 @@ class Registry:
         if chance.random() < 0.7:
             (info / "METADATA").write_bytes(damaged(metadata, chance) if chance.random() < 0.3 else metadata)
         with _on_path(inside), _cache_at(inside / "cache"):
-            _used(Plugins())
+            _used(Registry())
 
     def _cache(self, inside: Path, chance: Random) -> None:
         """What fedbench keeps for itself, after somebody has changed it."""
@@ -131,9 +131,9 @@ class Registry:
             self._use_cache(inside)
 
     def _use_cache(self, inside: Path) -> None:
-        registry = Plugins()
+        registry = Registry()
         _used(registry)
-        facts = Facts(registry)
+        facts = Assets(registry)
         assert facts.num_layers({"name": "micro_vit", "pretrained": False}) > 0
         images = Images(np.zeros((2, 3, 4, 4), np.uint8), np.zeros(2, np.int64), np.zeros(2, np.int64))
         splits = cached("x", lambda new_array: Splits(images, images))
@@ -153,7 +153,7 @@ def _source(chance: Random) -> bytes:
     return damaged(raw, chance) if chance.random() < 0.2 else raw
 
 
-def _used(registry: Plugins) -> None:
+def _used(registry: Registry) -> None:
     """As the commands use a registry: the catalogue, its names, its hooks, a component and its version."""
     for component in registry.catalogue:
         assert registry.package(component.plugin)

@@ -9,7 +9,7 @@ from random import Random
 from made_up import KnownFacts
 
 from fedbench import suite
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fuzz.mutants import SPELLINGS, damaged, misspelt
 
 SHIPPED = Path(__file__).parents[2] / "suites"
@@ -18,7 +18,7 @@ KEYS = ("train", "train.rounds", "capacities", "data.partition", "backbone", "me
 
 class Suites:
     def __init__(self, shared: Path) -> None:
-        self.catalogue = Plugins().catalogue
+        self.catalogue = Registry().catalogue
         self.files = [file.relative_to(SHIPPED) for file in sorted(SHIPPED.rglob("*.yaml"))]
 
     def attack(self, inside: Path, chance: Random) -> None:

@@ -5,14 +5,14 @@ import torch
 
 from fedbench.errors import UserError
 from fedbench.models.optimizer import with_own
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 
 
 @pytest.fixture(scope="module")
 def registry():
-    return Plugins()
+    return Registry()
 
 
 def made(registry, name: str, **options):

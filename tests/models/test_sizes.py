@@ -7,7 +7,7 @@ import pytest
 from command import TINY, fedbench
 
 from fedbench.models.sizes import measure
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 
 HERE = Path(__file__).parents[1]
 DIM, HIDDEN, PATCH, TOKENS, BLOCKS, CLASSES = 8, 8, 4, 5, 2, 3  # of tests/tiny_plugin.py's ViT; 4 patches and a token
@@ -15,7 +15,7 @@ DIM, HIDDEN, PATCH, TOKENS, BLOCKS, CLASSES = 8, 8, 4, 5, 2, 3  # of tests/tiny_
 
 @pytest.fixture(scope="module")
 def size():
-    source = Plugins([str(TINY)]).make("backbone", {"name": "tiny"}, load=False)
+    source = Registry([str(TINY)]).make("backbone", {"name": "tiny"}, load=False)
     return measure("tiny", source, num_classes=CLASSES, batch_size=2, device="cpu")
 
 

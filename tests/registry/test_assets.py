@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from command import TINY
 
-from fedbench.registry.assets import Facts
-from fedbench.registry.registry import Plugins
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
 
 DOTS = {"name": "dots", "per_class": 2, "normalize": "half", "partition": {"name": "dirichlet", "alpha": 0.1}}
 
 
 @pytest.fixture
-def facts(own_cache) -> Facts:
-    return Facts(Plugins([str(TINY)]))
+def facts(own_cache) -> Assets:
+    return Assets(Registry([str(TINY)]))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from fedbench.registry.catalogue import Catalogue
 from fedbench.registry.entrypoints import points
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 
 METADATA = b"Metadata-Version: 2.1\nName: %s\nVersion: 1.0\n"
 
@@ -66,13 +66,13 @@ def test_metadata_that_cannot_be_read_are_told_by_their_place(package, text, met
 
 def test_a_package_without_a_name_is_used(package):
     package("nameless", b"[fedbench]\nnameless = json\n", b"")
-    plugins = Plugins()
-    assert plugins.package("nameless") == "an unknown package"
-    assert "nameless" not in plugins.catalogue.broken
+    registry = Registry()
+    assert registry.package("nameless") == "an unknown package"
+    assert "nameless" not in registry.catalogue.broken
 
 
 def test_the_registry_tells_of_packages_that_cannot_be_read(package):
     broken = package("broken", b"[fedbench]\nno equals sign\n")
-    catalogue = Plugins().catalogue
+    catalogue = Registry().catalogue
     assert isinstance(catalogue, Catalogue) and "cannot be read" in catalogue.broken[str(broken)]
     assert "fedra" in catalogue.components["method"]

@@ -15,7 +15,7 @@ from command import MAIN, environment, fedbench, write_suite
 from strangers import LAST, registering
 
 from fedbench.errors import UserError
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 
 
 @pytest.fixture
@@ -54,30 +54,30 @@ def elsewhere(tmp_path: Path, *words: object) -> subprocess.CompletedProcess:
 
 def test_two_packages_with_one_component_name_are_both_named_and_only_where_it_is_used(install):
     install("their-random", registering("allocations", "random", LAST))
-    plugins = Plugins()
+    registry = Registry()
     with pytest.raises(UserError, match="two packages register the allocation 'random'") as told:
-        plugins.make("allocation", {"name": "random"})
+        registry.make("allocation", {"name": "random"})
     assert "their-random" in str(told.value) and "fedbench" in str(told.value)
-    assert plugins.make("allocation", {"name": "prefix"})(torch.tensor([1]), 2).tolist() == [[True, False]]
+    assert registry.make("allocation", {"name": "prefix"})(torch.tensor([1]), 2).tolist() == [[True, False]]
 
 
 def test_two_packages_with_one_plugin_name(install):
     install("first-package", registering("allocations", "one", LAST), plugin="alike")
     install("second-package", registering("allocations", "two", LAST), plugin="alike")
-    plugins = Plugins()
-    assert "first-package" in plugins.troubles["alike"] and "second-package" in plugins.troubles["alike"]
-    assert "alike" in plugins.catalogue.broken
+    registry = Registry()
+    assert "first-package" in registry.troubles["alike"] and "second-package" in registry.troubles["alike"]
+    assert "alike" in registry.catalogue.broken
 
 
 def test_an_unknown_hook_names_the_package(install):
     install("wrong-hook", "@hookimpl\ndef fedbench_register_methodes(register):\n    pass\n")
-    message = Plugins().catalogue.broken["wrong_hook"]
+    message = Registry().catalogue.broken["wrong_hook"]
     assert "wrong-hook" in message and "fedbench_register_methodes" in message
 
 
 def test_a_component_registered_twice_by_one_plugin(install):
     install("twice-package", registering("allocations", "one", LAST) + "    register('one', make)\n")
-    assert "registers the allocation 'one' twice" in Plugins().catalogue.broken["twice_package"]
+    assert "registers the allocation 'one' twice" in Registry().catalogue.broken["twice_package"]
 
 
 @pytest.mark.parametrize("fault", ["import nothing_of_this_name", "raise SystemExit(3)", "def broken(:"])
@@ -132,18 +132,18 @@ def test_a_foreign_command_that_does_not_load_says_so_when_used(install, tmp_pat
 
 def test_the_kept_catalogue_is_made_again_when_a_plugin_changes(install):
     file = install("changing", registering("allocations", "before", LAST))
-    assert "before" in Plugins().catalogue.components["allocation"]
+    assert "before" in Registry().catalogue.components["allocation"]
     file.write_text(file.read_text().replace("'before'", "'afterwards'"))
     sys.modules.pop("changing")
-    assert "afterwards" in Plugins().catalogue.components["allocation"]
-    assert "before" not in Plugins().catalogue.components["allocation"]
+    assert "afterwards" in Registry().catalogue.components["allocation"]
+    assert "before" not in Registry().catalogue.components["allocation"]
 
 
 def test_the_kept_catalogue_is_read_without_importing_plugins(install):
     install("idle-package", registering("allocations", "idle", LAST))
-    assert Plugins().catalogue.find("allocation", "idle")
+    assert Registry().catalogue.find("allocation", "idle")
     sys.modules.pop("idle_package")
-    again = Plugins()
+    again = Registry()
     assert again.catalogue.find("allocation", "idle").package == "idle-package"
     assert "idle_package" not in sys.modules
     again.make("allocation", {"name": "idle"})
@@ -152,10 +152,10 @@ def test_the_kept_catalogue_is_read_without_importing_plugins(install):
 
 def test_a_torn_catalogue_is_made_again(install):
     install("some-package", registering("allocations", "some", LAST))
-    assert Plugins().catalogue
+    assert Registry().catalogue
     (kept,) = (Path(os.environ["FEDBENCH_CACHE"]) / "catalogue").glob("*.json")
     kept.write_text(kept.read_text()[:100])
-    assert Plugins().catalogue.find("allocation", "some")
+    assert Registry().catalogue.find("allocation", "some")
 
 
 # --- a file of its own -------------------------------------------------------------------------------------------
@@ -167,9 +167,9 @@ def test_a_file_named_like_an_installed_plugin_stands_beside_it(tmp_path):
         "from fedbench import hookimpl\n\n\n@hookimpl\ndef fedbench_register_metrics(register):\n"
         "    register('mine', lambda: None)\n"
     )
-    found = Plugins([str(file)]).catalogue
+    found = Registry([str(file)]).catalogue
     assert "fedra" in found.components["method"] and "mine" in found.components["metric"]
-    assert "fedra" in Plugins().catalogue.components["method"]
+    assert "fedra" in Registry().catalogue.components["method"]
 
 
 def test_two_files_of_one_name_are_refused(tmp_path):
@@ -177,14 +177,14 @@ def test_two_files_of_one_name_are_refused(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.py").write_text("")
     with pytest.raises(UserError, match="have the same name; rename one of them"):
-        Plugins([str(tmp_path / "a" / "same.py"), str(tmp_path / "b" / "same.py")])
+        Registry([str(tmp_path / "a" / "same.py"), str(tmp_path / "b" / "same.py")])
 
 
 @pytest.mark.parametrize("fault", ["raise BaseException('no')", "raise GeneratorExit", "import sys\nsys.exit()"])
 def test_a_file_that_raises_what_is_no_exception_is_told(tmp_path, fault):
     (tmp_path / "p.py").write_text(fault)
     with pytest.raises(UserError, match="p.py: plugin 'p.py' of .* does not load"):
-        Plugins([str(tmp_path / "p.py")]).catalogue  # noqa: B018
+        Registry([str(tmp_path / "p.py")]).catalogue  # noqa: B018
 
 
 @pytest.mark.parametrize("path", ["\0", "x" * 5000, "loop"])
@@ -192,20 +192,20 @@ def test_a_path_that_no_file_can_have_is_told(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UserError, match="--plugin|no such file"):
-        Plugins([path]).catalogue  # noqa: B018
+        Registry([path]).catalogue  # noqa: B018
 
 
 def test_a_file_that_is_not_called_py_is_told(tmp_path):
     (tmp_path / "p.txt").touch()
     with pytest.raises(UserError, match=r"a plugin's file is called \*\.py"):
-        Plugins([str(tmp_path / "p.txt")]).catalogue  # noqa: B018
+        Registry([str(tmp_path / "p.txt")]).catalogue  # noqa: B018
 
 
 def test_a_hook_that_ends_the_process_is_told_and_ends_nothing(tmp_path, capsys):
     (tmp_path / "p.py").write_text(
         "import sys\nfrom fedbench import hookimpl\n\n@hookimpl\ndef fedbench_cell_started():\n    sys.exit(3)\n"
     )
-    Plugins([str(tmp_path / "p.py")]).tell("fedbench_cell_started", manifest={})
+    Registry([str(tmp_path / "p.py")]).tell("fedbench_cell_started", manifest={})
     assert "fedbench_cell_started broke: SystemExit" in capsys.readouterr().err
 
 
@@ -213,4 +213,4 @@ def test_a_plugin_cannot_say_of_what_kind_it_is(tmp_path):
     hook = "@hookimpl\ndef fedbench_register_metrics(register):\n    register('x', print, kind='method')\n"
     (tmp_path / "p.py").write_text(f"from fedbench import hookimpl\n{hook}")
     with pytest.raises(UserError, match="does not load: TypeError"):
-        Plugins([str(tmp_path / "p.py")]).catalogue  # noqa: B018
+        Registry([str(tmp_path / "p.py")]).catalogue  # noqa: B018

@@ -43,9 +43,9 @@ def test_an_independent_validator_accepts_the_shipped_suites(path):
     jsonschema = pytest.importorskip("jsonschema")
     from ruamel.yaml import YAML
 
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
 
-    schema = json_schema(Plugins().catalogue)
+    schema = json_schema(Registry().catalogue)
     jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe", pure=True).load(path))
 
 

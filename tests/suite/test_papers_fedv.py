@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_up import KnownFacts
 
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.suite import Suite, load
 
 SHIPPED = Path(__file__).parents[2] / "suites"
@@ -35,7 +35,7 @@ class Facts(KnownFacts):
 
 @pytest.fixture(scope="module")
 def catalogue():
-    return Plugins().catalogue
+    return Registry().catalogue
 
 
 def read(path: Path, catalogue, **options) -> Suite:

@@ -6,7 +6,7 @@ import pytest
 from command import fedbench
 from layouts import LAYOUTS
 
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.testing import check_component, check_method, tiny_mixer
 
 # What is needed to make a component small, or at all.
@@ -17,7 +17,7 @@ OPTIONS = {
 
 
 def built_in() -> list[tuple[str, str]]:
-    return [(component.kind, component.name) for component in Plugins().catalogue]
+    return [(component.kind, component.name) for component in Registry().catalogue]
 
 
 @pytest.mark.parametrize(("kind", "name"), built_in(), ids=["-".join(pair) for pair in built_in()])

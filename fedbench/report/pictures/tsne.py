@@ -15,7 +15,7 @@ from fedbench.report.pictures.style import GREY, WIDTH, paper
 from fedbench.seeding import numpy_generator, seed_of
 
 if TYPE_CHECKING:
-    from fedbench.registry.registry import Plugins
+    from fedbench.registry.registry import Registry
     from fedbench.results import Result
 
 COLUMNS = 4
@@ -37,7 +37,7 @@ class Points:
     domains: Sequence[str]
 
 
-def embedded(result: Result, plugins: Plugins, classes: int, images: int) -> Points:
+def embedded(result: Result, registry: Registry, classes: int, images: int) -> Points:
     """t-SNE of the features that a finished cell's classifier reads.
 
     classes: the first so many · images: at most so many of theirs, drawn evenly over (class, domain) from the cell's
@@ -46,7 +46,7 @@ def embedded(result: Result, plugins: Plugins, classes: int, images: int) -> Poi
     """
     from fedbench.cell.finished import reopen
 
-    trial, predict = reopen(result.folder, plugins)
+    trial, predict = reopen(result.folder, registry)
     if not hasattr(predict, "features"):
         raise UserError(
             f"{result.entry.method}: its predictor has no features(x) to draw; see fedbench.models.globalmodel"

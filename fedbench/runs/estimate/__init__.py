@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import machine
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.runs.estimate.past import past_rates
 from fedbench.runs.estimate.probes import Place, Probes
@@ -54,13 +54,13 @@ def estimate(
     works: Sequence[Work],
     totals: Mapping[str, Mapping[str, Any]],
     folder: Path,
-    plugins: Plugins,
+    registry: Registry,
     device: str = "cpu",
     workers: int = 1,
 ) -> Estimate:
     """The time of a suite whose results lie in `folder`, beside those of other suites.
 
-    totals: of every work by its id, see `Facts.totals` · device: `cpu` or `cuda` · workers: processes side by side.
+    totals: of every work by its id, see `Assets.totals` · device: `cpu` or `cuda` · workers: processes side by side.
     """
     works = [work for work in works if "flops" in totals[work.id]]
     manifests = {work.id: read_manifest(work.folder_in(folder)) or {"status": "pending"} for work in works}
@@ -69,7 +69,7 @@ def estimate(
     place = Place(machine.describe(device), workers, len(waiting))
     alone = {kind_of(work) for work in waiting} if place.processes == 1 else set()
     past = past_rates(folder.parent, alone, place.machine)
-    probes = Probes(place, plugins)
+    probes = Probes(place, registry)
     probed = probes.rates([work for work in waiting if kind_of(work) not in past], totals)
     loading = probes.loading(waiting, totals) if waiting else 0.0
     for work in waiting:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedbench.data.cache import cache_dir
 from fedbench.data.kept import keep, kept
-from fedbench.registry.registry import Plugins, package_version
+from fedbench.registry.registry import Registry, package_version
 from fedbench.runs.estimate.rates import Rates, digest, kind_of
 from fedbench.runs.plan import Work
 
@@ -43,8 +43,8 @@ class Place:
 class Probes:
     """Probes of cells at one place; as many at a time as cells will run, so that they are slowed down alike."""
 
-    def __init__(self, place: Place, plugins: Plugins) -> None:
-        self.place, self.plugins = place, plugins
+    def __init__(self, place: Place, registry: Registry) -> None:
+        self.place, self.registry = place, registry
         self.seconds = 0.0  # spent on probes by this object
         self.reasons: dict[str, str] = {}  # why kinds have no rates
         self._loading = kept(self._loading_file)
@@ -91,7 +91,7 @@ class Probes:
                 for i, work in enumerate(works)
             ]
             executor = {"name": "local"}
-            self.plugins.make("executor", executor, workers=self.place.busy, timeout=LONGEST)(jobs, on_event)
+            self.registry.make("executor", executor, workers=self.place.busy, timeout=LONGEST)(jobs, on_event)
         self.seconds += time.monotonic() - began
         medians = [_medians(measured[i]) for i in range(len(works))]
         for work, rates in zip(works, medians, strict=True):
@@ -104,7 +104,7 @@ class Probes:
             {
                 "folder": folder,
                 "manifest": work.manifest(),
-                "plugins": [str(file) for file in self.plugins.files.values()],
+                "plugins": [str(file) for file in self.registry.files.values()],
                 "device": self.place.machine["device"],
                 "probe": {"totals": totals, "processes": self.place.processes},
             }

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedbench.cell.events import PASSED_ON
 from fedbench.errors import UserError
-from fedbench.registry.registry import Plugins
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.claims import is_to_end
 from fedbench.runs.executors.local import Local, local
@@ -78,7 +78,7 @@ def _refusal(job: Mapping[str, Any]) -> str | None:
         time.sleep(0.1)
     manifest = job["manifest"]
     try:
-        here = versions_of(manifest["config"], Plugins(job["plugins"]))
+        here = versions_of(manifest["config"], Registry(job["plugins"]))
     except UserError as error:
         return str(error)
     apart = [

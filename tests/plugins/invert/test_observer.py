@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import Backward, ZerothOrder
 from fedbench.models.backbone import Blocks
-from fedbench.registry.assets import Facts
+from fedbench.registry.assets import Assets
 from fedbench.seeding import generator
 from fedbench_plugins.invert.attack import Descent, correlation, invert
 from fedbench_plugins.invert.observer import Observer
@@ -21,7 +21,7 @@ SHORT = Descent(steps=150)
 
 @pytest.fixture(scope="module")
 def images(registry, own_cache):
-    train = Facts(registry).dataset({"name": "strokes6"}, 32).load().train
+    train = Assets(registry).dataset({"name": "strokes6"}, 32).load().train
     chosen = np.random.default_rng(0).choice(len(train), VICTIMS, replace=False)
     return torch.from_numpy(train.x[chosen]).float() / 255, torch.from_numpy(train.y[chosen])
 
@@ -29,7 +29,7 @@ def images(registry, own_cache):
 @pytest.fixture(scope="module")
 def mean(registry, own_cache):
     """The mean training image (1, 3, 32, 32)."""
-    train = Facts(registry).dataset({"name": "strokes6"}, 32).load().train
+    train = Assets(registry).dataset({"name": "strokes6"}, 32).load().train
     return torch.from_numpy(train.x.mean(0, dtype=np.float32, keepdims=True)) / 255
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fedbench.cell import worker
 from fedbench.errors import UserError
-from fedbench.registry.assets import Facts
-from fedbench.registry.registry import Plugins
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
 from fedbench.report.pictures.tsne import Points, embedded, plane, spread, tsne
 from fedbench.results import load
 from fedbench.runs import runner
@@ -75,8 +75,8 @@ def test_many_classes_never_look_the_same():
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory, own_cache):
     """A folder with a finished cell in r/, computed in this process."""
-    folder, plugins = tmp_path_factory.mktemp("tsne"), Plugins([str(TINY)])
-    (work,) = works(runner.load(write_suite(folder), plugins).cells(), plugins, Facts(plugins))
+    folder, plugins = tmp_path_factory.mktemp("tsne"), Registry([str(TINY)])
+    (work,) = works(runner.load(write_suite(folder), plugins).cells(), plugins, Assets(plugins))
     cell, manifest = folder / "r" / work.folder_name(), {**work.manifest(), "git": None}
     done = worker.run({"folder": str(cell), "manifest": manifest, "device": "cpu", "plugins": [str(TINY)]})
     assert done["status"] == "finished", done["reason"]
@@ -94,10 +94,10 @@ def test_a_finished_cell_is_taken_up_and_drawn(ran):
 
 def test_classes_and_images_limit_what_is_drawn(ran):
     (result,) = load((ran / "r").iterdir())
-    plugins = Plugins([str(TINY)])
-    found = embedded(result, plugins, classes=1, images=100)
+    registry = Registry([str(TINY)])
+    found = embedded(result, registry, classes=1, images=100)
     assert set(found.y) == {0} and len(found.xy) == 4
-    assert len(embedded(result, plugins, classes=2, images=5).xy) == 5
+    assert len(embedded(result, registry, classes=2, images=5).xy) == 5
     assert (found.classes, found.domains) == (("a", "b"), ("one", "two"))
 
 
@@ -105,8 +105,8 @@ def test_a_model_without_features_is_refused(ran, monkeypatch):
     from fedbench.cell import finished as saved
 
     (result,) = load((ran / "r").iterdir())
-    plugins = Plugins([str(TINY)])
+    registry = Registry([str(TINY)])
     real = saved.reopen
     monkeypatch.setattr(saved, "reopen", lambda *a, **k: (real(*a, **k)[0], lambda x: x))
     with pytest.raises(UserError, match=r"fedra: its predictor has no features\(x\)"):
-        embedded(result, plugins, 2, 10)
+        embedded(result, registry, 2, 10)
