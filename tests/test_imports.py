@@ -1,4 +1,4 @@
-"""The house: imports point one way, plugins see public names only, and what should start at once imports no torch."""
+"""The house: imports point one way, what is written is installed, and what should start at once imports no torch."""
 
 from __future__ import annotations
 

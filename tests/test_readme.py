@@ -54,3 +54,13 @@ def test_every_figure_in_the_readmes_tables_is_in_the_reference_results():
     for command, table in quoted:
         printed = CliRunner().invoke(main, command.split()).output
         assert table in "\n".join(line.rstrip() for line in printed.splitlines()), command
+
+
+def test_the_map_names_every_folder_and_no_other():
+    (house,) = [
+        block for block in re.findall(r"```\n(.*?)```", README, flags=re.DOTALL) if block.startswith("fedbench/")
+    ]
+    tops = ("fedbench", "plugins", "suites", "results", "tests", "docs")
+    rooms = [path for top in ("fedbench", "plugins") for path in Path(top).iterdir() if list(path.glob("*.py"))]
+    assert sorted(re.findall(r"(\w+)/", house)) == sorted([*tops, *(room.name for room in rooms)])
+    assert len(house.splitlines()) <= 10
