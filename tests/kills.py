@@ -55,7 +55,7 @@ def job_of(folder: Path, method: str, rounds: int, processes: int = 1, changes: 
     folder.mkdir(parents=True, exist_ok=True)
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
     registry = Registry([str(TINY)])
-    (work,) = works(load(path, registry).cells(), registry, Assets(registry))
+    (work,) = works(load(path, registry).points(), registry, Assets(registry))
     shared = {"device": "cpu", "plugins": [str(TINY)], "processes": processes, "checkpoint_every": 0}
     return {"folder": str(folder / "s" / work.folder_name()), "manifest": work.manifest(), **shared}
 

@@ -81,4 +81,4 @@ methods: [fedra]
 
 
 def config(suite, **choice):
-    return suite.cells(**choice)[0].config
+    return suite.points(**choice)[0].config

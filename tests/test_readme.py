@@ -39,7 +39,7 @@ def test_the_example_suite_is_whole_and_names_the_allocation(tmp_path):
     (tmp_path / "strided.py").write_text(example)
     suite = tmp_path / "mine.yaml"
     suite.write_text(example_suite)
-    cells = load(suite, Registry([str(tmp_path / "strided.py")])).cells()
+    cells = load(suite, Registry([str(tmp_path / "strided.py")])).points()
     assert {cell.method: cell.config["method"].get("allocation") for cell in cells}["strided"] == {"name": "strided"}
 
 

@@ -59,7 +59,7 @@ def plan(
     registry = Registry(plugins)
     loaded = runner.load(suite, registry, **choices)
     facts, folder = Assets(registry), Path(results) / loaded.name
-    chosen = works(loaded.cells(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
+    chosen = works(loaded.points(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
     totals = {work.id: facts.totals(work.id, work.config) for work in chosen}
     time = _estimated(chosen, totals, folder, registry, options) if cost else None
     rows = [_row(work, totals[work.id], folder, time) for work in chosen]

@@ -18,7 +18,7 @@ from fedbench.results import read_manifest
 from fedbench.results.files import damage
 from fedbench.results.index import Entry
 from fedbench.results.tables import RESULT_VERSION
-from fedbench.suite import Cell
+from fedbench.suite import Point
 
 # Another version of one of these may give other numbers.
 NUMERICAL = ("torch", "timm", "loralib", "numpy")
@@ -32,7 +32,7 @@ class Work:
     config: dict[str, Any] = field(repr=False)
     fingerprints: dict[str, str]
     versions: dict[str, str]
-    cells: list[Cell]
+    cells: list[Point]
 
     def folder_name(self) -> str:
         """`<slug>-<id>`, the slug from the first of its names."""
@@ -63,7 +63,7 @@ class Work:
         }
 
 
-def works(cells: Iterable[Cell], registry: Registry, facts: Assets) -> list[Work]:
+def works(cells: Iterable[Point], registry: Registry, facts: Assets) -> list[Work]:
     """One Work for every distinct cell, in the order of the suite. Raises UserError where data or weights are
     not there."""
     found: dict[str, Work] = {}

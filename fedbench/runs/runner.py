@@ -137,7 +137,7 @@ def run(
     registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
-    cells = suite.cells(scenarios=scenarios, methods=methods, seeds=seeds)
+    cells = suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
     facts = Assets(registry)
     return execute(suite, works(cells, registry, facts), registry, facts, chosen, observe)
 

@@ -1,13 +1,13 @@
-"""YAML -> validated suite -> resolved cells; without torch.
+"""YAML -> validated suite -> its points; without torch.
 
-From the text to the cell: `source` reads, `structure` compares with `model`, `layers` lays settings on each
-other, `components` and `methods` complete what is named, `limits` asks the backbone and the data, `resolve`
-leads, and `cells` is what comes out.
+From the text to the point: `yaml` reads, `validate` compares with `keys`, `overlay` lays settings on each
+other, `references` and `methods` complete what is named, `limits` asks the backbone and the data, `resolve`
+leads, and `points` is what comes out.
 """
 
-from fedbench.suite.cells import Cell, Suite
 from fedbench.suite.jsonschema import json_schema
 from fedbench.suite.limits import Facts
+from fedbench.suite.points import Point, Suite
 from fedbench.suite.resolve import load
 
-__all__ = ["Cell", "Facts", "Suite", "json_schema", "load"]
+__all__ = ["Facts", "Point", "Suite", "json_schema", "load"]

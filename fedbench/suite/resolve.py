@@ -14,11 +14,11 @@ from fedbench.registry.catalogue import Catalogue
 from fedbench.suite import expected, profiles
 from fedbench.suite import keys as model
 from fedbench.suite import validate as structure
-from fedbench.suite.cells import Group, Suite
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.methods import PREFIX, Methods
 from fedbench.suite.node import INVALID, Mark, Node, shown
 from fedbench.suite.overlay import nest, sets_anew, stack
+from fedbench.suite.points import Group, Suite
 from fedbench.suite.problems import Problems, suggestion
 from fedbench.suite.references import References
 from fedbench.suite.yaml import parse_value, read

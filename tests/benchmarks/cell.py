@@ -172,7 +172,7 @@ def configs(registry: Registry) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gpu.yaml"
         path.write_text(SUITE)
-        return {cell.method: json.loads(json.dumps(cell.config)) for cell in load(path, registry).cells()}
+        return {cell.method: json.loads(json.dumps(cell.config)) for cell in load(path, registry).points()}
 
 
 @functools.lru_cache(maxsize=1)

@@ -51,7 +51,7 @@ def config(registry: Registry, clients: int, sampled: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "scale.yaml")
         path.write_text(SUITE)
-        (cell,) = load(path, registry, sets=sets).cells()
+        (cell,) = load(path, registry, sets=sets).points()
     return cell.config
 
 

@@ -62,7 +62,7 @@ def plugins(own_cache):
 def cells(plugins, tmp_path_factory):
     changes = {"scenarios:\n  small: {}\n": SCENARIOS, "rounds: 2": f"rounds: {ROUNDS}", "dropout: 0.0": "dropout: 0.1"}
     path = write_suite(tmp_path_factory.mktemp("suite"), ", ".join(METHODS), changes)
-    return {(cell.scenario, cell.method): cell.config for cell in load(path, plugins).cells()}
+    return {(cell.scenario, cell.method): cell.config for cell in load(path, plugins).points()}
 
 
 class Broken(Exception):

@@ -27,7 +27,7 @@ TINY = (
 def run(registry, method, seed, precision, *sets):
     """The rows of eval.parquet and of rounds.parquet of one cell; depths rotate over the domains with the seed."""
     choices = ("rotate_capacities=true", f"precision={precision}", *sets)
-    (cell,) = load(SUITE, registry, sets=choices).cells(methods=[method], seeds=[seed])
+    (cell,) = load(SUITE, registry, sets=choices).points(methods=[method], seeds=[seed])
     return Trial(cell.config, registry).run()
 
 
@@ -56,7 +56,7 @@ def ends_within_seed_noise(registry, method, *sets):
 @pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
 def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, engine, method):
     choices = ("precision=bf16", f"engine={engine}", *TINY)
-    (cell,) = load(SUITE, registry, sets=choices).cells(methods=[method])
+    (cell,) = load(SUITE, registry, sets=choices).points(methods=[method])
     trial = Trial(cell.config, registry)
     trial.run()
     trained = [*(value for r_j in trial.state["r"] for value in r_j.values()), *trial.state["shared"].values()]

@@ -31,7 +31,7 @@ methods: [fedra, exclusive]
 def cells(registry, tmp_path_factory):
     path = tmp_path_factory.mktemp("suite") / "small.yaml"
     path.write_text(SUITE)
-    return {cell.method: cell.config for cell in load(path, registry).cells()}
+    return {cell.method: cell.config for cell in load(path, registry).points()}
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ TWO_LAYERS = {"name": "vit_tiny_patch16_224", "pretrained": False, "img_size": 3
 def cells(registry, tmp_path_factory):
     path = tmp_path_factory.mktemp("suite") / "small.yaml"
     path.write_text(SUITE.replace("METHODS", ", ".join(registry.catalogue.components["method"])))
-    return {(cell.scenario, cell.method): cell.config for cell in load(path, registry).cells()}
+    return {(cell.scenario, cell.method): cell.config for cell in load(path, registry).points()}
 
 
 def test_what_is_planned_is_what_is_recorded(registry, cells):
@@ -350,4 +350,4 @@ def test_a_state_that_cannot_be_kept_is_refused_after_the_first_round(registry, 
 
 def test_shipped_suites_load(registry):
     for path in sorted(Path("suites").glob("*.yaml")):
-        assert load(path, registry).cells()
+        assert load(path, registry).points()

@@ -300,7 +300,7 @@ def test_suite_runs_on_a_real_data_set(tmp_path):
 
 def test_a_copy_elsewhere_gives_the_same_cells_unless_the_suite_says_root(tmp_path, monkeypatch, registry):
     def cell() -> str:
-        (work,) = works(load(tmp_path / "real.yaml", registry).cells(), registry, Assets(registry))
+        (work,) = works(load(tmp_path / "real.yaml", registry).points(), registry, Assets(registry))
         return work.id
 
     found = {}

@@ -61,7 +61,7 @@ methods: [fedra]
 def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
-    (work,) = works(runner.load("small.yaml", registry).cells(), registry, Assets(registry))
+    (work,) = works(runner.load("small.yaml", registry).points(), registry, Assets(registry))
     (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
     cell = Path(re.search(r'cell = "(.*)"', block.text)[1])
     worker.run({**job(cell), "manifest": work.manifest()})

@@ -28,7 +28,7 @@ def test_every_suite_of_the_pages_loads(examples, block, tmp_path):
     file.write_text("\n".join([*around, block.text]))
     for overlay in (None, *said.get("overlays", ())):
         for profile in ("paper", "reference"):
-            assert load(file, examples.catalogue, profile=profile, data=overlay).cells()
+            assert load(file, examples.catalogue, profile=profile, data=overlay).points()
 
 
 def keys(shape) -> set[str]:
@@ -56,5 +56,5 @@ def test_every_value_that_a_profile_sets_stands_on_the_page(registry):
 def test_the_grid_of_the_first_suite_is_counted_rightly(examples, tmp_path):
     first = blocks(ROOT / "docs/suites.md", "yaml")[0]
     (tmp_path / "suite.yaml").write_text(first.text)
-    count = len(load(tmp_path / "suite.yaml", examples.catalogue).cells())
+    count = len(load(tmp_path / "suite.yaml", examples.catalogue).points())
     assert f"are {count} cells" in prose(ROOT / "docs/suites.md")

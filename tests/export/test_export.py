@@ -57,7 +57,7 @@ def cells(registry, tmp_path_factory):
     """Every cell, computed: its folder by scenario and method."""
     folder = tmp_path_factory.mktemp("exported")
     (folder / "suite.yaml").write_text(SUITE)
-    chosen = [cell for cell in load(folder / "suite.yaml", registry).cells() if (cell.scenario, cell.method) in CELLS]
+    chosen = [cell for cell in load(folder / "suite.yaml", registry).points() if (cell.scenario, cell.method) in CELLS]
     found = {}
     for work in works(chosen, registry, Assets(registry)):
         place = folder / work.folder_name()

@@ -34,5 +34,5 @@ class Suites:
         data = chance.choice([None] * 8 + ["embedded", "embedded", "digits", "\ud800", "../x"])
         profile = chance.choice([None] * 9 + ["reference", "x"])
         loaded = suite.load(inside / name, self.catalogue, sets=sets, profile=profile, data=data, facts=KnownFacts())
-        for cell in loaded.cells(scenarios=chance.choice([(), ("*",), ("[",)])):
+        for cell in loaded.points(scenarios=chance.choice([(), ("*",), ("[",)])):
             assert isinstance(cell.backbone, str) and isinstance(cell.dataset, str)

@@ -61,7 +61,7 @@ def test_clients_go_on_from_their_store_on_the_gpu(registry, name, tmp_path):
     path.write_text(
         SUITE.replace("[fedra, depthfl, inclusivefl, exclusive, allsmall, alllarge, head_only]", f"[{name}]")
     )
-    (config,) = (cell.config for cell in load(path, registry).cells())
+    (config,) = (cell.config for cell in load(path, registry).points())
     config = {**config, "train": {**config["train"], "max_steps": 2}}
     checkpoints, progress, whole = Checkpoints(tmp_path, "0" * 12, DEVICE), Progress(), Progress()
     Trial(config, registry, DEVICE).run(progress=whole)

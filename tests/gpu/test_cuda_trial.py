@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gpu
 def configs(registry, tmp_path_factory):
     path = tmp_path_factory.mktemp("suite") / "small.yaml"
     path.write_text(SUITE)
-    return {cell.method: cell.config for cell in load(path, registry).cells()}
+    return {cell.method: cell.config for cell in load(path, registry).points()}
 
 
 def trained(registry, config, device: str) -> tuple[list[float], list]:

@@ -43,7 +43,7 @@ def fedbench_ran(registry, tmp_path_factory):
 
     @functools.cache
     def ran(scenario: str, method: str, dropout: float | None = 0.0, engine: str = "cohort") -> Ran:
-        (cell,) = suite(dropout).cells(scenarios=[scenario], methods=[method])
+        (cell,) = suite(dropout).points(scenarios=[scenario], methods=[method])
         return recorded(in_double({**cell.config, "engine": engine}, registry))
 
     return ran

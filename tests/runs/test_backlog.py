@@ -20,7 +20,7 @@ from fedbench.results.claims import Claims
 from fedbench.runs.backlog import Backlog
 from fedbench.runs.plan import Work
 from fedbench.runs.runner import Options
-from fedbench.suite import Cell
+from fedbench.suite import Point
 
 # Every cell leaves a line where it starts; the method `waits` goes on as soon as a file is there.
 WITNESS = """
@@ -60,7 +60,7 @@ class Runs:
     """Two runs on one folder: the claims of one, and the backlog of the other."""
 
     def __init__(self, folder: Path, works: dict[str, dict | None]) -> None:
-        cell = Cell("s", "m", "", 0, {})
+        cell = Point("s", "m", "", 0, {})
         self.events: list[dict] = []
         self.other, claims = Claims(folder), Claims(folder)
         todo = [Work(id, {}, {}, {}, [cell]) for id in works]

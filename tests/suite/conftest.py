@@ -49,7 +49,7 @@ def faults_of(suite_of):
 
     def find(text: str, **options) -> list[str]:
         try:
-            suite_of(text, **options).cells()
+            suite_of(text, **options).points()
         except UserError as error:
             return str(error).splitlines()
         return []

@@ -12,7 +12,7 @@ NEVER = "{probability: 0, slowdown: 2, deadline: 1, late: lost}"
 def test_a_regulariser_is_there_only_if_there_is_one(suite_of):
     """null is plain FedAvg, as without the key: the same cell."""
     text = SMALL + "sweep: {train.regularizer: [null, {feddyn: 1}, {fedprox: 0.1}]}\n"
-    none, feddyn, fedprox = suite_of(text).cells()
+    none, feddyn, fedprox = suite_of(text).points()
     assert none.config == config(suite_of(SMALL))
     assert feddyn.config["train"]["regularizer"] == {"feddyn": 1.0}
     assert type(feddyn.config["train"]["regularizer"]["feddyn"]) is float
@@ -21,7 +21,7 @@ def test_a_regulariser_is_there_only_if_there_is_one(suite_of):
         "train.regularizer=(feddyn=1)",
         "train.regularizer=(fedprox=0.1)",
     ]
-    (set_,) = suite_of(text, sets=["train.regularizer={fedprox: 0.1}"]).cells()
+    (set_,) = suite_of(text, sets=["train.regularizer={fedprox: 0.1}"]).points()
     assert set_.config == fedprox.config
     below = SMALL.replace("skew: {}", "skew: {train: {regularizer: {feddyn: 2.0}}}")
     assert config(suite_of(below, sets=["train.regularizer=null"])) == none.config
@@ -40,7 +40,7 @@ def test_what_says_that_nothing_happens_leaves_the_cell_as_it_is(suite_of, nothi
 def test_a_scenario_can_go_without_the_stragglers_of_the_defaults(suite_of):
     slow = f"defaults:\n  faults: {{dropout: 0.1, stragglers: {STRAGGLERS}}}\n"
     text = SMALL.replace("defaults:\n", slow).replace("skew: {}", "skew: {}\n  calm: {faults: {stragglers: null}}")
-    skew, calm = suite_of(text).cells()
+    skew, calm = suite_of(text).points()
     assert skew.config["faults"]["stragglers"]["probability"] == 0.5
     assert calm.config["faults"] == {"dropout": 0.1}
 
@@ -55,7 +55,7 @@ def test_faults_mix_by_key_and_can_be_swept(suite_of):
     text = SMALL.replace("skew: {}", f"skew: {{faults: {{dropout: 0, stragglers: {STRAGGLERS}}}}}")
     suite = suite_of(text + "sweep: {faults.dropout: [0.1, 0.3]}\n", sets=["faults.stragglers.slowdown=[2, 4]"])
     slow = {"probability": 0.5, "slowdown": [2.0, 4.0], "deadline": 1.0, "late": "lost"}
-    assert [cell.config["faults"] for cell in suite.cells()] == [
+    assert [cell.config["faults"] for cell in suite.points()] == [
         {"dropout": 0.1, "stragglers": slow},
         {"dropout": 0.3, "stragglers": slow},
     ]
@@ -70,7 +70,7 @@ def test_stragglers_may_be_completed_by_another_layer(suite_of, faults_of):
 
 def test_no_guard_is_the_cell_without_the_key(suite_of):
     suite = suite_of(SMALL + "sweep: {train.guard: [null, {max_norm: 5}]}\n")
-    none, five = suite.cells()
+    none, five = suite.points()
     assert none.config == config(suite_of(SMALL)) and five.config["train"]["guard"] == {"max_norm": 5.0}
 
 

@@ -223,11 +223,11 @@ def test_a_broken_plugin_is_mentioned_where_its_component_is_missed(faults_of, c
 def test_asking_for_what_a_suite_lacks_suggests_what_it_has(suite_of):
     suite = suite_of(SMALL)
     with pytest.raises(UserError, match="no method of this suite is called 'fedro'; did you mean \"fedra\""):
-        suite.cells(methods=["fedro"])
+        suite.points(methods=["fedro"])
     with pytest.raises(UserError, match="no scenario of this suite is called 'all_"):
-        suite.cells(scenarios=["all_*"])
+        suite.points(scenarios=["all_*"])
     with pytest.raises(UserError, match="seed -1"):
-        suite.cells(seeds=[-1])
+        suite.points(seeds=[-1])
 
 
 def test_facts_are_asked_once_for_each_backbone_and_data_set(suite_of, facts):
@@ -237,7 +237,7 @@ def test_facts_are_asked_once_for_each_backbone_and_data_set(suite_of, facts):
 
 
 def test_without_facts_capacities_are_taken_as_they_are(suite_of):
-    assert suite_of(SMALL.replace("[12,", "[99,"), facts=None).cells()
+    assert suite_of(SMALL.replace("[12,", "[99,"), facts=None).points()
 
 
 def test_a_huge_grid_is_refused_before_it_is_built(faults_of):

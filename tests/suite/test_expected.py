@@ -111,4 +111,4 @@ def test_a_variant_is_of_points_of_the_sweep_also_where_an_overlay_replaces_it(s
 def test_numbers_change_no_cell(suite_of):
     plain, told = suite_of(SMALL), suite_of(SMALL + f"expected: [{INLINE}]\n")
     assert plain.expected == () and Path("s.yaml").exists()
-    assert [cell.config for cell in plain.cells()] == [cell.config for cell in told.cells()]
+    assert [cell.config for cell in plain.points()] == [cell.config for cell in told.points()]

@@ -35,7 +35,9 @@ def test_an_open_component_takes_any_option(suite_of):
 def test_one_method_s_option_can_be_set_and_swept(suite_of):
     text = SMALL.replace("[fedra]", "[fedra, alllarge]")
     suite = suite_of(text, sets=["methods.fedra.missing_layers=cover"])
-    assert [cell.config["method"].get("missing_layers") for cell in suite.cells()] == ["cover", None]
-    swept = suite_of(text + "sweep: {methods.fedra.aggregator.weights: [examples, uniform]}\n").cells(methods=["fedra"])
+    assert [cell.config["method"].get("missing_layers") for cell in suite.points()] == ["cover", None]
+    swept = suite_of(text + "sweep: {methods.fedra.aggregator.weights: [examples, uniform]}\n").points(
+        methods=["fedra"]
+    )
     assert [cell.config["method"]["aggregator"]["weights"] for cell in swept] == ["examples", "uniform"]
     assert swept[1].variant == "methods.fedra.aggregator.weights=uniform"

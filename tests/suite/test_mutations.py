@@ -75,7 +75,7 @@ def mutated(lines: list[str], chance: random.Random) -> list[str]:
 def answered(suite_of):
     def check(text: str, **options) -> None:
         try:
-            suite_of(text, **options).cells()
+            suite_of(text, **options).points()
         except UserError as error:
             lines = str(error).splitlines()
             assert 0 < len(lines) <= ON_A_SCREEN + 1
@@ -87,7 +87,7 @@ def answered(suite_of):
 
 
 def test_the_whole_suite_is_sound(suite_of):
-    assert len(suite_of(FULL).cells()) == 3 * 8 * 3 * 2
+    assert len(suite_of(FULL).points()) == 3 * 8 * 3 * 2
 
 
 @pytest.mark.parametrize("data", [None, "o", "embedded"])

@@ -114,7 +114,7 @@ def suite(papers_catalogue, facts):
 
 def say(found: Suite, what) -> dict:
     """A setting of every scenario."""
-    return {cell.scenario: what(cell.config) for cell in found.cells()}
+    return {cell.scenario: what(cell.config) for cell in found.points()}
 
 
 def test_data_that_are_not_there_are_told_with_the_overlays_in_their_place(suite, facts, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_suite_loads_on_its_own_data_and_on_the_embedded_ones(path, data, prof
     assert path.read_text().splitlines()[0] == f"# fedbench run suites/papers/{path.relative_to(PAPERS)}"
     assert found.name == f"{path.parent.name}_{path.stem}"
     assert max(map(len, path.read_text().splitlines())) <= 120
-    configs = [cell.config for cell in found.cells()]
+    configs = [cell.config for cell in found.points()]
     assert configs
     for config in configs:
         train = config["train"]
@@ -153,7 +153,7 @@ def test_a_suite_loads_on_its_own_data_and_on_the_embedded_ones(path, data, prof
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
 def test_weights_of_timm_are_named_by_their_tag(path, papers_catalogue, facts):
-    names = {cell.backbone for cell in load(path, papers_catalogue, facts=facts).cells()}
+    names = {cell.backbone for cell in load(path, papers_catalogue, facts=facts).points()}
     assert names <= {f"{VIT}.augreg2_in21k_ft_in1k", f"{MIXER}.goog_in21k_ft_in1k"}
 
 
@@ -167,14 +167,14 @@ def test_a_suite_expects_its_table_and_has_a_cell_for_every_number(suite, table,
     for row in own.expected:
         cells = [
             cell
-            for cell in own.cells(methods=[row["method"]])
+            for cell in own.points(methods=[row["method"]])
             if (cell.scenario, cell.dataset) == (row["scenario"], row["dataset"])
             and cell.backbone.partition(".")[0] == row["backbone"]
             and set(filter(None, [row["variant"]])) <= set(cell.variant.split("; "))
         ]
         assert len(cells) == 1, row
     numbers = {(row["scenario"], row["dataset"], row["backbone"], row["method"]) for row in own.expected}
-    cells = {(c.scenario, c.dataset, c.backbone.partition(".")[0], c.method) for c in own.cells()}
+    cells = {(c.scenario, c.dataset, c.backbone.partition(".")[0], c.method) for c in own.points()}
     assert {cell for cell in cells if cell[3] not in ("head_only", "exclusive")} == numbers
 
 
@@ -199,7 +199,7 @@ def test_tables_3_and_5_have_depths_below_the_servers(suite):
 
 
 def test_table_2_deals_each_domain_to_five_clients_of_whom_one_takes_part(suite):
-    config = suite("table2").cells()[0].config
+    config = suite("table2").points()[0].config
     partition = config["data"]["partition"]
     assert (partition["name"], partition["alpha"], partition["clients_per_domain"]) == ("dirichlet", 0.5, 5)
     assert config["participation"] == {"per_domain": 1}
@@ -208,11 +208,11 @@ def test_table_2_deals_each_domain_to_five_clients_of_whom_one_takes_part(suite)
 def test_table_4_draws_depths_anew_and_its_small_model_has_depth_3(suite):
     found = suite("table4")
     assert say(found, lambda config: config["capacities"]) == {"dynamic": {"uniform": [1, 12]}}
-    assert found.cells(methods=["allsmall"])[0].config["method"]["depth"] == 3
+    assert found.points(methods=["allsmall"])[0].config["method"]["depth"] == 3
 
 
 def test_table_5_keeps_or_covers(suite):
-    ways = {cell.method: cell.config["method"] for cell in suite("table5").cells()}
+    ways = {cell.method: cell.config["method"] for cell in suite("table5").points()}
     assert {label: (method["name"], method["missing_layers"]) for label, method in ways.items()} == {
         "fedra": ("fedra", "keep"),
         "fedra_cover": ("fedra", "cover"),
@@ -221,28 +221,28 @@ def test_table_5_keeps_or_covers(suite):
 
 @pytest.mark.parametrize("data", [None, "embedded"])
 def test_table_6_puts_lora_in_three_places_also_on_the_embedded_data(suite, data):
-    targets = [cell.config["adapter"]["targets"] for cell in suite("table6", data=data).cells(methods=["fedra"])]
+    targets = [cell.config["adapter"]["targets"] for cell in suite("table6", data=data).points(methods=["fedra"])]
     assert targets == [["attn.proj", "mlp.fc2"], ["attn.proj"], ["mlp.fc2"]]
 
 
 def test_figure_4_is_one_client_with_all_images(suite):
     found = suite("figure4", data="embedded")
     assert say(found, lambda config: config["capacities"]) == {f"k_{k}": {"by_client": [k]} for k in (3, 6, 9, 12)}
-    assert {str(cell.config["data"]["partition"]) for cell in found.cells()} == {"{'name': 'iid', 'clients': 1}"}
+    assert {str(cell.config["data"]["partition"]) for cell in found.points()} == {"{'name': 'iid', 'clients': 1}"}
     assert found.methods == ("fedra",)
 
 
 def test_sweeps_outlast_the_move_to_the_embedded_data(suite):
-    found = suite("lora_scale", data="embedded").cells(methods=["fedra"])
+    found = suite("lora_scale", data="embedded").points(methods=["fedra"])
     assert {(c.config["adapter"]["rank"], c.config["adapter"]["alpha"]) for c in found} == {
         (rank, alpha) for rank in (4, 8, 16) for alpha in (4, 8, 16)
     }
-    found = suite("dirichlet", data="embedded").cells(methods=["fedra"])
+    found = suite("dirichlet", data="embedded").points(methods=["fedra"])
     assert [cell.config["data"]["partition"]["alpha"] for cell in found] == [0.1, 0.5, 5.0, 100.0]
 
 
 def test_feddyn_stands_beside_plain_averaging(suite):
     for data in (None, "embedded"):
-        found = suite("feddyn", data=data).cells(methods=["fedra"])
+        found = suite("feddyn", data=data).points(methods=["fedra"])
         regularizers = [cell.config["train"].get("regularizer") for cell in found]
         assert regularizers == [None, {"feddyn": 0.01}, {"feddyn": 0.1}]

@@ -53,7 +53,7 @@ def test_a_suite_loads_and_says_what_the_text_says(path, profile, catalogue):
     lines = path.read_text().splitlines()
     assert lines[0] == f"# fedbench run suites/papers/fedv/{path.name}" and max(map(len, lines)) <= 120
     assert (found.name, found.seeds) == (f"fedv_{path.stem}", (0, 1, 2))
-    for cell in found.cells():
+    for cell in found.points():
         config, train = cell.config, cell.config["train"]
         assert (train["batch_size"], config["evaluation"]["by"]) == (128, "client")
         assert (train["optimizer"]["name"], train["optimizer"]["lr"], train["optimizer"]["momentum"]) == (
@@ -70,17 +70,17 @@ def test_a_suite_loads_and_says_what_the_text_says(path, profile, catalogue):
         else:
             assert config["method"]["encoder"] == ("random" if cell.method == "festa" else "pretrained")
     if not path.stem.startswith("figure2"):
-        assert {cell.config["train"]["local_epochs"] for cell in found.cells()} == {5}
-        partitions = [cell.config["data"]["partition"] for cell in found.cells()]
+        assert {cell.config["train"]["local_epochs"] for cell in found.points()} == {5}
+        partitions = [cell.config["data"]["partition"] for cell in found.points()]
         assert {partition["clients_per_domain"] for partition in partitions} == {100}
         rounds = 300 if path.stem == "table5" else 500
-        assert {cell.config["train"]["rounds"] for cell in found.cells()} == {rounds}
+        assert {cell.config["train"]["rounds"] for cell in found.points()} == {rounds}
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
 def test_a_suite_runs_on_the_embedded_data_and_keeps_what_it_varies(path, catalogue):
     own, moved = (read(path, catalogue, data=data) for data in (None, "embedded"))
-    for cell in moved.cells():
+    for cell in moved.points():
         config = cell.config
         assert (cell.dataset, cell.backbone, config["data"]["classes"]) == ("strokes6", "micro_vit", 10)
         assert config["train"]["rounds"] <= 60 and config["evaluation"]["by"] == "client"
@@ -106,14 +106,14 @@ def test_an_ablation_varies_the_same_on_the_embedded_data(name, varied, catalogu
 
 
 def different(suite: Suite, pick) -> set[str]:
-    return {str(pick(cell.config)) for cell in suite.cells()}
+    return {str(pick(cell.config)) for cell in suite.points()}
 
 
 @pytest.mark.parametrize("name", ["table2_cifar10", "table2_cifar100", "table5"])
 def test_methods_of_cnns_have_one_on_the_embedded_data(name, catalogue):
     transformer, cnn = (read(named(name), catalogue, data=data) for data in ("embedded", "embedded_cnn"))
-    assert {cell.backbone for cell in cnn.cells()} == {"micro_cnn"}
-    without = [[{**cell.config, "backbone": None} for cell in suite.cells()] for suite in (transformer, cnn)]
+    assert {cell.backbone for cell in cnn.points()} == {"micro_cnn"}
+    without = [[{**cell.config, "backbone": None} for cell in suite.points()] for suite in (transformer, cnn)]
     assert without[0] == without[1]
 
 
@@ -122,7 +122,7 @@ def test_a_suite_expects_its_table_and_has_a_cell_for_every_number(name, catalog
     found, (table, dataset) = read(named(name), catalogue), TABLES[name]
     printed = [row for row in NUMBERS if (row["table"], row["dataset"]) == (table, dataset)]
     assert [row["value_percent"] for row in found.expected] == [float(row["value_percent"]) for row in printed]
-    cells = {(c.scenario, c.dataset, c.backbone.partition(".")[0], c.method) for c in found.cells()}
+    cells = {(c.scenario, c.dataset, c.backbone.partition(".")[0], c.method) for c in found.points()}
     numbers = {tuple(row[key] for key in ("scenario", "dataset", "backbone", "method")) for row in printed}
     assert numbers <= cells
     deit = "deit_small_patch16_224"
@@ -138,7 +138,7 @@ def test_every_printed_number_is_expected_by_one_suite(catalogue):
 
 def test_scenarios_are_the_partitions_they_are_called_after(catalogue):
     for name in TABLES:
-        for cell in read(named(name), catalogue).cells():
+        for cell in read(named(name), catalogue).points():
             partition = cell.config["data"]["partition"]
             amount = partition["alpha"] if partition["name"] == "dirichlet" else partition["classes_per_client"]
             assert f"{partition['name']}{amount}" == cell.scenario
@@ -146,7 +146,7 @@ def test_scenarios_are_the_partitions_they_are_called_after(catalogue):
 
 def test_figure_2_varies_what_it_says(catalogue):
     def values(name: str, pick) -> set:
-        found = read(named(name), catalogue).cells()
+        found = read(named(name), catalogue).points()
         return {pick(cell.config) for cell in found if cell.config["method"]["name"] == "fedv"}
 
     assert values("figure2_epochs", lambda config: config["train"]["local_epochs"]) == {1, 3, 5}
@@ -165,11 +165,11 @@ def test_the_oddity_of_table_3_is_flagged_where_one_looks():
 def test_the_personalised_suite_has_both_families_and_their_controls(catalogue):
     found = read(SHIPPED / "personalised.yaml", catalogue)
     assert set(found.methods) >= {"fedavg", "ditto", "fedrod", "festa", "fedv", "fedvz", "fedra"}
-    method = {label: found.cells(methods=[label])[0].config["method"] for label in found.methods}
+    method = {label: found.points(methods=[label])[0].config["method"] for label in found.methods}
     assert method["frozen_server"] == {**method["fedv"], "server_lr": 0}
     assert method["fedv_scratch"] == {**method["fedv"], "encoder": "random"}
     assert method["fedavg_pretrained"] == {**method["fedavg"], "body": "pretrained"}
-    for cell in found.cells():
+    for cell in found.points():
         partition = cell.config["data"]["partition"]
         assert partition.get("alpha", 0.1) == 0.1 and partition.get("classes_per_client", 2) == 2
         assert 6 * partition["clients_per_domain"] == 30 and cell.config["evaluation"]["by"] == "client"

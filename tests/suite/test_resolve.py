@@ -33,7 +33,7 @@ def test_names_are_not_in_the_configuration_and_equal_cells_look_equal(suite_of)
         "skew: {}", "a: {train: {optimizer: {lr: 1}, clip: 5}}\n  b: {train: {optimizer: {lr: 1.0}, clip: 5.0}}"
     )
     text = text.replace("[fedra]", "[fedra, {name: other, extends: fedra, missing_layers: keep}]")
-    cells = suite_of(text).cells()
+    cells = suite_of(text).points()
     assert [(cell.scenario, cell.method) for cell in cells] == [
         ("a", "fedra"),
         ("a", "other"),
@@ -90,16 +90,16 @@ def test_a_profile_sets_settings_components_and_methods_unless_the_suite_does(su
     }
     assert config(reference, methods=["own"])["method"]["aggregator"]["weights"] == "examples"
     assert config(reference, methods=["inclusivefl"])["method"]["beta"] == 0.0
-    assert reference.cells()[0].variant == "profile=reference"
+    assert reference.points()[0].variant == "profile=reference"
     assert config(reference)["profile"] == "reference"
 
 
 def test_a_suite_may_choose_the_profile_and_the_command_line_another(suite_of):
     text = "profile: reference\n" + SMALL
     assert suite_of(text).profile == "reference"
-    assert suite_of(text).cells()[0].variant == ""
-    assert suite_of(text, profile="paper").cells()[0].variant == "profile=paper"
-    assert suite_of(text, profile="reference").cells()[0].variant == ""
+    assert suite_of(text).points()[0].variant == ""
+    assert suite_of(text, profile="paper").points()[0].variant == "profile=paper"
+    assert suite_of(text, profile="reference").points()[0].variant == ""
 
 
 def test_a_component_of_another_name_starts_afresh(suite_of):

@@ -22,8 +22,8 @@ def test_a_shipped_suite_loads_and_says_how_it_is_run(path, profile, catalogue, 
     assert suite.name == path.stem
     assert path.read_text().splitlines()[0] == f"# fedbench run suites/{path.name}"
     assert set(suite.methods) >= FIVE | CONTROLS
-    assert suite.cells()
-    for cell in suite.cells():
+    assert suite.points()
+    for cell in suite.points():
         assert cell.config["data"]["normalize"] == "backbone"
 
 
@@ -32,14 +32,14 @@ def suite(name, catalogue, facts):
 
 
 def test_quickstart_is_one_scenario(catalogue, facts):
-    cells = suite("quickstart", catalogue, facts).cells()
+    cells = suite("quickstart", catalogue, facts).points()
     assert len(cells) == 7
     assert {str(cell.config["capacities"]) for cell in cells} == {"{'by_client': [12, 10, 8, 6, 4, 3]}"}
 
 
 def test_extreme_hetero_has_tables_3_to_5(catalogue, facts):
     found = suite("extreme_hetero", catalogue, facts)
-    capacities = {cell.scenario: cell.config["capacities"] for cell in found.cells()}
+    capacities = {cell.scenario: cell.config["capacities"] for cell in found.points()}
     assert capacities == {
         "all_4": {"by_client": [4] * 6},
         "all_6": {"by_client": [6] * 6},
@@ -47,16 +47,16 @@ def test_extreme_hetero_has_tables_3_to_5(catalogue, facts):
         "all_10": {"by_client": [10] * 6},
         "dynamic": {"uniform": [1, 12]},
     }
-    cover = found.cells(methods=["fedra_cover"])[0].config["method"]
+    cover = found.points(methods=["fedra_cover"])[0].config["method"]
     assert (cover["name"], cover["missing_layers"]) == ("fedra", "cover")
-    assert {cell.config["train"]["rounds"] for cell in found.cells()} == {12}
+    assert {cell.config["train"]["rounds"] for cell in found.points()} == {12}
 
 
 def test_feature_skew_takes_both_backbones(catalogue, facts):
-    assert {cell.backbone for cell in suite("feature_skew", catalogue, facts).cells()} == {"micro_vit", "micro_mixer"}
+    assert {cell.backbone for cell in suite("feature_skew", catalogue, facts).points()} == {"micro_vit", "micro_mixer"}
 
 
 def test_feature_label_skew_samples_one_of_five_clients_of_each_domain(catalogue, facts):
-    found = suite("feature_label_skew", catalogue, facts).cells()[0].config
+    found = suite("feature_label_skew", catalogue, facts).points()[0].config
     assert found["data"]["partition"] == {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 5}
     assert found["participation"] == {"per_domain": 1}

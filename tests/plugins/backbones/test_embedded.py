@@ -14,7 +14,7 @@ def average(registry):
     """Mean accuracy over the six domains of one cell of a shipped suite, after a few rounds."""
 
     def run(suite: str, scenario: str, method: str) -> float:
-        (cell,) = load(suite, registry, sets=FEW).cells(scenarios=[scenario], methods=[method], seeds=[0])
+        (cell,) = load(suite, registry, sets=FEW).points(scenarios=[scenario], methods=[method], seeds=[0])
         evaluation, _ = Trial(cell.config, registry).run()
         values = [row["value"] for row in evaluation if row["metric"] == "accuracy"]
         return sum(values) / len(values)

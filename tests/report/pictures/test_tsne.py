@@ -76,7 +76,7 @@ def test_many_classes_never_look_the_same():
 def ran(tmp_path_factory, own_cache):
     """A folder with a finished cell in r/, computed in this process."""
     folder, plugins = tmp_path_factory.mktemp("tsne"), Registry([str(TINY)])
-    (work,) = works(runner.load(write_suite(folder), plugins).cells(), plugins, Assets(plugins))
+    (work,) = works(runner.load(write_suite(folder), plugins).points(), plugins, Assets(plugins))
     cell, manifest = folder / "r" / work.folder_name(), {**work.manifest(), "git": None}
     done = worker.run({"folder": str(cell), "manifest": manifest, "device": "cpu", "plugins": [str(TINY)]})
     assert done["status"] == "finished", done["reason"]

@@ -1,4 +1,4 @@
-"""fedbench/suite/cells.py: a suite's cells, by sweep, seed and pattern, and many of them fast."""
+"""fedbench/suite/points.py: a suite's points, by sweep, seed and pattern, and many of them fast."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from fedbench.suite import load
 def test_a_sweep_is_a_cross_product_and_names_its_points(suite_of):
     sweep = "sweep:\n  backbone: [micro_vit, {name: micro_mixer, pretrained: false}]\n  adapter.targets: [last_fc, [attn.proj, mlp.fc2]]\n"
     suite = suite_of(SMALL + sweep)
-    assert [cell.variant for cell in suite.cells()] == [
+    assert [cell.variant for cell in suite.points()] == [
         "backbone=micro_vit; adapter.targets=last_fc",
         "backbone=micro_vit; adapter.targets=attn.proj+mlp.fc2",
         "backbone=micro_mixer(pretrained=false); adapter.targets=last_fc",
         "backbone=micro_mixer(pretrained=false); adapter.targets=attn.proj+mlp.fc2",
     ]
-    last = suite.cells()[-1].config
+    last = suite.points()[-1].config
     assert last["backbone"] == {"name": "micro_mixer", "pretrained": False}
     assert last["adapter"]["targets"] == ["attn.proj", "mlp.fc2"]
 
 
 def test_sweeping_whole_components_mixes_options_of_the_same_and_drops_those_of_another(suite_of):
     text = SMALL.replace("  data: s", "  adapter: {rank: 4}\n  data: s")
-    cells = suite_of(text + "sweep: {adapter: [{alpha: 16}, {name: lora, rank: 2}, houlsby]}\n").cells()
+    cells = suite_of(text + "sweep: {adapter: [{alpha: 16}, {name: lora, rank: 2}, houlsby]}\n").points()
     assert [cell.config["adapter"].get("rank") for cell in cells] == [4, 2, None]
 
 
 def test_what_the_command_line_replaces_is_not_swept(suite_of):
     text = SMALL + "sweep: {backbone: [micro_vit, micro_mixer], train.rounds: [1, 2]}\n"
-    assert [cell.variant for cell in suite_of(text, sets=["backbone=micro_mixer"]).cells()] == [
+    assert [cell.variant for cell in suite_of(text, sets=["backbone=micro_mixer"]).points()] == [
         "train.rounds=1; backbone=micro_mixer",
         "train.rounds=2; backbone=micro_mixer",
     ]
-    assert [cell.variant for cell in suite_of(text, data="embedded").cells()] == ["data=embedded"]
-    assert len(suite_of(text, sets=["backbone.pretrained=false"]).cells()) == 4
+    assert [cell.variant for cell in suite_of(text, data="embedded").points()] == ["data=embedded"]
+    assert len(suite_of(text, sets=["backbone.pretrained=false"]).points()) == 4
 
 
 def test_seeds_multiply_and_can_be_replaced(suite_of):
     suite = suite_of(SMALL + "seeds: [0, 4]\n")
-    assert [cell.config["seed"] for cell in suite.cells()] == [0, 4]
-    assert [cell.seed for cell in suite.cells(seeds=(7, 7, 8))] == [7, 8]
+    assert [cell.config["seed"] for cell in suite.points()] == [0, 4]
+    assert [cell.seed for cell in suite.points(seeds=(7, 7, 8))] == [7, 8]
 
 
 @pytest.mark.parametrize("way", ["by_client", "by_domain"])
 def test_rotation_gives_everyone_the_depth_of_a_neighbour(suite_of, way):
     text = SMALL.replace("[12, 10, 8, 6, 4, 3]", f"{{{way}: [12, 10, 8, 6, 4, 3]}}\n  rotate_capacities: true")
-    found = [cell.config["capacities"] for cell in suite_of(text).cells(seeds=[0, 1, 5, 7])]
+    found = [cell.config["capacities"] for cell in suite_of(text).points(seeds=[0, 1, 5, 7])]
     assert found == [
         {way: [12, 10, 8, 6, 4, 3]},
         {way: [10, 8, 6, 4, 3, 12]},
@@ -73,8 +73,8 @@ def test_cells_share_nothing_that_one_could_spoil_for_another(suite_of):
 
 def test_scenarios_are_chosen_by_pattern(suite_of):
     suite = suite_of(SMALL.replace("skew: {}", "all_4: {}\n  all_6: {}\n  mixed: {}"))
-    assert [cell.scenario for cell in suite.cells(scenarios=["all_*"])] == ["all_4", "all_6"]
-    assert [cell.scenario for cell in suite.cells(scenarios=["mixed", "all_4"])] == ["all_4", "mixed"]
+    assert [cell.scenario for cell in suite.points(scenarios=["all_*"])] == ["all_4", "all_6"]
+    assert [cell.scenario for cell in suite.points(scenarios=["mixed", "all_4"])] == ["all_4", "mixed"]
 
 
 SIXTY = SMALL.replace("skew: {}", "a: {}\n  b: {}\n  c: {}\n  d: {}").replace(
@@ -92,7 +92,7 @@ def test_sixty_cells_load_fast_and_without_torch(tmp_path):
         "for kind, names in {'backbone': 'micro_vit', 'adapter': 'lora', 'dataset': 'strokes6', 'partition': 'by_domain',"
         " 'metric': 'accuracy', 'method': 'fedra depthfl alllarge allsmall exclusive'}.items():\n"
         "    c.add([Component(name, kind, 'p', 'q', '', {}, open=True) for name in names.split()])\n"
-        f"assert len(load({str(tmp_path / 's.yaml')!r}, c).cells()) == 60\n"
+        f"assert len(load({str(tmp_path / 's.yaml')!r}, c).points()) == 60\n"
         "assert not {'torch', 'numpy', 'pandas', 'timm'} & set(sys.modules)\n"
         "print(time.process_time() - start)"
     )
@@ -104,5 +104,5 @@ def test_a_thousand_cells_take_no_second(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(SIXTY + f"seeds: {list(range(50))}\n")
     start = time.process_time()
-    assert len(load(path, built_catalogue()).cells()) == 1000
+    assert len(load(path, built_catalogue()).points()) == 1000
     assert time.process_time() - start < 1

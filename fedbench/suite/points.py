@@ -1,4 +1,4 @@
-"""A validated suite, and the cells it stands for."""
+"""A validated suite, and the points it stands for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fedbench.suite.problems import suggestion
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One unit of work: its names, and the resolved configuration, in which no name occurs."""
+class Point:
+    """Scenario x sweep point x method x seed: its names, and the resolved configuration, in which no name occurs."""
 
     scenario: str
     method: str
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one scenario at one point of the sweep: all but method and seed decided."""
+    """The points of one scenario at one place of the sweep: all but method and seed decided."""
 
     scenario: str
     variant: str
@@ -59,10 +59,10 @@ class Suite:
     expected: tuple[dict[str, Any], ...]
     groups: tuple[Group, ...] = field(repr=False)
 
-    def cells(
+    def points(
         self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), seeds: Iterable[int] = ()
-    ) -> list[Cell]:
-        """The cells, by scenario, sweep point, method and seed.
+    ) -> list[Point]:
+        """Every point, by scenario, place in the sweep, method and seed.
 
         scenarios: patterns (`all_*`), any of which must match · methods: labels · seeds: instead of the suite's own.
         An empty argument means everything. Raises UserError for a pattern or a label that nothing answers to.
@@ -78,7 +78,7 @@ class Suite:
             if not 0 <= seed < 2**32:
                 raise UserError(f"seed {seed}: expected a whole number from 0 to {2**32 - 1}")
         return [
-            Cell(group.scenario, label, group.variant, seed, self._config(group, method, seed))
+            Point(group.scenario, label, group.variant, seed, self._config(group, method, seed))
             for group in self.groups
             if not scenarios or any(fnmatchcase(group.scenario, pattern) for pattern in scenarios)
             for label, method in group.methods.items()
