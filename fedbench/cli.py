@@ -12,6 +12,7 @@ import click
 from fedbench import __version__
 from fedbench.errors import UserError
 from fedbench.registry import entrypoints as installed
+from fedbench.words import meant
 
 COMMANDS = (
     "run",
@@ -50,10 +51,8 @@ class Commands(click.Group):
 
     def resolve_command(self, context: click.Context, args: list[str]) -> tuple:
         if args and args[0] not in self.list_commands(context):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], self.list_commands(context), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.list_commands(context))}"
+            names = self.list_commands(context)
+            hint = meant(args[0], names, f"there are {', '.join(names)}")
             raise click.UsageError(f"no command is called {args[0]!r}; {hint}", context)
         return super().resolve_command(context, args)
 

@@ -1,8 +1,12 @@
-"""Numbers with units, as people read them; units are decimal."""
+"""How things are told to people: numbers with units, lengths of time, lists, and the name that a wrong one may mean."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 NAMES = {"bytes": "B", "flops": "FLOPs"}
 
@@ -15,21 +19,26 @@ def three_digits(value: float) -> str:
 
 
 def human_bytes(count: float) -> str:
-    """999 B, 8.31 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} B" if unit == "B" else f"{three_digits(count)} {unit}"
-        count /= 1000
-    return f"{three_digits(count)} TB"
+    """999 B, 8.31 MB; units are decimal."""
+    return f"{count:.0f} B" if count < 999.5 else _prefixed(count, " kMGT", "B")
 
 
 def human_flops(count: float) -> str:
     """8.31 TFLOPs."""
-    for unit in ("", "k", "M", "G", "T", "P"):
-        if count < 999.5:
-            return f"{three_digits(count)} {unit}FLOPs"
-        count /= 1000
-    return f"{three_digits(count)} EFLOPs"
+    return _prefixed(count, " kMGTPE", "FLOPs")
+
+
+def _prefixed(count: float, prefixes: str, unit: str) -> str:
+    """Divided by thousands until less than one is left, or no prefix."""
+    place = 0
+    while not count < 999.5 and place < len(prefixes) - 1:
+        count, place = count / 1000, place + 1
+    return f"{three_digits(count)} {prefixes[place].strip()}{unit}"
+
+
+def amount(count: float, what: str) -> str:
+    """Of "bytes" or "flops"."""
+    return human_bytes(count) if what == "bytes" else human_flops(count)
 
 
 def scale(largest: float, what: str) -> tuple[float, str]:
@@ -40,6 +49,72 @@ def scale(largest: float, what: str) -> tuple[float, str]:
     return 1.0, NAMES[what]
 
 
-def amount(count: float, what: str) -> str:
-    """Of "bytes" or "flops"."""
-    return human_bytes(count) if what == "bytes" else human_flops(count)
+def mebibytes(count: int) -> str:
+    """87.3 MiB."""
+    return f"{count / 2**20:.1f} MiB"
+
+
+def memory(count: int) -> str:
+    """600 MB, 4.2 GB: as `--memory-limit` takes them."""
+    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def duration(seconds: float) -> str:
+    """What was measured: 8.2 s, 3 min 05 s, 2 h 07 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def roughly(seconds: float) -> str:
+    """Two digits, as an estimate has them: 0.42 s, 8.2 s, 73 s, 12 min, 3.4 h, 2.1 days."""
+    for unit, size, most in (("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
+        if seconds < most * size:
+            return f"{_two_digits(seconds / size)} {unit}"
+    return f"{_two_digits(seconds / 86400)} days"
+
+
+def _two_digits(value: float) -> str:
+    if value >= 9.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 cell, 2 cells."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def shortened(names: Sequence[str], most: int = 12) -> str:
+    """Names with commas, the first `most` of them, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def shown(value: Any, width: int = 60) -> str:
+    """A value as a message quotes it, on one line and cut to `width`."""
+    if value is None:
+        return "null"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The names that a wrong one comes close to, the closest first."""
+    return difflib.get_close_matches(word, list(known), most)
+
+
+def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """`did you mean 'fedra'?`, or what is to be said where no name is near."""
+    return f"did you mean {near[0]!r}?" if (near := nearest(word, known)) else otherwise
+
+
+def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
+    """`; did you mean "fedra"?`, whatever its case, or what there is to choose from; not that where `what` is ""."""
+    names = sorted(set(known))
+    folded = {name.lower(): name for name in names}
+    if near := nearest(word.lower(), folded):
+        return f"; did you mean {shown(folded[near[0]])}?"
+    return f"; {what}: {shortened(names)}" if names and what else ""

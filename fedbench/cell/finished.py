@@ -17,6 +17,7 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry, told
 from fedbench.results import read_manifest
 from fedbench.types import Client, Dataset, Images, Splits
+from fedbench.words import shortened
 
 AGAIN = "Run the suite again with --force: the cell is computed anew."
 
@@ -86,8 +87,7 @@ def _finished(folder: Path) -> dict[str, Any]:
     if manifest is None:
         near = folder if folder.is_dir() else folder.parent
         cells = sorted(file.parent.name for file in near.glob("*/manifest.json"))
-        more = f" and {len(cells) - 8} more" if cells[8:] else ""
-        there = f"In {near} there are {', '.join(cells[:8])}{more}." if cells else ""
+        there = f"In {near} there are {shortened(cells, 8)}." if cells else ""
         raise UserError(
             f"{folder}: not the folder of a cell (it has no manifest.json). "
             + (there or "Wanted is a folder in that of a suite, such as results/quickstart/skew-fedra-0-4534df823ed3.")

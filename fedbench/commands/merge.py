@@ -20,8 +20,8 @@ def merge(shards: tuple, into: str) -> None:
     cell, both are named and nothing is written. The hash printed is that of one run on one machine
     (`fedbench compare DIR --hash`).
     """  # fmt: skip
-    from fedbench.commands.watch import counted
     from fedbench.results.merge import merge as join
+    from fedbench.words import counted
 
     for merged in join(shards, into):
         parts = f"{counted(merged.copied, 'cell')} copied, {merged.kept} already there, {merged.left} left to run"

@@ -148,8 +148,7 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
 
 def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
     """A row's names and amounts, as they are printed."""
-    from fedbench.runs.estimate import roughly
-    from fedbench.words import human_bytes, three_digits
+    from fedbench.words import human_bytes, roughly, three_digits
 
     (_, method, _, seed), *others = row["names"]
     names = [f"{method} (+{len(others)})" if others else method, *([str(seed)] if with_seed else [])]
@@ -161,14 +160,13 @@ def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
 
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
-    from fedbench.words import human_bytes, three_digits
+    from fedbench.words import counted, human_bytes, three_digits
 
     images, flops, down, up = (
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
     names = sum(len(row["names"]) for row in rows)
-    cells = f"{len(rows)} cell" + ("s" if len(rows) != 1 else "")
-    cells_and_names = cells + (f" under {names} names" if names > len(rows) else "")
+    cells_and_names = counted(len(rows), "cell") + (f" under {names} names" if names > len(rows) else "")
     console.print(
         f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up.",
@@ -178,8 +176,7 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
 
 def _duration(console: Console, time: Estimate) -> None:
     """How long the suite takes here, and how that was found out."""
-    from fedbench.commands.watch import counted
-    from fedbench.runs.estimate import roughly
+    from fedbench.words import counted, roughly
 
     where = counted(time.workers, "core")
     if time.left:

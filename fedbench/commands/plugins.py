@@ -148,14 +148,13 @@ def _verdict(registry: Registry, component: Component) -> tuple[str, str]:
 
 def _named(catalogue, name: str) -> list:
     """Every component of that name. Raises UserError with the nearest name of any kind."""
-    from difflib import get_close_matches
-
     from fedbench.errors import UserError
+    from fedbench.words import meant
 
     found = [component for component in catalogue if component.name == name]
     if not found:
-        near = get_close_matches(name, [component.name for component in catalogue], n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`fedbench plugins list --components` lists what there is"
+        names = [component.name for component in catalogue]
+        hint = meant(name, names, "`fedbench plugins list --components` lists what there is")
         raise UserError(f"no component is called {name!r}; {hint}")
     return found
 

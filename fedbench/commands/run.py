@@ -116,12 +116,12 @@ def _close(outcome) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from fedbench.commands.watch import counted, duration
     from fedbench.report.leaderboards import leaderboards
     from fedbench.report.terminal import show
     from fedbench.results import load
     from fedbench.results.expected import EXPECTED
     from fedbench.runs.executors.output import OUTPUT
+    from fedbench.words import counted, duration
 
     console = Console(highlight=False)
     kept = len(outcome.manifests) - outcome.ran - outcome.elsewhere
@@ -155,8 +155,8 @@ def _list_failed(console: Console, outcome, spoke: set[str]) -> None:
     """Where the reasons of the first failures stand, and what they printed; spoke: the cells that printed anything."""
     from rich.text import Text
 
-    from fedbench.commands.watch import counted
     from fedbench.runs.executors.output import OUTPUT
+    from fedbench.words import counted
 
     number = counted(len(outcome.failed), "cell")
     console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")

@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.text import Text
 
 from fedbench.runs.plan import Work
+from fedbench.words import counted, duration
 
 # How an end is marked, so that it reads without colour.
 MARKS = {
@@ -152,20 +153,6 @@ class Watch:
         self.bars.advance(self.rounds, -done if event["status"] == "taken" else _rounds(work) - done)
         if task is not None:
             self.bars.remove_task(task)
-
-
-def duration(seconds: float) -> str:
-    """8.2 s, 3 min 05 s, 2 h 07 min."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
-
-
-def counted(number: int, noun: str) -> str:
-    """1 cell, 2 cells."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _rounds(work: Work) -> int:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import DataMissing
+from fedbench.words import shortened
 
 READY, PACKED, INCOMPLETE, MISSING = "ready", "archive only", "incomplete", "missing"
+PARTS_TOLD = 6  # of those that are missing
 
 
 def data_dir() -> Path:
@@ -100,10 +102,10 @@ class Source:
         lines[0] += "; if they lie elsewhere, set its option `root`" if usual else ""
         if packed:
             where = "" if usual else f" --root {root}"
-            lines.append(f"to unpack {_some(packed)}: fedbench data prepare {name}{where}")
+            lines.append(f"to unpack {shortened(packed, PARTS_TOLD)}: fedbench data prepare {name}{where}")
         for group in ([part for part in absent if part.archive], [part for part in absent if not part.archive]):
             if group:
-                lines.append(f"not there: {_some([part.paths[0] for part in group])}")
+                lines.append(f"not there: {shortened([part.paths[0] for part in group], PARTS_TOLD)}")
         if absent:
             lines.append(f"get it: {self._where(absent)}")
         lines += [f"{file} is of no use: {why}" for file, why in self.refused.items() if (root / file).exists()]
@@ -111,10 +113,5 @@ class Source:
 
     def _where(self, parts: list[Part]) -> str:
         files = [f"{part.archive} ({part.size})" for part in parts if part.archive and part.size]
-        take = f"{_some(files)} from " if files else ""
+        take = f"{shortened(files, PARTS_TOLD)} from " if files else ""
         return f"{take}{self.page}" + (f"\n  licence: {self.licence}" if self.licence else "")
-
-
-def _some(names: list[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

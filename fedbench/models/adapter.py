@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
+from fedbench.words import meant
 
 # The last fully connected layer of each sub-layer, l_i^0 and l_i^1 (FedRA, Sec. 3.2), in timm's names.
 LAST_FC = {"VisionTransformer": ("attn.proj", "mlp.fc2"), "MlpMixer": ("mlp_tokens.fc2", "mlp_channels.fc2")}
@@ -60,10 +60,8 @@ def _place(root: nn.Module, name: str) -> tuple[nn.Module, str] | None:
 
 def _no_such_module(blocks: Blocks, name: str) -> str:
     linear = [path for path, module in blocks.blocks[0].named_modules() if isinstance(module, nn.Linear)]
-    near = difflib.get_close_matches(name, linear, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    kind = type(blocks.model).__name__
-    return f"adapter.targets: no module is called {name!r} in {kind}; {hint}known: {', '.join(linear)}"
+    hint = f"{meant(name, linear)} known: {', '.join(linear)}".lstrip()
+    return f"adapter.targets: no module is called {name!r} in {type(blocks.model).__name__}; {hint}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 from fedbench.data.sources import Source
 from fedbench.errors import UserError
+from fedbench.words import meant
 
 KINDS = {
     "allocation": "fedbench_register_allocations",
@@ -130,11 +130,10 @@ class Catalogue:
     def unknown(self, kind: str, name: str) -> str:
         """What to tell someone who asked for a component that does not exist."""
         known = sorted(self.components[kind])
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known) or 'none'}"
+        hint = meant(name, known, f"known: {', '.join(known) or 'none'}")
         lost = [f"{plugin} ({message})" for plugin, message in self.broken.items()]
         note = f" Plugins that failed to load: {'; '.join(lost)}." if lost else ""
-        return f"no {kind} is called {name!r}{hint}{note}"
+        return f"no {kind} is called {name!r}; {hint}{note}"
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results import Result
+from fedbench.words import nearest
 
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
 SHARED = ("backbone", "adapter", "data", "capacities", "participation", "train", "profile", "precision")
@@ -42,7 +42,7 @@ def select(
 
 def unknown(what: str, name: str, have: Iterable[str]) -> str:
     known = list(dict.fromkeys(have))
-    close = get_close_matches(name, known, 1)
+    close = nearest(name, known)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"no {what} '{name}' in these results.{hint} There are: {', '.join(known)}."
 

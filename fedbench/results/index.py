@@ -11,8 +11,10 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results.documents import cannot_write, read_json, write_json
 from fedbench.results.untrusted import is_folder_name, typed
+from fedbench.words import shortened
 
 INDEX, MANIFEST = "index.json", "manifest.json"
+SOME = 5  # names of files that are none of fedbench's, in a message
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
 
 
@@ -113,7 +115,7 @@ def prepare_folder(suite_folder: Path) -> None:
     names = visible(folder)
     if names and INDEX not in names and not any(_cell_or_empty(folder / name) for name in names):
         raise UserError(
-            f"{folder}: holds files that fedbench did not write ({shortened(names)}) and no {INDEX}.\n"
+            f"{folder}: holds files that fedbench did not write ({shortened(names, SOME)}) and no {INDEX}.\n"
             "Nothing was changed. Choose another folder with --results DIR, or empty this one."
         )
     read_index(folder)
@@ -126,9 +128,3 @@ def _cell_or_empty(path: Path) -> bool:
 
 def visible(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
-
-
-def shortened(names: Sequence[str], at_most: int = 5) -> str:
-    """The first names of a list, and how many more there are."""
-    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
-    return (", ".join(names[:at_most]) or "nothing") + more

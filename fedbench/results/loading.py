@@ -17,13 +17,14 @@ from fedbench.results.index import (
     INDEX,
     MAKE_SOME,
     MANIFEST,
+    SOME,
     Entry,
     read_index,
-    shortened,
     visible,
 )
 from fedbench.results.tables import COLUMNS, STATUSES, TIMINGS, arrow_schema, read_table, table_bytes
 from fedbench.results.untrusted import check_manifest
+from fedbench.words import shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -175,7 +176,7 @@ def _load_one(path: Path) -> list[Result]:
         return results
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
-        f"found {shortened(visible(path))}.\n{MAKE_SOME}"
+        f"found {shortened(visible(path), SOME) or 'nothing'}.\n{MAKE_SOME}"
     )
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from fedbench.suite import keys as model
 from fedbench.suite import validate as structure
-from fedbench.suite.node import INVALID, Mark, Node, shown
-from fedbench.suite.problems import Problems, shortened, suggestion
+from fedbench.suite.node import INVALID, Mark, Node
+from fedbench.suite.problems import Problems
+from fedbench.words import shortened, shown, suggestion
 
 # Columns that say whose number a row is, those by which a suite may ask for rows, and those for people alone.
 CHOOSING = ("paper", "table")

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, WrapValidat
 from pydantic_core import PydanticCustomError, ValidationError
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
-from fedbench.suite.node import shown
+from fedbench.words import shown
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
 

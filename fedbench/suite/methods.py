@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import nest, written_out
-from fedbench.suite.problems import suggestion
 from fedbench.suite.references import References
+from fedbench.words import shown, suggestion
 
 PREFIX = "methods."
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -106,12 +105,3 @@ class Node:
     @property
     def is_valid(self) -> bool:
         return all(node.value is not INVALID for node in self.walk())
-
-
-def shown(value: Any, width: int = 60) -> str:
-    """A value as a message quotes it, on one line and cut to `width`."""
-    if value is None:
-        return "null"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return text if len(text) <= width else text[: width - 3] + "..."

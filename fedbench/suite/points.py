@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.suite.problems import suggestion
+from fedbench.words import suggestion
 
 
 @dataclass(frozen=True)

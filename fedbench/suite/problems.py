@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from fedbench.errors import UserError
-from fedbench.suite.node import Mark, shown
+from fedbench.suite.node import Mark
 
 ON_A_SCREEN = 20
 
@@ -39,21 +36,3 @@ def _place(found: tuple[Mark, str]) -> tuple:
     """Files first, then what has no line, in the order in which it was found."""
     mark = found[0]
     return (0, mark.source, mark.line, mark.column) if mark.line is not None else (1,)
-
-
-def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
-    """`; did you mean "fedra"?`, or what there is to choose from."""
-    names = sorted(set(known))
-    return nearest(word, names) or (f"; {what}: {shortened(names)}" if names else "")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "fedra"?`, or nothing."""
-    folded = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), folded, n=1)
-    return f"; did you mean {shown(folded[near[0]])}?" if near else ""
-
-
-def shortened(names: list[str], most: int = 12) -> str:
-    """Names with commas, the first `most` of them."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

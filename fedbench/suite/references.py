@@ -8,11 +8,12 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
-from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import BESIDE, NESTED, stack, written_out
-from fedbench.suite.problems import Problems, suggestion
+from fedbench.suite.problems import Problems
 from fedbench.suite.validate import COMPONENTS
 from fedbench.suite.yaml import parse_value
+from fedbench.words import shown, suggestion
 
 # Options that take more than their default shows; a contract of the core with every component of the kind.
 _ALSO_TEXT = {("backbone", "pretrained")}

@@ -16,12 +16,13 @@ from fedbench.suite import keys as model
 from fedbench.suite import validate as structure
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.methods import PREFIX, Methods
-from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import nest, sets_anew, stack
 from fedbench.suite.points import Group, Suite
-from fedbench.suite.problems import Problems, suggestion
+from fedbench.suite.problems import Problems
 from fedbench.suite.references import References
 from fedbench.suite.yaml import parse_value, read
+from fedbench.words import shown, suggestion
 
 MAX_CELLS = 20_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from collections.abc import Callable
@@ -14,8 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import get_type_hints, is_typeddict
 
 from fedbench.suite import keys as model
-from fedbench.suite.node import INVALID, Node, shown
-from fedbench.suite.problems import Problems, nearest, suggestion
+from fedbench.suite.node import INVALID, Node
+from fedbench.suite.problems import Problems
+from fedbench.words import nearest, shown, suggestion
 
 Path = tuple[str | int, ...]
 
@@ -158,7 +158,7 @@ def _report(node: Node, error: dict[str, Any], shape: Any, problems: Problems, w
     if kind == "extra_forbidden":
         problems.add(at.named, _unknown(path, shape, where))
         node = node.put(path, None)
-        meant = difflib.get_close_matches(str(path[-1]), NEEDED, n=1)
+        meant = nearest(str(path[-1]), NEEDED)
         if (
             meant and meant[0] in _keys(shape, path[:-1]) and node.get(*path[:-1], meant[0]) is None
         ):  # or it would be told again as missing
@@ -189,7 +189,7 @@ def _wrong(error: dict[str, Any], path: Path, at: Node) -> str:
         return f"expected {noun} {words} {context[key]:g}, got {shown(value)}"
     if kind == "literal_error":
         choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        near = nearest(value, choices) if isinstance(value, str) else ""
+        near = suggestion(value, choices, "") if isinstance(value, str) else ""
         return f"expected {context['expected'].replace(chr(39), chr(34))}, got {shown(value)}{near}"
     if kind == "too_short":
         return "must not be empty"

@@ -16,8 +16,9 @@ from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
 
 from fedbench.errors import UserError
-from fedbench.suite.node import INVALID, Mark, Node, shown
+from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.problems import Problems
+from fedbench.words import shown
 
 MAX_BYTES = 2**20
 MAX_NODES = 100_000  # after every alias is written out

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from pathlib import Path
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.models.backbone import Architecture, Source
+from fedbench.words import nearest
 
 # Options of timm.create_model by which a suite could name files of other formats, pickles among them.
 REFUSED = ("cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay")
@@ -29,7 +29,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
         )
     base = name.split(".")[0]
     if not timm.is_model(base):
-        near = difflib.get_close_matches(base, timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"]), n=3)
+        near = nearest(base, timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"]), 3)
         raise UserError(f"no backbone is called {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
     try:
         model = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)

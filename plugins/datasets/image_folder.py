@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from fedbench.data.decode import Sample, image_dataset
 from fedbench.errors import UserError
 from fedbench.seeding import seed_of
 from fedbench.types import Dataset
+from fedbench.words import meant
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
 LAYOUT = "expected images in <root>/<domain>/<class>/, such as <root>/sketch/dog/1.jpg"
@@ -81,8 +81,7 @@ def _chosen(root: Path, domains: Sequence[str] | None) -> list[Path]:
         raise UserError(f"image_folder: domains must be a list of different folder names, not {domains!r}")
     for name in domains:
         if name not in found:
-            near = difflib.get_close_matches(name, found, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(found) or 'none'}"
+            hint = meant(name, found, f"there are: {', '.join(found) or 'none'}")
             raise UserError(f"{root} has no domain folder {name!r}; {hint}")
     return [found[name] for name in domains]
 

@@ -97,17 +97,3 @@ def side_by_side(seconds: Iterable[float], workers: int) -> float:
     for each in seconds:
         heapq.heapreplace(free, free[0] + each)
     return max(free)
-
-
-def roughly(seconds: float) -> str:
-    """Two digits, as an estimate has them: 0.42 s, 8.2 s, 73 s, 12 min, 3.4 h, 2.1 days."""
-    for unit, size, most in (("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
-        if seconds < most * size:
-            return f"{_two_digits(seconds / size)} {unit}"
-    return f"{_two_digits(seconds / 86400)} days"
-
-
-def _two_digits(value: float) -> str:
-    if value >= 9.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"

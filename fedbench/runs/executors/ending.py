@@ -11,6 +11,7 @@ from fedbench.errors import UserError
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.claims import is_held
 from fedbench.runs.executors.workers import Worker
+from fedbench.words import memory
 
 
 def outcome(worker: Worker, timeout: float | None, memory_limit: int | None) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def _end(
     reason = worker.broke.get("reason") or report.get("reason")
     trace = worker.broke.get("traceback") or report["traceback"]
     if report["memory"] and memory_limit:
-        reason = f"out of memory: it took {size(report['memory'])}, and --memory-limit is {size(memory_limit)}"
+        reason = f"out of memory: it took {memory(report['memory'])}, and --memory-limit is {memory(memory_limit)}"
     elif worker.late:
         reason = f"not done after {timeout:g} seconds" if worker.ready and timeout else "its process did not get ready"
     return {
@@ -79,8 +80,3 @@ def _name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def size(count: int) -> str:
-    """600 MB, 4.2 GB: in thousands, as `--memory-limit` takes them."""
-    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

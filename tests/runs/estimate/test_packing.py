@@ -1,4 +1,4 @@
-"""Cells packed on processes, and lengths as they are told."""
+"""Cells packed on processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.runs.estimate import roughly, side_by_side
+from fedbench.runs.estimate import side_by_side
 
 
 @pytest.mark.parametrize(
@@ -28,21 +28,3 @@ def test_a_cell_starts_on_the_process_that_is_free_first(seconds, workers, in_al
 def test_a_packing_is_between_its_bounds(seconds, workers):
     in_all = side_by_side(seconds, workers)
     assert max(max(seconds), sum(seconds) / workers) <= in_all <= sum(seconds) / workers + max(seconds)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (0.0, "0 s"),
-        (0.0427, "0.043 s"),
-        (0.997, "1.0 s"),
-        (8.24, "8.2 s"),
-        (9.97, "10 s"),
-        (73.2, "73 s"),
-        (130, "2.2 min"),
-        (7000, "1.9 h"),
-        (86400 * 2.5, "2.5 days"),
-    ],
-)
-def test_a_length_is_told_in_two_digits(seconds, told):
-    assert roughly(seconds) == told
