@@ -80,7 +80,7 @@ class Amount(click.FloatRange):
 
 
 def workers(jobs: str) -> str | int:
-    """What --jobs says, as `runner.Options` takes it. Raises UserError."""
+    """What --jobs says, as `runs.options.Options` takes it. Raises UserError."""
     if jobs != "auto" and not _whole(jobs):
         raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r:.80}")
     return jobs if jobs == "auto" else _whole(jobs)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from fedbench.registry.registry import Registry
     from fedbench.runs.estimate import Estimate
+    from fedbench.runs.options import Options
     from fedbench.runs.plan import Work
-    from fedbench.runs.runner import Options
 
 
 @click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
@@ -52,12 +52,13 @@ def plan(
 
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
-    from fedbench.runs import runner
+    from fedbench.runs.options import Options
     from fedbench.runs.plan import works
+    from fedbench.runs.runner import load
 
-    options = runner.Options(results=results, device=device, jobs=workers(jobs))
+    options = Options(results=results, device=device, jobs=workers(jobs))
     registry = Registry(plugins)
-    loaded = runner.load(suite, registry, **choices)
+    loaded = load(suite, registry, **choices)
     facts, folder = Assets(registry), Path(results) / loaded.name
     chosen = works(loaded.points(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
     totals = {work.id: facts.totals(work.id, work.config) for work in chosen}

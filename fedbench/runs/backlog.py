@@ -36,7 +36,6 @@ class Backlog:
         self.folder, self.before, self.claims, self.tell = suite_folder, before, claims, tell
         self.left = {work.id: work for work in works}
         self.handed: dict[str, Work] = {}
-        self.elsewhere = 0
         self.asked = 0  # how often somebody began to ask for cells
 
     def wait(self) -> bool:
@@ -95,7 +94,6 @@ class Backlog:
         if manifest is None or manifest["status"] not in ENDED or manifest == self.before[work.id]:
             return False
         del self.left[work.id]
-        self.elsewhere += 1
         told = {"status": manifest["status"], "reason": manifest["reason"]}
         self.tell({"event": "elsewhere", "folder": str(place), **told})
         return True

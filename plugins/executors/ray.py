@@ -8,15 +8,15 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedbench import hookimpl, machine
 from fedbench.errors import UserError
-from fedbench.runs.executors import remote
-from fedbench.runs.executors.dispatch import Dispatch, Lost, OnEvent, changes
+from fedbench.runs.executors import Execute, OnEvent, remote
+from fedbench.runs.executors.dispatch import Dispatch, Lost, changes
 
 POLL = 0.5  # seconds
 REACH = 10.0  # seconds
@@ -34,7 +34,7 @@ def on_ray(
     cpus_per_cell: int = 1,
     resources: dict[str, float] = {},  # noqa: B006 (an option's default, never changed)
     attempts: int = 3,
-) -> Callable[[Iterable[str], OnEvent], None]:
+) -> Execute:
     """Run cells as tasks of a Ray cluster: `address` is `HOST:PORT`, `auto` for the one this machine belongs to, or
     null to start one here. `--jobs` says how many run side by side; else as many do as the cluster has room for. A
     cell takes `cpus_per_cell` CPUs, `--gpu-fraction` of a GPU and `resources` of your own. One whose node is lost goes

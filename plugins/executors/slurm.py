@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -13,8 +13,8 @@ from typing import Any
 from fedbench import hookimpl, machine
 from fedbench.data.cache import cache_dir
 from fedbench.errors import UserError
-from fedbench.runs.executors import remote
-from fedbench.runs.executors.dispatch import Dispatch, Lost, OnEvent, changes
+from fedbench.runs.executors import Execute, OnEvent, remote
+from fedbench.runs.executors.dispatch import Dispatch, Lost, changes
 from fedbench.runs.executors.workers import LOADING
 
 POLL = {"slurm": 2.0, "local": 0.25}  # seconds between two looks at the jobs
@@ -40,7 +40,7 @@ def on_slurm(
     attempts: int = 3,
     at_once: int = 100,
     cluster: str = "slurm",
-) -> Callable[[Iterable[str], OnEvent], None]:
+) -> Execute:
     """Run cells as jobs of Slurm, in arrays. `--jobs` of them, or else `at_once`, are in its queue or at work at a
     time; more follow as these end. `time` is in minutes (null: enough for `--timeout`, or a day), `memory` in GB, and
     `additional` goes to sbatch as it is. A cell that is preempted, out of time or whose node is lost goes on in another

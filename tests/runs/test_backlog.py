@@ -18,8 +18,9 @@ from fedbench.errors import UserError
 from fedbench.results import content_hash, read_manifest, write_manifest
 from fedbench.results.claims import Claims
 from fedbench.runs.backlog import Backlog
+from fedbench.runs.options import Options
+from fedbench.runs.outcome import Ends
 from fedbench.runs.plan import Work
-from fedbench.runs.runner import Options
 from fedbench.suite import Point
 
 # Every cell leaves a line where it starts; the method `waits` goes on as soon as a file is there.
@@ -62,9 +63,10 @@ class Runs:
     def __init__(self, folder: Path, works: dict[str, dict | None]) -> None:
         cell = Point("s", "m", "", 0, {})
         self.events: list[dict] = []
+        self.ends = Ends(self.events.append, None)
         self.other, claims = Claims(folder), Claims(folder)
         todo = [Work(id, {}, {}, {}, [cell]) for id in works]
-        self.backlog = Backlog(todo, works, folder, claims, self.events.append)
+        self.backlog = Backlog(todo, works, folder, claims, self.ends.note)
 
     def computed(self) -> list[str]:
         """The cells that the backlog hands out."""
@@ -89,7 +91,7 @@ def test_a_cell_that_another_run_has_is_passed_over_and_waited_for(tmp_path, mon
     assert (waiting["event"], waiting["cells"]) == ("waiting", 1)
     assert f"process {os.getpid()} on " in waiting["holders"][0]
     assert (elsewhere["event"], elsewhere["status"], elsewhere["reason"]) == ("elsewhere", "failed", "it broke")
-    assert runs.backlog.elsewhere == 1
+    assert runs.ends.elsewhere == 1
 
 
 def test_a_cell_that_another_run_gives_back_is_taken_up(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.results import content_hash
-from fedbench.runs.runner import Options
+from fedbench.runs.options import Options
 
 GOOD = "fedra, allsmall, head_only"
 LISTING = """

@@ -31,7 +31,7 @@ class Place:
 
     @property
     def processes(self) -> int:
-        """How many may compute a cell together, where there are fewer cells than workers (see `runner.execute`)."""
+        """How many may compute a cell together, where there are fewer cells than workers (see `Run.compute`)."""
         return max(1, self.workers // max(1, self.cells))
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +16,11 @@ from fedbench.errors import UserError
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.claims import Claim, Taken, ask_to_end, handed_out
 from fedbench.results.tables import ENDED
+from fedbench.runs.executors import OnEvent
 from fedbench.runs.executors.local import GRACE
 from fedbench.runs.executors.workers import ONE_THREAD
 
 ENDING = GRACE + 10.0  # seconds that cells elsewhere have to end and to answer, before they are cancelled
-
-OnEvent = Callable[[dict[str, Any]], bool]
 
 
 class Lost(Exception):

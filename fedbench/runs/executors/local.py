@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from fedbench import hookimpl
+from fedbench.runs.executors import OnEvent
 from fedbench.runs.executors.ending import outcome
 from fedbench.runs.executors.signals import counted
 from fedbench.runs.executors.workers import Worker, start_server, stirring
 
 GRACE = 10.0  # seconds a worker has to finish its round and write a checkpoint, once the run is asked to end
 LATE = 2.0  # seconds it has once it is out of time
-
-OnEvent = Callable[[dict[str, Any]], bool]
 
 
 def local(workers: int = 1, timeout: float | None = None, memory_limit: int | None = None) -> Local:

@@ -1,0 +1,188 @@
+"""One run of a suite in three steps, each in the order in which its effects are to come: prepare, compute, close."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench import machine
+from fedbench.cell.checkpoint import forget
+from fedbench.errors import UserError
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.results import read_manifest, refuse_links
+from fedbench.results.claims import Claim, Claims
+from fedbench.results.expected import write_expected
+from fedbench.results.index import Entry, merge_index, prepare_folder
+from fedbench.results.tables import ENDED
+from fedbench.room import require_room
+from fedbench.runs.backlog import Backlog
+from fedbench.runs.executors import Execute
+from fedbench.runs.options import Options
+from fedbench.runs.outcome import GIVEN_UP, Ends, Listen, Outcome
+from fedbench.runs.plan import Work, entries, status
+from fedbench.suite import Suite
+from fedbench.suite.references import reference
+
+Observe = Callable[[str, list[Work], list[Work]], Listen]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that can begin: nothing of what it was given is refused any more.
+
+    folder: of the suite's results · named: the works that were asked for, of all shards, and their entries in the index
+    · works: those of this shard, with what was on disk of each by its id · missing: those to compute · execute: the
+    executor of that name, made for them.
+    """
+
+    suite: Suite
+    registry: Registry
+    options: Options
+    folder: Path
+    named: list[Work]
+    entries: list[Entry]
+    works: list[Work]
+    before: dict[str, dict[str, Any] | None]
+    missing: list[Work]
+    executor: str
+    execute: Execute
+    began: float
+
+    @classmethod
+    def prepare(cls, suite: Suite, named: list[Work], registry: Registry, assets: Assets, options: Options) -> Run:
+        """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
+        names every cell, so that `compare` can follow along."""
+        began = time.monotonic()
+        executor = _executor(registry, options)
+        folder = Path(options.results) / suite.name
+        if os.path.lexists(folder):
+            refuse_links(folder)
+            prepare_folder(folder)  # refused now, not after minutes of decoding
+        chosen = options.of_shard(named)
+        before = {work.id: read_manifest(work.folder_in(folder)) for work in chosen}
+        missing = [work for work in chosen if options.wants(status(work, folder))]
+        asked = options.asked()
+        execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
+        if missing:
+            require_room(folder)
+        _prepare_data(missing, assets)
+        prepare_folder(folder)
+        names = entries(named, folder)
+        merge_index(folder, suite.name, names)
+        write_expected(folder, suite.name, suite.expected)
+        return cls(
+            suite, registry, options, folder, named, names, chosen, before, missing, executor["name"], execute, began
+        )
+
+    def compute(self, observe: Observe | None = None) -> Ends:
+        """Have the executor compute cells until none is left, or too many have failed."""
+        self.registry.tell(
+            "fedbench_suite_started", suite=self.suite.name, cells=[work.manifest() for work in self.works]
+        )
+        listen = observe(self.suite.name, self.works, self.missing) if observe else lambda event: None
+        ends = Ends(listen, self.options.max_failures)
+        with Claims(self.folder) as claims:
+            backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note)
+            job = self._jobs()
+
+            def on_event(event: dict[str, Any]) -> bool:
+                if event["event"] == "ended":
+                    if not backlog.is_out(event["folder"]):  # told twice
+                        return ends.may_start
+                    if not backlog.ended(event["folder"]):
+                        event = {**event, "status": "taken", "reason": "another run has taken it over"}
+                ends.note(event)
+                return ends.may_start
+
+            while ends.may_start and backlog.wait():
+                asked = backlog.asked
+                self.execute((job(work, claim) for work, claim in backlog.claimed()), on_event)
+                if backlog.asked == asked:
+                    raise _asked_for_nothing(self.executor, len(backlog.left))
+        return ends
+
+    def close(self, ends: Ends) -> Outcome:
+        """Read what is now on disk, remove what is left over, and tell the plugins."""
+        if (now := entries(self.named, self.folder)) != self.entries:  # another run has made an equal cell's folder
+            merge_index(self.folder, self.suite.name, now)
+        manifests, titles = {}, {}
+        for work in self.works:
+            place = work.folder_in(self.folder)
+            titles[place.name] = work.title
+            manifests[place.name] = _last(work, place, ends.of.get(place.name))
+            if manifests[place.name]["status"] == "finished":
+                forget(place)  # where a worker was killed just before it did so
+        self.registry.tell("fedbench_suite_finished", suite=self.suite.name, cells=list(manifests.values()))
+        return Outcome(
+            suite=self.suite.name,
+            folder=self.folder,
+            manifests=manifests,
+            ran=len(self.missing) - ends.elsewhere,
+            seconds=time.monotonic() - self.began,
+            elsewhere=ends.elsewhere,
+            gave_up=not ends.may_start,
+            titles=titles,
+        )
+
+    def _jobs(self) -> Callable[[Work, Claim], str]:
+        """What tells a worker, as JSON, which cell it is to compute and how; a function of the work and its claim."""
+        options, missing = self.options, self.missing
+        git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
+        shared = {
+            "plugins": [str(file) for file in self.registry.files.values()],
+            "device": options.device,
+            "processes": max(1, options.workers() // max(1, len(missing))),
+            "checkpoint_every": options.checkpoint_every,
+            "fresh": options.force,
+            "gpu_fraction": options.gpu_fraction,
+        }
+
+        def job(work: Work, claim: Claim) -> str:
+            own = {"folder": str(work.folder_in(self.folder).resolve()), "manifest": {**work.manifest(), "git": git}}
+            return json.dumps({**own, "claim": claim, **shared})
+
+        return job
+
+
+def _executor(registry: Registry, options: Options) -> dict[str, Any]:
+    """What runs the cells, as a reference. Raises: UserError where it needs a GPU and this machine has none."""
+    executor = reference(registry.catalogue, "executor", options.executor, "--executor")
+    elsewhere = registry.catalogue.find("executor", executor["name"]).elsewhere
+    if options.device == "cuda" and not elsewhere and not machine.has_gpu():
+        raise UserError(
+            "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
+        )
+    return executor
+
+
+def _prepare_data(missing: list[Work], assets: Assets) -> None:
+    """Find what is wrong with data before the first cell starts, and leave workers a cache to read from."""
+    for work in missing:
+        try:
+            assets.prepare(work.config)
+            assets.totals(work.id, work.config)  # builds the cell from shapes alone: options that cannot work end here
+        except UserError:
+            raise
+        except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
+            continue
+
+
+def _asked_for_nothing(executor: str, left: int) -> UserError:
+    return UserError(
+        f"--executor {executor}: it returned without asking for a cell, though {left} of them are to be computed; "
+        "an executor takes its jobs from the iterator that it is called with"
+    )
+
+
+def _last(work: Work, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
+    """The last manifest of a cell; where its end could not be written down, that end is told all the same."""
+    manifest = read_manifest(place) or {**work.manifest(), "status": "pending"}
+    if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
+        return {**manifest, "status": end["status"], "reason": end["reason"]}
+    return manifest
