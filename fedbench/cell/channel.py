@@ -14,7 +14,7 @@ from torch.nn.utils import get_total_norm
 
 from fedbench.cell.faults import Faults, Message
 from fedbench.engine.groups import Values, holders, mapped, places
-from fedbench.types import Cohort, Plan, Report, Uploads
+from fedbench.types import Cohort, Plan, Uploads
 
 NOT_FINITE = "not finite"  # why an upload is refused
 WRONG_SHAPE, WRONG_TYPE, TOO_LARGE = "wrong shape", "wrong type", "too large"
@@ -93,14 +93,3 @@ def _messages(values: Values, uploads: Uploads, plan: Plan) -> list[Message]:
         for n, row in zip(held, rows, strict=True):
             messages[n][place] = row
     return messages
-
-
-def upload_rows(t: int, report: Report, faults: Faults) -> list[dict[str, Any]]:
-    """The rows of uploads.parquet of round t (from 0): one for every upload that was spoilt or refused."""
-    rows = []
-    for n, client in enumerate(report.cohort.ids):
-        kind = faults.kind_of(t, client) if report.cohort.arrives[n] else ""
-        reason = report.uploads.rejected.get(n, "")
-        if kind or reason:
-            rows.append({"round": t + 1, "client": client, "corrupted": kind, "rejected": reason})
-    return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,17 +16,30 @@ from fedbench.types import Report, Uploads
 NAN = float("nan")
 
 
+@dataclass(frozen=True)
+class Effect:
+    """What a round did to one layer: how many clients returned it, and the norms that layers.parquet has."""
+
+    layer: int
+    holders: int
+    update_norm: float
+    client_update_norm: float
+    aggregation_error: float
+    product_norm: float
+
+
 @torch.no_grad()
-def layer_rows(
-    t: int, model: Blocks, before: Mapping[str, Any], after: Mapping[str, Any], report: Report, weights: str
-) -> list[dict[str, Any]]:
-    """The rows of layers.parquet of round t (from 0): one for each layer that has adapters.
+def effects(
+    model: Blocks, before: Mapping[str, Any], after: Mapping[str, Any], report: Report, weights: str
+) -> list[Effect]:
+    """Of every layer that has adapters.
 
     before, after: the states around the round · weights: those of the products' mean, `examples` or `uniform`.
-    Computed in float64. A method whose state has no `r` with the uploads' names has no rows.
+    Computed in float64. A method whose state has no `r` with the uploads' names has none.
     """
     up, w = report.uploads, client_weights(report.cohort, weights)
-    holders, measured = {}, []
+    holders: dict[int, int] = {}
+    measured = []
     for j, (old, new) in enumerate(_by_layer(before, after, up)):
         if not old:
             continue
@@ -34,12 +48,8 @@ def layer_rows(
         rows = {name: value[came].double() for name, value in up.r[j].items()}  # (n, ...)
         holders[j] = int(came.sum())
         measured.append(_measures(model.blocks[j], old, new, rows, w[held][came]))
-    names = ("update_norm", "client_update_norm", "aggregation_error", "product_norm")
-    values = torch.stack(measured).tolist() if measured else []
-    return [
-        {"round": t + 1, "layer": j, "holders": n, **dict(zip(names, row, strict=True))}
-        for (j, n), row in zip(holders.items(), values, strict=True)
-    ]
+    norms = torch.stack(measured).tolist() if measured else []  # one wait for a GPU, not one a layer
+    return [Effect(j, n, *four) for (j, n), four in zip(holders.items(), norms, strict=True)]
 
 
 def _by_layer(before: Mapping[str, Any], after: Mapping[str, Any], up: Uploads) -> list[tuple[dict, dict]]:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedbench.cell.pixels import Pixels
+from fedbench.cell.shares import Share
 from fedbench.engine.team import ALONE, Team
 from fedbench.method import Predict
-from fedbench.shares import Share
 from fedbench.types import GLOBAL
 
 EVALUATIONS = 5  # about how often over a run, where the suite does not say
 
-Rows = list[dict[str, Any]]
 Metric = Callable[[Tensor, Tensor], float]
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a metric says of a model's answers on a share. metric: with the answer's name, where it is not the
+    method's own, as in `accuracy/last`."""
+
+    share: Share
+    metric: str
+    value: float
 
 
 class Evaluation:
@@ -50,8 +59,8 @@ class Evaluation:
         ]
 
     @torch.no_grad()
-    def rows(self, t: int, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> Rows:
-        """The rows of eval.parquet after round t.
+    def scores(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> list[Score]:
+        """Every metric of every answer on every share.
 
         predictor(client) answers for that client's own model, predictor(None) for the global one; an answer is valid
         until the next is asked for.
@@ -68,22 +77,12 @@ class Evaluation:
         y = torch.from_numpy(self.test.images.y[np.concatenate([indices for _, indices in self.passes])])
         labels = y.split(self.sizes)
         answers = {name: torch.cat([part[name] for part in parts]).split(self.sizes) for name in parts[0]}
-        rows = []
-        for s, share in enumerate(self.shares):
-            for i, (output, logits) in enumerate(answers.items()):  # the method's own answer first
-                for metric, score in self.metrics.items():
-                    rows.append(
-                        {
-                            "round": t,
-                            "split": "test",
-                            "domain": share.domain,
-                            "client": share.client,
-                            "metric": metric if i == 0 else f"{metric}/{output}",
-                            "value": float(score(logits[s], labels[s])),
-                            "examples": self.sizes[s],
-                        }
-                    )
-        return rows
+        return [
+            Score(share, metric if i == 0 else f"{metric}/{output}", float(score(logits[s], labels[s])))
+            for s, share in enumerate(self.shares)
+            for i, (output, logits) in enumerate(answers.items())  # the method's own answer first
+            for metric, score in self.metrics.items()
+        ]
 
 
 def evaluated_rounds(rounds: int, every: int | None) -> set[int]:

@@ -33,7 +33,7 @@ def probe(
 ) -> dict[str, float]:
     """The fields of `fedbench.runs.estimate.Rates`, measured.
 
-    config: resolved; its weights are not read · totals: of that cell, see `Trial.totals` · processes: how many would
+    config: resolved; its weights are not read · totals: of that cell, see `Ledger.totals` · processes: how many would
     compute it together. Where a step would take long, fewer images are in its batches, then fewer clients in it.
     """
     clock = _clock(device)
@@ -103,7 +103,7 @@ def _round(trial: Trial, state: dict[str, Any], cohort: Cohort, steps: int) -> t
 
     def rows() -> list[dict[str, Any]]:
         _, report = trial.method.round(state, 0, short, generator(trial.seed, 0, use="round"))
-        return trial.round_rows(0, report)
+        return trial.ledger.rounds(0, report)
 
     seconds, found = _timed(trial, rows)
     return seconds, sum(row["flops"] for row in found)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 
-from fedbench.cell.channel import NOT_FINITE, Guard, received, upload_rows
+from fedbench.cell.channel import Guard, received
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.clientstore import ClientStore
-from fedbench.cell.diagnostics import layer_rows
-from fedbench.cell.evaluation import Evaluation, Rows, evaluated_rounds
+from fedbench.cell.evaluation import Evaluation, Score, evaluated_rounds
 from fedbench.cell.federation import Federation
+from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.pixels import NORMALIZE, Pixels
+from fedbench.cell.shares import Share, of_clients, of_domains
 from fedbench.cell.state import taken_apart
 from fedbench.data import dataset_of
 from fedbench.engine.cohort import train as train_together
@@ -25,27 +25,19 @@ from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
-from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Source, body_of
-from fedbench.models.cost import ClientCost
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator, numpy_generator, seed_of
-from fedbench.shares import Share, of_clients, of_domains
-from fedbench.types import Client, Cohort, Dataset, Job, Plan, Report, Setup, Splits, Uploads
+from fedbench.types import Client, Cohort, Dataset, Job, Plan, Setup, Splits, Uploads
 
 Config = Mapping[str, Any]
-
-
-class Diverged(Exception):
-    """A training loss or an update that is no number any more, by no fault of the scenario."""
 
 
 class Trial:
     """One cell, built and ready to run: its method, its federation and its test images.
 
-    `run` is the life of a cell, `state` its end; `round_rows` says what is recorded of a round, `evaluation` of
-    the model.
+    `run` is the life of a cell, `state` its end; `ledger` accounts for it.
     """
 
     def __init__(
@@ -76,6 +68,7 @@ class Trial:
             clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, self.model.num_layers, train)
+        self.ledger = Ledger(config, self.dataset, self.federation)
         self.guard = Guard(config["train"].get("guard"))
         self.method = self._method(registry, image_size=splits.test.x.shape[-1])
         metrics = {ref["name"]: registry.make("metric", ref) for ref in config["evaluation"]["metrics"]}
@@ -157,10 +150,10 @@ class Trial:
         """What the server has of uploads, through faults and guard."""
         return received(up, start, plan, cohort, t, self.federation.faults, self.guard)
 
-    def _test(self, t: int, state: State) -> Rows:
-        """The rows of eval.parquet after round t."""
+    def _test(self, state: State) -> list[Score]:
+        """How good the models of a state are."""
         with self.precision(), fast(self.model) if self.fast else nullcontext():
-            return self.evaluation.rows(t, functools.partial(self.method.predictor, state), self.team)
+            return self.evaluation.scores(functools.partial(self.method.predictor, state), self.team)
 
     def run(
         self,
@@ -177,7 +170,7 @@ class Trial:
         had been computed just now; kept up to date but for `layers` and `seconds`.
         """
         progress = progress or Progress()
-        evaluation, rounds = progress.tables["eval"], progress.tables["rounds"]
+        tables, ledger = progress.tables, self.ledger
         due, self.team = evaluated_rounds(self.rounds, self.config["evaluation"]["every"]), team
         state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
         if progress.state is not None:
@@ -188,120 +181,14 @@ class Trial:
             state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
             if t == 0:
                 taken_apart(state)  # what cannot be kept is refused now, not after the last round
-            rows = self.round_rows(t, report)
-            rounds += rows
-            progress.tables["uploads"] += upload_rows(t, report, self.federation.faults)
-            for kind, found in self.traffic_rows(t, report).items():
-                progress.tables[kind] += found
+            clients = ledger.enter(tables, t, report)
             if on_layers:
-                on_layers(layer_rows(t, self.model, before, state, report, self._weights()))
+                on_layers(ledger.layers(t, self.model, before, state, report))
             if t + 1 in due:
-                evaluation += self._test(t + 1, state)
+                tables["eval"] += ledger.eval(t + 1, self._test(state))
             progress.round, progress.state = t + 1, state
             self.store.sweep(state)
             del before, report  # the uploads of whole models are large, and the next round has its own
-            on_round(t + 1, rows)
+            on_round(t + 1, clients)
         self.state = state
-        return evaluation, rounds
-
-    def _weights(self) -> str:
-        """How the method's aggregator weighs clients, where it says so in the usual words."""
-        aggregator = self.config["method"].get("aggregator")
-        weights = aggregator.get("weights") if isinstance(aggregator, Mapping) else None
-        return weights if weights in WEIGHTS else "examples"
-
-    def totals(self) -> dict[str, int]:
-        """What all rounds together will cost, known beforehand because every draw is seeded.
-
-        images: those of all training steps · tested: those of all evaluations.
-        """
-        totals = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
-        totals["evaluations"] = len(evaluated_rounds(self.rounds, self.config["evaluation"]["every"]))
-        totals["tested"] = totals["evaluations"] * sum(self.evaluation.sizes)
-        for t in range(self.rounds):
-            cohort = self.federation.cohort(t)
-            for n, client in enumerate(cohort.ids):
-                cost = self.method.cost(int(cohort.capacities[n]), t)
-                if cost is None:
-                    continue
-                steps = int(cohort.steps[n])
-                images, last = self._images(client, steps)
-                lines = cost.exchange(images, last, bool(cohort.arrives[n]))
-                totals["client_rounds"] += 1
-                totals["images"] += images
-                beside = self._images_beside(client, steps, cost)
-                totals["flops"] += cost.flops(images, last, bool(cohort.arrives[n]), beside)
-                totals["bytes_down"] += sum(down for _, down, _ in lines)
-                totals["bytes_up"] += sum(up for _, _, up in lines)
-        return totals
-
-    def _images(self, client: int, steps: int) -> tuple[int, int]:
-        """How many images a client's steps are, and the last of them alone."""
-        images = self.federation.images(client, steps)
-        return images, images - self.federation.images(client, max(0, steps - 1))
-
-    def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
-        """How many images a client trains a model of its own on, beside so many steps."""
-        return self.federation.images(client, self.federation.steps_beside(client, cost.epochs_beside, steps))
-
-    def _exchange(self, report: Report, n: int) -> list[tuple[str, int, int]]:
-        """What crossed between the client at position n and the server, see `ClientCost.exchange`."""
-        up = report.uploads
-        return report.cost[n].exchange(*self._done(report, n), _sent(up, n), refused=n in up.rejected)
-
-    def _done(self, report: Report, n: int) -> tuple[int, int]:
-        """(images, last) of the client at position n; one whose work is lost has come to no last step."""
-        images, last = self._images(report.cohort.ids[n], int(report.uploads.steps[n]))
-        return images, last if _sent(report.uploads, n) else 0
-
-    def traffic_rows(self, t: int, report: Report) -> dict[str, Rows]:
-        """The rows of exchange.parquet and of server.parquet of one round."""
-        moved: dict[str, list[int]] = {}
-        for n in range(len(report.cohort)):
-            for what, *both in self._exchange(report, n):
-                moved[what] = [a + b for a, b in zip(moved.get(what, (0, 0)), both, strict=True)]
-        exchange = [{"round": t + 1, "what": what, "bytes_down": d, "bytes_up": u} for what, (d, u) in moved.items()]
-        served = [(n, cost.server) for n, cost in enumerate(report.cost) if cost.server]
-        flops = sum(server.flops(*self._done(report, n)) for n, server in served)
-        memory = max((server.memory_bytes for _, server in served), default=0)
-        server = [{"round": t + 1, "flops": flops, "memory_bytes": memory}] if served else []
-        return {"exchange": exchange, "server": server}
-
-    def round_rows(self, t: int, report: Report) -> Rows:
-        """One row for each client of a round; rounds are counted from 1, and `layers` are those whose adapters
-        it trains."""
-        rows = []
-        up, cohort = report.uploads, report.cohort
-        for n, client in enumerate(cohort.ids):
-            cost, loss = report.cost[n], float(up.loss[n])
-            if _sent(up, n) and not math.isfinite(loss):
-                raise Diverged(f"the training loss of client {client} in round {t + 1} is {loss}")
-            if up.rejected.get(n) == NOT_FINITE and not self.federation.faults.kind_of(t, client):
-                raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
-            lines = self._exchange(report, n)
-            rows.append(
-                {
-                    "round": t + 1,
-                    "client": client,
-                    "domain": self.dataset.domain_name(self.federation.clients[client].domain),
-                    "capacity": int(cohort.capacities[n]),
-                    "layers": [j for j in report.plan.M[n].nonzero().flatten().tolist() if up.r[j]],
-                    "examples": int(cohort.num_examples[n]),
-                    "steps": int(up.steps[n]),
-                    "arrived": bool(up.arrived[n]),
-                    "loss": loss,
-                    "bytes_down": sum(down for _, down, _ in lines),
-                    "bytes_up": sum(up for _, _, up in lines),
-                    "flops": cost.flops(
-                        *self._done(report, n), beside=self._images_beside(client, int(up.steps[n]), cost)
-                    ),
-                    "memory_bytes": cost.memory_bytes,
-                    "seconds": float(up.seconds[n]),
-                }
-            )
-        return rows
-
-
-def _sent(uploads: Uploads, n: int) -> bool:
-    """Whether the client at position n has sent its work, taken or refused."""
-    return bool(uploads.arrived[n]) or n in uploads.rejected
+        return tables["eval"], tables["rounds"]

@@ -21,8 +21,9 @@ import torch
 from fedbench import machine
 from fedbench.cell.checkpoint import EVERY, Checkpoints, Progress, forget
 from fedbench.cell.finished import keep
+from fedbench.cell.ledger import Diverged
 from fedbench.cell.timing import probe
-from fedbench.cell.trial import Diverged, Trial
+from fedbench.cell.trial import Trial
 from fedbench.engine.team import Team, together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.registry import Registry, told

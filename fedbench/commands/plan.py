@@ -50,6 +50,7 @@ def plan(
     import json
     from pathlib import Path
 
+    from fedbench.cell.totals import totals_of
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
     from fedbench.runs.options import Options
@@ -61,7 +62,7 @@ def plan(
     loaded = load(suite, registry, **choices)
     facts, folder = Assets(registry), Path(results) / loaded.name
     chosen = works(loaded.points(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
-    totals = {work.id: facts.totals(work.id, work.config) for work in chosen}
+    totals = {work.id: totals_of(facts, work.id, work.config) for work in chosen}
     time = _estimated(chosen, totals, folder, registry, options) if cost else None
     rows = [_row(work, totals[work.id], folder, time) for work in chosen]
     if as_json:

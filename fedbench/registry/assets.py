@@ -1,4 +1,4 @@
-"""What must be known of a cell before it runs: layers, fingerprints, totals. Computed once, then read from disk."""
+"""What is known of backbones and data: layers, domains, fingerprints. Computed once, then read from disk."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.data.cache import cache_dir
 from fedbench.data.kept import keep, kept
-from fedbench.errors import NotApplicable, UserError
-from fedbench.registry.registry import Registry, package_version, told
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry, package_version
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset
 
@@ -27,7 +27,7 @@ Ref = Mapping[str, Any]
 
 
 class Assets:
-    """Facts about backbones, data and cells, kept in the cache folder under a hash of all they depend on."""
+    """Facts about backbones and data, kept in the cache folder under a hash of all they depend on."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -50,15 +50,15 @@ class Assets:
         def compute() -> dict[str, Any]:
             from fedbench.models.backbone import body_of
 
-            source = self._source(ref)
+            source = self.source(ref)
             layers = body_of(source.model).num_layers
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
         weights = ref.get("pretrained")
         file = _stat(Path(weights).expanduser()) if isinstance(weights, str) else None
-        return self._kept("backbone", [dict(ref), file, self._stamp("backbone", ref)], compute)
+        return self.once("backbone", [dict(ref), file, self.stamp("backbone", ref)], compute)
 
-    def _source(self, ref: Ref) -> Source:
+    def source(self, ref: Ref) -> Source:
         """The shapes of a backbone without its weights, for whoever wants to change them."""
         import torch
 
@@ -105,32 +105,7 @@ class Assets:
             "weights": backbone["fingerprint"],
         }
 
-    def totals(self, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """What a cell will cost: client_rounds, images, flops, bytes_down, bytes_up; or the reason why not, under
-        `not_applicable`, or under `unknown` where a plugin broke. Raises UserError."""
-
-        def compute() -> dict[str, Any]:
-            import torch
-
-            from fedbench.cell.trial import Trial
-
-            source = self._source(config["backbone"])
-            dataset = self.dataset(config["data"], source.image_size)
-            try:
-                with torch.device("meta"):
-                    trial = Trial(config, self.registry, "meta", source, dataset)
-                return trial.totals()
-            except NotApplicable as reason:
-                return {"not_applicable": str(reason)}
-
-        try:
-            return self._kept("totals", [cell_id, self._stamp("method", config["method"])], compute)
-        except UserError:
-            raise
-        except Exception as error:  # of a plugin; the other cells' costs are wanted all the same
-            return {"unknown": told(error)}
-
-    def _stamp(self, kind: str, ref: Ref) -> list[Any]:
+    def stamp(self, kind: str, ref: Ref) -> list[Any]:
         """What changes when the code behind a component, fedbench, torch or timm does."""
         plugin = self.registry.catalogue.find(kind, ref["name"]).plugin
         if plugin not in self._stamps:
@@ -143,7 +118,8 @@ class Assets:
             ]
         return self._stamps[plugin]
 
-    def _kept(self, kind: str, key: Any, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def once(self, kind: str, key: Any, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `compute` gives, from the cache folder where it is there already. key: all that it depends on."""
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
         file = cache_dir() / kind / f"{digest}.json"
         value = kept(file)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedbench import machine
 from fedbench.cell.checkpoint import forget
+from fedbench.cell.totals import totals_of
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -166,7 +167,7 @@ def _prepare_data(missing: list[Work], assets: Assets) -> None:
     for work in missing:
         try:
             assets.prepare(work.config)
-            assets.totals(work.id, work.config)  # builds the cell from shapes alone: options that cannot work end here
+            totals_of(assets, work.id, work.config)  # builds the cell from shapes: options that cannot work end here
         except UserError:
             raise
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from fedbench.cell.channel import NOT_FINITE, TOO_LARGE, WRONG_SHAPE, WRONG_TYPE, Guard, received, upload_rows
+from fedbench.cell.channel import NOT_FINITE, TOO_LARGE, WRONG_SHAPE, WRONG_TYPE, Guard, received
 from fedbench.cell.faults import Faults
+from fedbench.cell.ledger import Ledger
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.families.layerwise import head_at_end
@@ -189,6 +191,11 @@ def test_both_engines_meet_the_same_faults(registry, kind):
     assert [report.uploads.rejected for report in slow] == [report.uploads.rejected for report in quick]
     for a, b in zip(one["r"], two["r"], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def upload_rows(t, report, faults):
+    config = {"train": {"rounds": 5}, "evaluation": {"every": None}, "method": {}}
+    return Ledger(config, None, SimpleNamespace(faults=faults)).uploads(t, report)
 
 
 def test_rows_tell_what_was_spoilt_and_what_was_refused(registry):

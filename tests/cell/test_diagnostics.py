@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.cell.diagnostics import factors, layer_rows, norm_of_mean
+from fedbench.cell.diagnostics import effects, factors, norm_of_mean
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit, untouched
@@ -74,24 +74,26 @@ def test_rows_agree_with_the_definition(registry, masks, lost, weights, seed):
     arrived = torch.tensor([n not in lost for n in range(len(M))])
     examples = [4, 1, 9, 2][: len(M)]
     before, after, report = random_round(model, M, arrived, examples, seed % 2**31)
-    with untouched(before, after, report.uploads.r, what="layer_rows"):
-        rows = layer_rows(4, model, before, after, report, weights)
+    with untouched(before, after, report.uploads.r, what="effects"):
+        rows = effects(model, before, after, report, weights)
     w = torch.tensor(examples).double() if weights == "examples" else torch.ones(len(M)).double()
-    assert [(row["round"], row["layer"]) for row in rows] == [(5, 0), (5, 1)]
+    assert [row.layer for row in rows] == [0, 1]
     for j, row in enumerate(rows):
         old, new, up = before["r"][j], after["r"][j], report.uploads.r[j]
         moved = math.sqrt(sum(float(((new[name] - old[name]) ** 2).sum()) for name in old))
-        assert row["update_norm"] == pytest.approx(moved)
+        assert row.update_norm == pytest.approx(moved)
         came = arrived[M[:, j]].nonzero().flatten().tolist()
-        assert row["holders"] == len(came)
+        assert row.holders == len(came)
         if not came:
-            assert all(math.isnan(row[name]) for name in ("client_update_norm", "aggregation_error", "product_norm"))
+            assert all(
+                math.isnan(getattr(row, name)) for name in ("client_update_norm", "aggregation_error", "product_norm")
+            )
             continue
         own = [math.sqrt(sum(float(((up[name][i] - old[name]) ** 2).sum()) for name in old)) for i in came]
-        assert row["client_update_norm"] == pytest.approx(sum(own) / len(own))
+        assert row.client_update_norm == pytest.approx(sum(own) / len(own))
         error, norm = dense(report, j, w)
-        assert row["aggregation_error"] == pytest.approx(error, abs=1e-7 * norm)
-        assert row["product_norm"] == pytest.approx(norm)
+        assert row.aggregation_error == pytest.approx(error, abs=1e-7 * norm)
+        assert row.product_norm == pytest.approx(norm)
 
 
 sizes = st.integers(1, 6)
@@ -116,19 +118,19 @@ def test_equal_clients_are_averaged_without_an_error(registry, clients):
     for r_j in report.uploads.r:
         for value in r_j.values():
             value[:] = value[0].clone()
-    for row in layer_rows(0, model, before, after, report, "examples"):
-        assert row["aggregation_error"] <= 1e-12 * row["product_norm"]
+    for row in effects(model, before, after, report, "examples"):
+        assert row.aggregation_error <= 1e-12 * row.product_norm
 
 
 def test_a_client_that_returned_nothing_counts_nowhere(registry):
     model = attached(registry)
     M, arrived = torch.ones(3, L) > 0, torch.tensor([True, False, True])
     before, after, report = random_round(model, M, arrived, [4, 100, 9])
-    rows = layer_rows(0, model, before, after, report, "examples")
+    rows = effects(model, before, after, report, "examples")
     for r_j in report.uploads.r:
         for value in r_j.values():
             value[1] = float("nan")
-    assert layer_rows(0, model, before, after, report, "examples") == rows
+    assert effects(model, before, after, report, "examples") == rows
 
 
 class Scaled(nn.Module):
@@ -147,9 +149,9 @@ def test_an_adapter_without_factors_has_norms_and_no_error():
     for block in model.blocks:
         block.mlp.fc2 = Scaled(block.mlp.fc2)
     before, after, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
-    for row in layer_rows(0, model, before, after, report, "examples"):
-        assert row["client_update_norm"] > 0 and row["update_norm"] > 0
-        assert math.isnan(row["aggregation_error"]) and math.isnan(row["product_norm"])
+    for row in effects(model, before, after, report, "examples"):
+        assert row.client_update_norm > 0 and row.update_norm > 0
+        assert math.isnan(row.aggregation_error) and math.isnan(row.product_norm)
 
 
 @pytest.mark.parametrize("r", [None, 4, [1, 2], [{}, {}], [{"other": torch.zeros(1)}] * L])
@@ -157,16 +159,16 @@ def test_a_state_without_adapters_by_layer_has_no_rows(registry, r):
     model = attached(registry)
     _, _, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
     state = {} if r is None else {"r": r}
-    assert layer_rows(0, model, state, state, report, "examples") == []
+    assert effects(model, state, state, report, "examples") == []
 
 
 def test_a_state_with_a_row_for_each_client_has_no_rows(registry):
     """It has the uploads' names, and other shapes: what is one global value there is not known."""
     model = attached(registry)
     before, after, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
-    assert layer_rows(0, model, before, after, report, "examples")
+    assert effects(model, before, after, report, "examples")
     each = [{name: torch.stack([value] * N) for name, value in r_j.items()} for r_j in before["r"]]
-    assert layer_rows(0, model, {"r": each}, {"r": each}, report, "examples") == []
+    assert effects(model, {"r": each}, {"r": each}, report, "examples") == []
 
 
 class Derived(Scaled):
@@ -181,7 +183,7 @@ def test_factors_that_are_no_parameters_are_left_out():
     for block in model.blocks:
         block.mlp.fc2 = Derived(block.mlp.fc2)
     before, after, report = random_round(model, torch.ones(N, L) > 0, torch.ones(N) > 0, [1, 2, 3])
-    assert all(math.isnan(row["product_norm"]) for row in layer_rows(0, model, before, after, report, "examples"))
+    assert all(math.isnan(row.product_norm) for row in effects(model, before, after, report, "examples"))
 
 
 def test_factors_multiply_to_what_the_adapter_adds(registry):

@@ -6,8 +6,8 @@ import torch
 
 from fedbench.cell.evaluation import Evaluation, evaluated_rounds
 from fedbench.cell.pixels import Pixels
+from fedbench.cell.shares import Share
 from fedbench.engine.team import together
-from fedbench.shares import Share
 from fedbench.types import Images
 
 COLOURS = torch.arange(7, dtype=torch.uint8)  # one for each image; its class is its colour modulo 2
@@ -34,8 +34,8 @@ def odd_from_four(x):
 
 @pytest.mark.parametrize("mixed", [True, False])
 def test_every_metric_of_every_domain_and_output(mixed):
-    rows = evaluation(mixed).rows(3, lambda client: odd_from_four)
-    found = {(row["domain"], row["metric"]): row["value"] for row in rows}
+    scores = evaluation(mixed).scores(lambda client: odd_from_four)
+    found = {(score.share.domain, score.metric): score.value for score in scores}
     assert found == {
         ("even", "accuracy"): 0.5,  # images 1 and 4
         ("even", "n"): 2,
@@ -46,10 +46,7 @@ def test_every_metric_of_every_domain_and_output(mixed):
         ("odd", "accuracy/never"): 0.4,
         ("odd", "n/never"): 5,
     }
-    assert {(row["round"], row["split"], row["client"], row["examples"]) for row in rows} == {
-        (3, "test", -1, 2),
-        (3, "test", -1, 5),
-    }
+    assert {(score.share.client, len(score.share.indices)) for score in scores} == {(-1, 2), (-1, 5)}
 
 
 def test_mixed_passes_hold_images_of_several_domains():
@@ -71,9 +68,9 @@ def test_one_model_answers_once_for_all_clients(mixed):
 
         return predict
 
-    rows = evaluation(mixed, shares=BY_CLIENT).rows(1, predictor)
+    scores = evaluation(mixed, shares=BY_CLIENT).scores(predictor)
     assert asked == [None] and sorted(seen) == [0, 1, 2, 3, 5, 6]
-    found = {(row["domain"], row["client"], row["metric"]): (row["value"], row["examples"]) for row in rows}
+    found = {(s.share.domain, s.share.client, s.metric): (s.value, len(s.share.indices)) for s in scores}
     assert found == {
         ("odd", 4, "accuracy"): (pytest.approx(2 / 3), 3),
         ("odd", 4, "n"): (3, 3),
@@ -100,15 +97,15 @@ def test_personal_models_answer_for_their_own_clients_and_are_made_once(mixed, p
         return predict
 
     made = evaluation(mixed, shares=BY_CLIENT, personal=True)
-    rows = together(processes, lambda team: made.rows(1, predictor, team))
-    values = {row["client"]: row["value"] for row in rows if row["metric"] == "accuracy"}
+    scores = together(processes, lambda team: made.scores(predictor, team))
+    values = {score.share.client: score.value for score in scores if score.metric == "accuracy"}
     assert values == {4: pytest.approx(1 / 3), 7: 1, 9: 0}
     assert processes > 1 or current == [4, 7, 9]
 
 
 def test_where_domains_are_scored_the_global_model_answers_even_if_clients_have_their_own():
     asked = []
-    evaluation(True, personal=True).rows(1, lambda client: asked.append(client) or odd_from_four)
+    evaluation(True, personal=True).scores(lambda client: asked.append(client) or odd_from_four)
     assert asked == [None]
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbench.cell.shares import of_clients, of_domains
 from fedbench.errors import UserError
-from fedbench.shares import of_clients, of_domains
 from fedbench.types import GLOBAL, MIXED, Client, Dataset, Images
 
 DATA = Dataset(("sun", "rain"), ("a", "b", "c"), "f", lambda: None)

@@ -7,7 +7,9 @@ import time
 import pytest
 
 from fedbench.cell import timing as probing
+from fedbench.cell.ledger import Ledger
 from fedbench.cell.timing import longest_share, probe
+from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
 from fedbench.registry.assets import Assets
@@ -36,7 +38,7 @@ def cells(registry, tmp_path_factory):
 
 @pytest.fixture
 def totals(registry, cells):
-    return lambda config: Assets(registry).totals(str(config["method"]["name"]), config)
+    return lambda config: totals_of(Assets(registry), str(config["method"]["name"]), config)
 
 
 @pytest.mark.parametrize("method", ["fedra", "exclusive"])
@@ -71,8 +73,8 @@ def test_a_probe_meets_no_faults(registry, cells, totals, monkeypatch):
 def test_what_a_probe_cannot_afford_is_tried_smaller(registry, cells, totals, monkeypatch):
     seen = []
     monkeypatch.setattr(probing, "STEP_FLOPS", {"cpu": 2e7})
-    original = Trial.round_rows
-    monkeypatch.setattr(Trial, "round_rows", lambda *given: seen.append(original(*given)) or seen[-1])
+    original = Ledger.rounds
+    monkeypatch.setattr(Ledger, "rounds", lambda *given: seen.append(original(*given)) or seen[-1])
     assert probe(cells["fedra"], registry, "cpu", totals(cells["fedra"]))["per_flop"] > 0
     for rows in seen:
         assert 0 < sum(row["flops"] for row in rows) / max(row["steps"] for row in rows) <= 2e7

@@ -19,13 +19,13 @@ def facts(own_cache) -> Assets:
 @pytest.fixture
 def made(facts, monkeypatch) -> list[int]:
     """The image sizes of the data sets that are made."""
-    sizes, make = [], facts.plugins.make
+    sizes, make = [], facts.registry.make
 
     def counted(kind, ref, **given):
         sizes.append(given["image_size"])
         return make(kind, ref, **given)
 
-    monkeypatch.setattr(facts.plugins, "make", counted)
+    monkeypatch.setattr(facts.registry, "make", counted)
     return sizes
 
 

@@ -60,7 +60,7 @@ def estimate(
 ) -> Estimate:
     """The time of a suite whose results lie in `folder`, beside those of other suites.
 
-    totals: of every work by its id, see `Assets.totals` · device: `cpu` or `cuda` · workers: processes side by side.
+    totals: of every work by its id, see `Ledger.totals` · device: `cpu` or `cuda` · workers: processes side by side.
     """
     works = [work for work in works if "flops" in totals[work.id]]
     manifests = {work.id: read_manifest(work.folder_in(folder)) or {"status": "pending"} for work in works}

@@ -33,7 +33,7 @@ class Rates:
     test_share: float = 1.0
 
     def seconds(self, rounds: int, totals: Mapping[str, Any]) -> float:
-        """Of a cell with these totals, see `Trial.totals`."""
+        """Of a cell with these totals, see `Ledger.totals`."""
         training = self.train_share * totals["flops"] * self.per_flop
         testing = self.test_share * totals["tested"] * self.per_image
         return self.start + rounds * self.per_round + training + totals["evaluations"] * self.per_evaluation + testing

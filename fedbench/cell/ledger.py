@@ -1,0 +1,183 @@
+"""The books of a cell: every row of every table, and what they will add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fedbench.cell.channel import NOT_FINITE
+from fedbench.cell.diagnostics import effects
+from fedbench.cell.evaluation import Evaluation, Score, evaluated_rounds
+from fedbench.cell.federation import Federation
+from fedbench.families.aggregation import WEIGHTS
+from fedbench.method import Method, State
+from fedbench.models.backbone import Blocks, Plain
+from fedbench.models.cost import ClientCost
+from fedbench.types import Dataset, Report, Uploads
+
+Rows = list[dict[str, Any]]
+Tables = Mapping[str, Rows]
+
+
+class Diverged(Exception):
+    """A training loss or an update that is no number any more, by no fault of the scenario."""
+
+
+class Ledger:
+    """Who accounts for a cell: a method for each table, which makes its rows of one round.
+
+    t counts rounds from 0, their rows from 1. See docs/results.md for what the columns mean.
+    """
+
+    def __init__(self, config: Mapping[str, Any], dataset: Dataset, federation: Federation) -> None:
+        self.dataset, self.federation, self.faults = dataset, federation, federation.faults
+        self.T, self.every = config["train"]["rounds"], config["evaluation"]["every"]
+        self.weights = _weights(config["method"].get("aggregator"))
+
+    def enter(self, tables: Tables, t: int, report: Report) -> Rows:
+        """Enter a round into its tables; returns the rows of its clients. Raises Diverged."""
+        clients = self.rounds(t, report)
+        tables["rounds"].extend(clients)
+        tables["uploads"].extend(self.uploads(t, report))
+        tables["exchange"].extend(self.exchange(t, report))
+        tables["server"].extend(self.server(t, report))
+        return clients
+
+    def rounds(self, t: int, report: Report) -> Rows:
+        """One row for each client of a round; `layers` are those whose adapters it trains. Raises Diverged."""
+        up, cohort, rows = report.uploads, report.cohort, []
+        for n, client in enumerate(cohort.ids):
+            self._finite(t, report, n)
+            cost, lines = report.cost[n], _lines(report, n, self._done(report, n))
+            beside = self._images_beside(client, int(up.steps[n]), cost)
+            rows.append(
+                {
+                    "round": t + 1,
+                    "client": client,
+                    "domain": self.dataset.domain_name(self.federation.clients[client].domain),
+                    "capacity": int(cohort.capacities[n]),
+                    "layers": [j for j in report.plan.M[n].nonzero().flatten().tolist() if up.r[j]],
+                    "examples": int(cohort.num_examples[n]),
+                    "steps": int(up.steps[n]),
+                    "arrived": bool(up.arrived[n]),
+                    "loss": float(up.loss[n]),
+                    "bytes_down": sum(down for _, down, _ in lines),
+                    "bytes_up": sum(up for _, _, up in lines),
+                    "flops": cost.flops(*self._done(report, n), beside=beside),
+                    "memory_bytes": cost.memory_bytes,
+                    "seconds": float(up.seconds[n]),
+                }
+            )
+        return rows
+
+    def _finite(self, t: int, report: Report, n: int) -> None:
+        """Raises Diverged where what the client at position n sent is no number, and no fault made it so."""
+        up, client, loss = report.uploads, report.cohort.ids[n], float(report.uploads.loss[n])
+        if _sent(up, n) and not math.isfinite(loss):
+            raise Diverged(f"the training loss of client {client} in round {t + 1} is {loss}")
+        if up.rejected.get(n) == NOT_FINITE and not self.faults.kind_of(t, client):
+            raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
+
+    def uploads(self, t: int, report: Report) -> Rows:
+        """One row for every upload that was spoilt or refused."""
+        rows = []
+        for n, client in enumerate(report.cohort.ids):
+            kind = self.faults.kind_of(t, client) if report.cohort.arrives[n] else ""
+            reason = report.uploads.rejected.get(n, "")
+            if kind or reason:
+                rows.append({"round": t + 1, "client": client, "corrupted": kind, "rejected": reason})
+        return rows
+
+    def exchange(self, t: int, report: Report) -> Rows:
+        """One row for each kind of what crossed between clients and server."""
+        moved: dict[str, tuple[int, int]] = {}
+        for n in range(len(report.cohort)):
+            for what, down, up in _lines(report, n, self._done(report, n)):
+                before = moved.get(what, (0, 0))
+                moved[what] = before[0] + down, before[1] + up
+        return [{"round": t + 1, "what": what, "bytes_down": d, "bytes_up": u} for what, (d, u) in moved.items()]
+
+    def server(self, t: int, report: Report) -> Rows:
+        """One row where the server trains too."""
+        served = [(n, cost.server) for n, cost in enumerate(report.cost) if cost.server]
+        if not served:
+            return []
+        flops = sum(server.flops(*self._done(report, n)) for n, server in served)
+        return [{"round": t + 1, "flops": flops, "memory_bytes": max(server.memory_bytes for _, server in served)}]
+
+    def layers(self, t: int, model: Blocks | Plain, before: State, after: State, report: Report) -> Rows:
+        """One row for each layer that has adapters. before, after: the states around the round."""
+        found = effects(model, before, after, report, self.weights) if isinstance(model, Blocks) else []
+        return [{"round": t + 1, **asdict(effect)} for effect in found]
+
+    def eval(self, t: int, scores: Iterable[Score]) -> Rows:
+        """One row for every score of the model after round t, here counted from 1."""
+        return [
+            {
+                "round": t,
+                "split": "test",
+                "domain": score.share.domain,
+                "client": score.share.client,
+                "metric": score.metric,
+                "value": score.value,
+                "examples": len(score.share.indices),
+            }
+            for score in scores
+        ]
+
+    def totals(self, method: Method, evaluation: Evaluation) -> dict[str, int]:
+        """What all rounds together will cost, known beforehand because every draw is seeded.
+
+        images: those of all training steps · tested: those of all evaluations.
+        """
+        totals = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
+        totals["evaluations"] = len(evaluated_rounds(self.T, self.every))
+        totals["tested"] = totals["evaluations"] * sum(evaluation.sizes)
+        for t in range(self.T):
+            cohort = self.federation.cohort(t)
+            for n, client in enumerate(cohort.ids):
+                cost = method.cost(int(cohort.capacities[n]), t)
+                if cost is None:
+                    continue
+                steps, arrives = int(cohort.steps[n]), bool(cohort.arrives[n])
+                images, last = self.images(client, steps)
+                lines = cost.exchange(images, last, arrives)
+                totals["client_rounds"] += 1
+                totals["images"] += images
+                totals["flops"] += cost.flops(images, last, arrives, self._images_beside(client, steps, cost))
+                totals["bytes_down"] += sum(down for _, down, _ in lines)
+                totals["bytes_up"] += sum(up for _, _, up in lines)
+        return totals
+
+    def images(self, client: int, steps: int) -> tuple[int, int]:
+        """How many images a client's steps are, and the last of them alone."""
+        images = self.federation.images(client, steps)
+        return images, images - self.federation.images(client, max(0, steps - 1))
+
+    def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
+        """How many images a client trains a model of its own on, beside so many steps."""
+        return self.federation.images(client, self.federation.steps_beside(client, cost.epochs_beside, steps))
+
+    def _done(self, report: Report, n: int) -> tuple[int, int]:
+        """(images, last) of the client at position n; one whose work is lost has come to no last step."""
+        images, last = self.images(report.cohort.ids[n], int(report.uploads.steps[n]))
+        return images, last if _sent(report.uploads, n) else 0
+
+
+def _lines(report: Report, n: int, done: tuple[int, int]) -> list[tuple[str, int, int]]:
+    """What crossed between the client at position n and the server, see `ClientCost.exchange`."""
+    up = report.uploads
+    return report.cost[n].exchange(*done, _sent(up, n), refused=n in up.rejected)
+
+
+def _sent(uploads: Uploads, n: int) -> bool:
+    """Whether the client at position n has sent its work, taken or refused."""
+    return bool(uploads.arrived[n]) or n in uploads.rejected
+
+
+def _weights(aggregator: Any) -> str:
+    """How a method's aggregator weighs clients, where it says so in the usual words."""
+    weights = aggregator.get("weights") if isinstance(aggregator, Mapping) else None
+    return weights if weights in WEIGHTS else "examples"

@@ -1,0 +1,215 @@
+"""What is recorded of a cell: all that was planned, computed, sent and refused, under the columns of the schema."""
+
+import copy
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fedbench.cell.checkpoint import Progress
+from fedbench.cell.evaluation import Score
+from fedbench.cell.ledger import Diverged, Ledger
+from fedbench.cell.shares import Share
+from fedbench.cell.totals import totals_of
+from fedbench.cell.trial import Trial
+from fedbench.registry.assets import Assets
+from fedbench.results.tables import COLUMNS, to_table
+from fedbench_plugins.methods import ditto
+
+# Methods that train by other means than an engine. Capacities mean nothing to them, and every client meets all layers:
+# two layers tell as much as six, and scenarios that differ in capacities alone nothing more.
+ALONE = {"fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa"}
+TWO_LAYERS = {"name": "vit_tiny_patch16_224", "pretrained": False, "img_size": 32, "embed_dim": 48, "depth": 2}
+
+
+def test_every_table_is_made_by_a_method_of_its_name():
+    assert all(callable(getattr(Ledger, kind)) for kind in COLUMNS)
+
+
+def test_a_score_is_a_row_with_its_share(registry, cells):
+    ledger = Ledger(cells["skew", "fedra"], None, SimpleNamespace(faults=None))
+    scores = [Score(Share("even", np.arange(2)), "accuracy", 0.5), Score(Share("odd", np.arange(5), 4), "n/last", 5.0)]
+    assert [tuple(row.values()) for row in ledger.eval(3, scores)] == [
+        (3, "test", "even", -1, "accuracy", 0.5, 2),
+        (3, "test", "odd", 4, "n/last", 5.0, 5),
+    ]
+    assert all(row.keys() == COLUMNS["eval"].keys() for row in ledger.eval(3, scores))
+
+
+def test_what_is_planned_is_what_is_recorded(registry, cells):
+    """The totals of `fedbench plan`, computed from shapes, equal the sums over the rows of a run exactly."""
+    assert {method for _, method in cells} == registry.catalogue.components["method"].keys()
+    for (scenario, method), config in cells.items():
+        if method in ALONE:
+            if scenario in ("skew", "dynamic"):
+                continue
+            config = {**config, "backbone": TWO_LAYERS, "capacities": {"all": True}}
+        planned = totals_of(Assets(registry), f"test-{scenario}-{method}", config)
+        if "not_applicable" in planned:
+            continue
+        trial, progress = Trial(config, registry), Progress()
+        evaluation, rounds = trial.run(progress=progress)
+        assert trial.method.alone == (method in ALONE)
+        size = config["train"]["batch_size"]
+        recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
+        recorded["images"] = sum(min(size * row["steps"], row["examples"]) for row in rounds)
+        recorded["client_rounds"] = len(rounds)
+        recorded["evaluations"] = len({row["round"] for row in evaluation})
+        recorded["tested"] = sum(row["examples"] for row in evaluation if row["metric"] == "accuracy")
+        for row in progress.tables["uploads"]:  # whose refusal nobody could foresee
+            price = trial.method.cost(1, row["round"] - 1)
+            recorded["bytes_down"] += sum(sent.down_after for sent in price.sent) if row["rejected"] else 0
+        assert planned == recorded, (scenario, method)
+
+
+@pytest.mark.parametrize("epochs", [1, 3, None])
+def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, monkeypatch, epochs):
+    """With five local epochs that max_steps cuts to two or three steps, and stragglers that do a part of them."""
+    real, trained = ditto.fit, []
+
+    def counted(setup, loss_of, *others):
+        images = []
+        loss = real(setup, lambda x, y: images.append(len(y)) or loss_of(x, y), *others)
+        trained.append(images)
+        return loss
+
+    monkeypatch.setattr(ditto, "fit", counted)
+    config = {**copy.deepcopy(cells["faulty", "ditto"]), "backbone": TWO_LAYERS, "capacities": {"all": True}}
+    config["train"]["local_epochs"], config["method"]["personal_epochs"] = 5, epochs
+    trial = Trial(config, registry)
+    _, rounds = trial.run()
+    per_image = trial.method.cost(1, 0).flops_per_image
+    taken = list(zip(trained[::2], trained[1::2], strict=True))
+    assert [row["flops"] for row in rounds] == [per_image * sum(map(sum, both)) for both in taken]
+    assert [row["steps"] for row in rounds] == [len(usual) for usual, _ in taken]
+    assert all(bool(usual) == bool(own) for usual, own in taken) and len({len(own) for _, own in taken}) > 2
+    assert trial.ledger.totals(trial.method, trial.evaluation)["flops"] == sum(row["flops"] for row in rounds)
+
+
+def test_what_crosses_adds_up_to_the_bytes_of_the_rounds(registry, cells):
+    progress = Progress()
+    trial = Trial({**cells["skew", "depthfl"], "faults": {"dropout": 0.5}}, registry)
+    trial.run(progress=progress)
+    exchange = progress.tables["exchange"]
+    to_table("exchange", exchange)
+    assert [row["what"] for row in exchange if row["round"] == 1] == ["backbone", "adapters", "classifiers"]
+    for t in range(1, trial.rounds + 1):
+        for name in ("bytes_down", "bytes_up"):
+            by_kind, by_client = (
+                sum(row[name] for row in progress.tables[kind] if row["round"] == t) for kind in ("exchange", "rounds")
+            )
+            assert by_kind == by_client > 0
+    assert not progress.tables["server"]
+
+
+def test_rows_have_the_columns_of_the_schema(registry, cells):
+    evaluation, rounds = Trial(cells["skew", "depthfl"], registry).run()
+    assert all(row.keys() == COLUMNS["eval"].keys() for row in evaluation)
+    assert all(row.keys() == COLUMNS["rounds"].keys() for row in rounds)
+    last = [row for row in evaluation if row["round"] == 2]
+    assert {row["domain"] for row in last} == {"solid", "outline", "texture", "dim", "clutter", "sketch"}
+    assert {row["metric"] for row in last} == {"accuracy", "accuracy/last"}
+    assert [len(row["layers"]) for row in rounds[:6]] == [6, 4, 3, 2, 1, 1]
+    json.dumps([evaluation, rounds])
+
+
+@pytest.mark.parametrize("key", [("skew", "fedra"), ("skew", "exclusive")])
+def test_layers_are_recorded_beside_the_same_rounds(registry, cells, key):
+    layers = []
+    evaluation, rounds = Trial(cells[key], registry).run(on_layers=layers.extend)
+    unwatched = Trial(cells[key], registry).run()
+    assert evaluation == unwatched[0]
+    assert [{**row, "seconds": 0} for row in rounds] == [{**row, "seconds": 0} for row in unwatched[1]]
+    assert all(row.keys() == COLUMNS["layers"].keys() for row in layers)
+    assert [(row["round"], row["layer"]) for row in layers] == [(t, j) for t in (1, 2) for j in range(6)]
+    for row in layers:
+        held = [r for r in rounds if r["round"] == row["round"] and row["layer"] in r["layers"] and r["arrived"]]
+        assert row["holders"] == len(held)
+        assert (row["update_norm"] > 0) == bool(held)
+    if key[1] == "exclusive":  # a mean of one is that one
+        assert all(row["update_norm"] == pytest.approx(row["client_update_norm"]) for row in layers)
+        assert all(row["aggregation_error"] == 0 < row["product_norm"] for row in layers)
+
+
+def test_layers_are_weighed_as_the_aggregator_weighs(registry, cells):
+    def errors(weights):
+        config = json.loads(json.dumps(cells["dynamic", "fedra"]))
+        unequal = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 2, "balanced": False, "min_examples": 1}
+        config["data"]["partition"], config["participation"] = unequal, {"all": True}
+        config["method"]["aggregator"]["weights"] = weights
+        layers = []
+        Trial(config, registry).run(on_layers=layers.extend)
+        return [row["aggregation_error"] for row in layers[:6] if row["holders"] > 1]
+
+    assert all(one != other for one, other in zip(errors("examples"), errors("uniform"), strict=True))
+
+
+def test_faults_are_recorded_and_the_same_for_every_method(registry, cells):
+    """What is lost: steps, FLOPs and time are counted, no byte comes back, and no step leaves no loss."""
+    stories = []
+    for method in ("fedra", "depthfl"):
+        _, rounds = Trial(cells["faulty", method], registry).run()
+        to_table("rounds", rounds)
+        stories.append([(row["round"], row["client"], row["steps"], row["arrived"]) for row in rounds])
+        for row in rounds:
+            assert (row["bytes_up"] > 0) == row["arrived"] and row["bytes_down"] > 0
+            assert (row["flops"] > 0) == (row["steps"] > 0) == math.isfinite(row["loss"])
+    assert stories[0] == stories[1]
+    assert {(steps < 3, arrived) for *_, steps, arrived in stories[0]} == {
+        (False, True),  # as usual
+        (True, True),  # late, with a part of its work
+        (True, False),  # lost
+    }
+    assert min(steps for *_, steps, _ in stories[0]) == 0
+
+
+def test_a_loss_that_is_no_number_is_a_divergence(registry, cells):
+    config = json.loads(json.dumps(cells["skew", "fedra"]))
+    config["train"]["optimizer"]["lr"], config["train"]["clip"] = 1e30, None
+    with pytest.raises(Diverged, match="the training loss of client 0 in round 1 is (nan|inf)"):
+        Trial(config, registry).run()
+
+
+def test_an_update_that_is_no_number_is_a_divergence_where_no_fault_made_it_so(registry, cells):
+    """The loss before the only step is finite, and the step leads nowhere."""
+    config = copy.deepcopy(cells["skew", "fedra"])
+    config["train"]["optimizer"]["lr"], config["train"]["clip"], config["train"]["max_steps"] = 1e38, None, 1
+    config["train"]["optimizer"]["weight_decay"] = 1e38
+    with pytest.raises(Diverged, match="the update of client 0 in round 1 is not finite"):
+        Trial(config, registry).run()
+
+
+def test_spoilt_uploads_are_recorded_the_same_for_every_method(registry, cells):
+    """A refused client has sent its bytes, a lost one has not; neither has arrived."""
+    stories = []
+    for method in ("fedra", "depthfl"):
+        progress = Progress()
+        evaluation, rounds = Trial(cells["spoilt", method], registry).run(progress=progress)
+        uploads = progress.tables["uploads"]
+        to_table("uploads", uploads)
+        stories.append(uploads)
+        refused = [(row["round"], row["client"]) for row in rounds if row["bytes_up"] and not row["arrived"]]
+        assert refused == [(row["round"], row["client"]) for row in uploads]
+        assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("nan", "not finite")}
+        assert any(row["arrived"] for row in rounds) and not all(row["bytes_up"] for row in rounds)
+    assert stories[0] == stories[1] != []
+
+
+def test_a_refused_client_is_not_billed_what_it_would_have_got_back(registry, cells):
+    """In a round that averages heads and tails: it has sent its own, and has never seen the mean."""
+    trial, progress = Trial(cells["spoilt", "fedv"], registry), Progress()
+    _, rounds = trial.run(progress=progress)
+    refused = {row["client"] for row in progress.tables["uploads"] if row["round"] == 1}
+    first, price = [row for row in rounds if row["round"] == 1], trial.method.cost(1, 0)
+    own = next(sent.down_after for sent in price.sent if sent.what == "weights")
+    for row in first:
+        images = trial.ledger.images(row["client"], row["steps"])
+        usual = sum(down for _, down, _ in price.exchange(*images))
+        if row["arrived"] or row["client"] in refused:
+            assert row["bytes_down"] == usual - own * (row["client"] in refused)
+    (weights,) = (row for row in progress.tables["exchange"] if row["round"] == 1 and row["what"] == "weights")
+    arrived = sum(row["arrived"] for row in first)
+    assert (weights["bytes_down"], weights["bytes_up"]) == (own * arrived, own * (arrived + len(refused)))
+    assert refused and arrived
