@@ -1,15 +1,28 @@
-"""The aggregation of FedRA's Eq. 3 (v1), which the other depth-allocated methods use too."""
+"""How the server makes one state of many uploads: by FedRA's mean over the clients that hold a layer, or robustly."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.families import aggregation
+from fedbench.families.aggregation import each_returned, trimmed
+from fedbench.method import State
+from fedbench.types import Cohort, Plan, Uploads
+
+Aggregate = Callable[[State, Uploads, Plan, Cohort], State]
 
 OUTSIDE = ("always", "with_client_0")
 
 
-def weighted_mean(weights: str = "examples", outside_layers: str = "always"):
+# FedRA, Eq. 3 (v1), which the other depth-allocated methods use too.
+def weighted_mean(weights: str = "examples", outside_layers: str = "always") -> Aggregate:
     """The per-layer mean over the clients that hold a layer; a layer nobody returned keeps its value.
 
     weights: by number of `examples`, or `uniform`. outside_layers: when adapters that stand in no layer are
@@ -20,7 +33,7 @@ def weighted_mean(weights: str = "examples", outside_layers: str = "always"):
     if outside_layers not in OUTSIDE:
         raise UserError(f"weighted_mean: outside_layers is {' or '.join(OUTSIDE)}, not {outside_layers!r}")
 
-    def aggregate(state, uploads, plan, cohort):
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         new = aggregation.weighted_mean(state, uploads, plan, cohort, weights)
         arrived = [cohort.ids[n] for n in uploads.arrived.nonzero().flatten().tolist()]
         if outside_layers == "with_client_0" and 0 not in arrived:
@@ -31,6 +44,93 @@ def weighted_mean(weights: str = "examples", outside_layers: str = "always"):
     return aggregate
 
 
+# Yin et al., ICML 2018, arXiv 1803.01498, Algorithm 1, Option I.
+def coordinate_median() -> Aggregate:
+    """The median of every number over the clients that returned it, each with one vote; of an even number of clients
+    the mean of the middle two.
+
+    It stays between the values of honest clients as long as these are more than half of those that returned the
+    tensor. The paper's clients have equally many examples, and it has no weights.
+    """
+
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        return each_returned(state, uploads, plan, lambda rows: trimmed(rows, (len(rows) - 1) // 2))
+
+    return aggregate
+
+
+# Yin et al., ICML 2018, arXiv 1803.01498, Algorithm 1, Option II.
+def trimmed_mean(trim: float = 0.1) -> Aggregate:
+    """The mean of every number over the clients that returned it, each with one vote, without the share `trim` of the
+    smallest and of the largest.
+
+    Of n clients ceil(trim n) are cut at either end, but so few that one or two are left: (n - 1) // 2 at most, where it
+    is the median. The paper takes trim n for a whole number; rounding up cuts one client at either end where only a few
+    hold a layer. It has no weights, as its clients have equally many examples.
+    """
+    if not 0 <= trim < 0.5:
+        raise UserError(f"trimmed_mean: trim is from 0, below 0.5, not {trim}")
+
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        return each_returned(state, uploads, plan, lambda rows: trimmed(rows, cut(len(rows), trim)))
+
+    return aggregate
+
+
+def cut(n: int, trim: float) -> int:
+    """How many of n clients are left out at either end."""
+    return min(math.ceil(trim * n - 1e-9), (n - 1) // 2)  # 0.07 * 100 is 7.000000000000001
+
+
+# Sun et al., 2019, arXiv 1911.07963, Section 4: nobody moves the model further than a limit.
+def norm_clipping(max_norm: float | None = None, weights: str = "examples") -> Aggregate:
+    """The per-layer mean, after the update of every client, what it sends minus the global value, is scaled down to a
+    norm of at most `max_norm`, over all tensors that it holds.
+
+    max_norm: null takes the median of the norms that came back in the round. weights: of the mean, by number of
+    `examples`, as FedAvg in the paper, or `uniform`.
+    """
+    if max_norm is not None and (isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or max_norm <= 0):
+        raise UserError(f"norm_clipping: max_norm is a number above 0, or null, not {max_norm!r}")
+    if weights not in aggregation.WEIGHTS:
+        raise UserError(f"norm_clipping: weights is {' or '.join(aggregation.WEIGHTS)}, not {weights!r}")
+
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        if uploads.arrived.any():
+            uploads = clipped(state, uploads, plan, max_norm)
+        return aggregation.weighted_mean(state, uploads, plan, cohort, weights)
+
+    return aggregate
+
+
+def clipped(state: State, uploads: Uploads, plan: Plan, max_norm: float | None) -> Uploads:
+    """The uploads with no update longer than max_norm, or than the median of those that arrived."""
+    norms = update_norms(state, uploads, plan)
+    came = norms[uploads.arrived]
+    limit = trimmed(came, (len(came) - 1) // 2) if max_norm is None else max_norm
+    factors = torch.where(norms > limit, limit / norms, 1.0)  # (N,)
+
+    def shortened(old: Tensor, rows: Tensor, held: Tensor) -> Tensor:
+        factor = factors[held].to(rows.device, rows.dtype).reshape(-1, *[1] * old.dim())
+        return torch.where(factor < 1, old + factor * (rows - old), rows)
+
+    return replace(uploads, **aggregation.by_tensor(state, uploads, plan, shortened))
+
+
+def update_norms(state: State, uploads: Uploads, plan: Plan) -> Tensor:
+    """(N,) float64: the norm of every client's update over all tensors that it holds."""
+
+    def squares(old: Tensor, rows: Tensor, held: Tensor) -> Tensor:
+        own = (rows - old).double().square()[:, None].flatten(1).sum(1)
+        return torch.zeros(len(held), dtype=torch.float64).masked_scatter(held, own.cpu())
+
+    found = aggregation.by_tensor(state, uploads, plan, squares)
+    return sum(each for part in (*found["r"], found["shared"]) for each in part.values()).sqrt()
+
+
 @hookimpl
 def fedbench_register_aggregators(register):
     register("weighted_mean", weighted_mean, profiles={"reference": {"weights": "uniform"}})
+    register("coordinate_median", coordinate_median)
+    register("trimmed_mean", trimmed_mean)
+    register("norm_clipping", norm_clipping, profiles={"reference": {"weights": "uniform"}})

@@ -1,15 +1,65 @@
-"""Plain cross-entropy, summed over a client's classifiers."""
+"""What clients minimise: cross-entropy at every exit, and DepthFL's mutual distillation between exits."""
 
 from __future__ import annotations
 
-from fedbench import hookimpl, objective
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.types import Setup
+
+Objective = Callable[[Sequence[Tensor], Tensor, int], Tensor]
 
 
-def cross_entropy():
+def cross_entropy(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
+    """sum_i CE(o_i, y) over the exits' logits (B, C); y (B,). Batch means."""
+    return torch.stack([F.cross_entropy(o, y) for o in exits]).sum()
+
+
+def ramp_up(t: int, ramp_rounds: int) -> float:
+    """w(t) = exp(-5 (1 - t / T_w)^2), 1 from t = T_w on (DepthFL, Sec. 3)."""
+    return math.exp(-5.0 * (1.0 - min(t / ramp_rounds, 1.0)) ** 2)
+
+
+def mutual_kl(exits: Sequence[Tensor], y: Tensor, t: int, ramp_rounds: int, epsilon: float = 0.0) -> Tensor:
+    """sum_i CE(o_i, y) + w(t) / (m - 1) sum_{i != j} KL(softmax(o_j) || softmax(o_i)), o_j detached (DepthFL, Eq. 2).
+
+    epsilon is added to the target distribution, as the FedRA code does (1e-7).
+    """
+    loss = cross_entropy(exits, y, t)
+    m = len(exits)
+    if m == 1:
+        return loss
+    log_p = [F.log_softmax(o, dim=1) for o in exits]
+    targets = [F.softmax(o.detach(), dim=1) + epsilon for o in exits]
+    pairs = [F.kl_div(log_p[i], targets[j], reduction="batchmean") for i in range(m) for j in range(m) if i != j]
+    return loss + ramp_up(t, ramp_rounds) / (m - 1) * torch.stack(pairs).sum()
+
+
+def make_cross_entropy() -> Objective:
     """sum_i CE(o_i, y), the batch mean at each classifier."""
-    return objective.cross_entropy
+    return cross_entropy
+
+
+def make_mutual_kl(setup: Setup, ramp_rounds: int | None = None, epsilon: float = 0.0) -> Objective:
+    """sum_i CE_i + w(t) / (m - 1) sum KL(o_j || o_i), with w(t) ramped up over `ramp_rounds` (default: all
+    rounds of the run).
+
+    epsilon is added to the distribution that is imitated.
+    """
+    T_w = setup.train["rounds"] if ramp_rounds is None else ramp_rounds
+    if T_w < 1:
+        raise UserError(f"mutual_kl: ramp_rounds is at least 1, not {T_w}")
+    return functools.partial(mutual_kl, ramp_rounds=T_w, epsilon=epsilon)
 
 
 @hookimpl
 def fedbench_register_objectives(register):
-    register("cross_entropy", cross_entropy)
+    register("cross_entropy", make_cross_entropy)
+    register("mutual_kl", make_mutual_kl, profiles={"reference": {"ramp_rounds": 500, "epsilon": 1e-7}})

@@ -1,6 +1,7 @@
 """The backbones `micro_vit` and `micro_mixer`: timm models of 0.4 million parameters, pre-trained.
 
-Where the weights come from stands in `weights/PROVENANCE.md`; `micro_pretrain.py` makes them again.
+Where the weights come from stands in `weights/PROVENANCE.md`; `micro_pretrain.py`, beside the tests of this file, makes
+them again.
 """
 
 from __future__ import annotations

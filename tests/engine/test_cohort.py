@@ -12,10 +12,10 @@ from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.engine.groups import holders
 from fedbench.families.layerwise import head_at_end, layerwise
-from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Cohort, Exit, Job, Plan, Pull
+from fedbench_plugins.objectives import cross_entropy
 
 ADAPTERS = {
     "plain": {"name": "lora", "rank": 2, "alpha": 4},

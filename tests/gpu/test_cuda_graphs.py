@@ -14,10 +14,10 @@ from fedbench.engine import cohort as fast
 from fedbench.engine import replay as graph
 from fedbench.engine import sequential, shortcuts
 from fedbench.families.layerwise import head_at_end, layerwise
-from fedbench.objective import cross_entropy
 from fedbench.seeding import generator
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Job, Plan
+from fedbench_plugins.objectives import cross_entropy
 
 pytestmark = pytest.mark.gpu
 

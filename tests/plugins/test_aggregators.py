@@ -141,7 +141,7 @@ def test_fewer_bad_clients_than_half_cannot_leave_the_range_of_the_honest(regist
     [(1, 0.4, 0), (2, 0.4, 0), (3, 0.1, 1), (6, 0.1, 1), (6, 0.34, 2), (10, 0.1, 1), (100, 0.07, 7), (9, 0.0, 0)],
 )
 def test_how_many_are_cut_at_either_end(n, trim, expected):
-    from fedbench_plugins.trimmed_mean import cut
+    from fedbench_plugins.aggregators import cut
 
     assert cut(n, trim) == expected
 

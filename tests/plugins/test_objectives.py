@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedbench.objective import cross_entropy, mutual_kl, ramp_up
+from fedbench_plugins.objectives import cross_entropy, mutual_kl, ramp_up
 
 Y = torch.tensor([0])
 TWO = [torch.tensor([[0.0, 0.0]], requires_grad=True), torch.tensor([[math.log(3.0), 0.0]], requires_grad=True)]

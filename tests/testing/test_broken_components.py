@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench import objective
 from fedbench.families import aggregation, allocation
 from fedbench.models.backbone import Source
 from fedbench.testing import (
@@ -23,6 +22,7 @@ from fedbench.testing import (
     tiny_vit,
 )
 from fedbench.types import MIXED, Client, Dataset, Images, Splits
+from fedbench_plugins import objectives
 
 
 def one_too_few(capacities, num_layers):
@@ -109,7 +109,7 @@ def test_broken_aggregators(broken, told):
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
-        (lambda exits, y, t: objective.cross_entropy(exits, y, t).detach().requires_grad_(), "no gradient"),
+        (lambda exits, y, t: objectives.cross_entropy(exits, y, t).detach().requires_grad_(), "no gradient"),
         (lambda exits, y, t: exits[0].sum(1), "scalar"),
         (lambda exits, y, t: exits[0].sum() / t, "round 0 is"),
     ],

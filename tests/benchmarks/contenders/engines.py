@@ -19,8 +19,8 @@ from fedbench.engine.team import together as in_a_team
 from fedbench.families.layerwise import head_at_end
 from fedbench.machine import cores, keep_memory
 from fedbench.models.backbone import Blocks
-from fedbench.objective import cross_entropy
 from fedbench.types import Cohort, Job, Plan, Uploads
+from fedbench_plugins.objectives import cross_entropy
 
 from . import layers_held, torch_threads
 

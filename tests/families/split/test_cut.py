@@ -8,8 +8,8 @@ from uncut import MODELS, C, D, distilled
 
 from fedbench.families.split.cut import Cut
 from fedbench.models.backbone import Blocks
-from fedbench.objective import cross_entropy
 from fedbench.testing.world import tiny_vit
+from fedbench_plugins.objectives import cross_entropy
 
 CUTS = [(0, 0), (1, 0), (0, 1), (2, 1), (1, 2)]
 

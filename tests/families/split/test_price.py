@@ -15,8 +15,8 @@ from fedbench.families.split.server import ZerothOrder
 from fedbench.method import Method
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import Sent
-from fedbench.objective import cross_entropy
 from fedbench.testing.world import TRAIN, setup_of, tiny_vit
+from fedbench_plugins.objectives import cross_entropy
 
 
 def matmul(m, k, n):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 
+import micro_pretrain
 import numpy as np
 import pytest
 import torch
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from safetensors import safe_open
 
 from fedbench.errors import UserError
-from fedbench_plugins.backbones import micro, micro_pretrain
+from fedbench_plugins.backbones import micro
 
 SHIPPED = sorted(micro.WEIGHTS.glob("*.safetensors"))
 BUILD = {"micro_vit": micro.micro_vit, "micro_mixer": micro.micro_mixer}

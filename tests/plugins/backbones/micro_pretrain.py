@@ -22,15 +22,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, binary_cross_entropy_with_logits, cross_entropy
 
-from ..datasets import glyphs
-from .micro import IMAGE_SIZE, architecture
+from fedbench_plugins.backbones.micro import IMAGE_SIZE, architecture
+from fedbench_plugins.datasets import glyphs
 
 SCRIPT = 1  # raise it whenever the same arguments would give other weights
 STEPS, BATCH, WARM_UP = 1300, 128, 100
 LEARNING_RATE, WEIGHT_DECAY, CLIP = 1.5e-3, 0.05, 1.0
 LABEL_SMOOTHING, ATTRIBUTE_WEIGHT = 0.05, 5.0
 EASY_UNTIL = 0.3  # of all steps: from then on no image is of the easy style
-DROP_PATH = {"vit": 0.0, "mixer": 0.1}  # why: weights/PROVENANCE.md
+DROP_PATH = {"vit": 0.0, "mixer": 0.1}  # why: plugins/backbones/weights/PROVENANCE.md
 PATCH = 8
 
 
@@ -170,7 +170,8 @@ def save(model: Upstream, file: Path, facts: dict) -> None:
 def main(arch: str, seed: int, steps: int, date: str, out: Path) -> None:
     """Pre-train a micro backbone and write its weights.
 
-    python -m fedbench_plugins.backbones.micro_pretrain --arch vit --seed 0 --out micro_vit.safetensors
+    \b
+    python tests/plugins/backbones/micro_pretrain.py --arch vit --seed 0 --out micro_vit.safetensors
     """
     import timm
 
