@@ -27,7 +27,7 @@ from fedbench.cell.state import STRUCTURE, TENSORS
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_manifest
-from fedbench.runs.plan import works
+from fedbench.runs.plan import cells_of
 from fedbench.runs.runner import load
 
 WRITES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")  # audit events, which come before the deed
@@ -55,9 +55,9 @@ def job_of(folder: Path, method: str, rounds: int, processes: int = 1, changes: 
     folder.mkdir(parents=True, exist_ok=True)
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
     registry = Registry([str(TINY)])
-    (work,) = works(load(path, registry).points(), registry, Assets(registry))
+    (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
     shared = {"device": "cpu", "plugins": [str(TINY)], "processes": processes, "checkpoint_every": 0}
-    return {"folder": str(folder / "s" / work.folder_name()), "manifest": work.manifest(), **shared}
+    return {"folder": str(folder / "s" / cell.folder_name()), "manifest": cell.manifest(), **shared}
 
 
 def moved(job: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -69,9 +69,9 @@ def _trial(folder: Path, manifest: Mapping[str, Any], registry: Registry, device
     kept = load(folder)
     config = manifest["config"]
     _same_files(folder, manifest["versions"], registry)
-    facts = Assets(registry)
-    source = facts.backbone(config["backbone"])
-    dataset = facts.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
+    assets = Assets(registry)
+    source = assets.backbone(config["backbone"])
+    dataset = assets.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
     now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
     _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
     if not images:  # nor are there any to be dealt to clients

@@ -74,7 +74,7 @@ def run(
 ) -> dict[str, Any]:
     """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
-    job: `folder`, `manifest` (see `plan.Work.manifest`), `device`, `plugins` (files given by --plugin),
+    job: `folder`, `manifest` (see `plan.Cell.manifest`), `device`, `plugins` (files given by --plugin),
     `checkpoint_every` (seconds), `fresh` (whether to begin anew), `gpu_fraction` (of a GPU's memory, the most it may
     take; None: all) and, where other runs may be at the folder too,
     `claim` (see `results.claims`) · processes: how many may compute the cell together; more than one only where torch

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
     from fedbench.runs.estimate import Estimate
     from fedbench.runs.options import Options
-    from fedbench.runs.plan import Work
+    from fedbench.runs.plan import Cell
 
 
 @click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
@@ -54,17 +54,17 @@ def plan(
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
     from fedbench.runs.options import Options
-    from fedbench.runs.plan import works
+    from fedbench.runs.plan import cells_of
     from fedbench.runs.runner import load
 
     options = Options(results=results, device=device, jobs=workers(jobs))
     registry = Registry(plugins)
     loaded = load(suite, registry, **choices)
-    facts, folder = Assets(registry), Path(results) / loaded.name
-    chosen = works(loaded.points(scenarios=scenarios, methods=methods, seeds=seeds), registry, facts)
-    totals = {work.id: totals_of(facts, work.id, work.config) for work in chosen}
+    assets, folder = Assets(registry), Path(results) / loaded.name
+    chosen = cells_of(loaded.points(scenarios=scenarios, methods=methods, seeds=seeds), registry, assets)
+    totals = {cell.id: totals_of(assets, cell.id, cell.config) for cell in chosen}
     time = _estimated(chosen, totals, folder, registry, options) if cost else None
-    rows = [_row(work, totals[work.id], folder, time) for work in chosen]
+    rows = [_row(cell, totals[cell.id], folder, time) for cell in chosen]
     if as_json:
         sums = {"time": _summary(time)} if time else {}
         click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))
@@ -72,7 +72,7 @@ def plan(
         _show(loaded.name, rows, time)
 
 
-def _estimated(chosen: list[Work], totals: dict, folder: Path, registry: Registry, options: Options) -> Estimate:
+def _estimated(chosen: list[Cell], totals: dict, folder: Path, registry: Registry, options: Options) -> Estimate:
     from rich.console import Console
 
     from fedbench import machine
@@ -87,18 +87,18 @@ def _estimated(chosen: list[Work], totals: dict, folder: Path, registry: Registr
         return estimate(chosen, totals, folder, registry, device, options.workers())
 
 
-def _row(work: Work, totals: dict, folder: Path, time: Estimate | None) -> dict:
+def _row(cell: Cell, totals: dict, folder: Path, time: Estimate | None) -> dict:
     """What is known of a cell, as --json has it."""
     from fedbench.runs.plan import status
 
     row = {
-        "names": [[cell.scenario, cell.method, cell.variant, cell.seed] for cell in work.cells],
-        "id": work.id,
-        "rounds": work.config["train"]["rounds"],
-        "status": status(work, folder),
+        "names": [[point.scenario, point.method, point.variant, point.seed] for point in cell.points],
+        "id": cell.id,
+        "rounds": cell.config["train"]["rounds"],
+        "status": status(cell, folder),
         **totals,
     }
-    own = time and time.cells.get(work.id)
+    own = time and time.cells.get(cell.id)
     return row | {"seconds": own.seconds, "seconds_from": own.source, "seconds_unknown": own.reason} if own else row
 
 

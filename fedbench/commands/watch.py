@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 from fedbench.words import counted, duration
 
 # How an end is marked, so that it reads without colour.
@@ -45,15 +45,15 @@ class Watch:
         self.done = 0
         self.stopping = False
 
-    def __call__(self, suite: str, works: list[Work], missing: list[Work]) -> Any:
-        self.works = {work.id: work for work in missing}
+    def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Any:
+        self.cells = {cell.id: cell for cell in missing}
         self.total = len(missing)
-        kept = len(works) - len(missing)
-        names = sum(len(work.cells) for work in works)
+        kept = len(cells) - len(missing)
+        names = sum(len(cell.points) for cell in cells)
         if self.quiet:
             return self.event
-        same = f" under {names} names" if names > len(works) else ""
-        heading = f": {counted(len(works), 'cell')}{same}, {kept} already done, {self.total} to run"
+        same = f" under {names} names" if names > len(cells) else ""
+        heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total} to run"
         self.console.print(Text.assemble((suite, "bold"), heading), soft_wrap=True)
         if self.console.is_terminal and missing:
             self.bars = Progress(
@@ -67,7 +67,7 @@ class Watch:
                 console=self.console,
                 transient=True,
             )
-            self.rounds = self.bars.add_task("all rounds", total=sum(_rounds(work) for work in missing))
+            self.rounds = self.bars.add_task("all rounds", total=sum(_rounds(cell) for cell in missing))
             self.tasks: dict[str, Any] = {}
             self.bars.start()
         return self.event
@@ -94,15 +94,15 @@ class Watch:
             self.console.print(f"Waiting for {cells} that another run computes: {holders}", soft_wrap=True)
             return
         folder = event["folder"]
-        work = self.works[Path(folder).name.rpartition("-")[2]]
+        cell = self.cells[Path(folder).name.rpartition("-")[2]]
         if event["event"] == "started":
             self.began[folder] = time.monotonic()
             if self.bars:
-                self.tasks[folder] = self.bars.add_task(self._short(work.title), total=_rounds(work))
+                self.tasks[folder] = self.bars.add_task(self._short(cell.title), total=_rounds(cell))
         elif event["event"] == "round" and self.bars:
             self._advance(folder, event["round"])
         elif event["event"] == "resumed":
-            told = f"{work.title} goes on after round {event['round']} of {_rounds(work)}"
+            told = f"{cell.title} goes on after round {event['round']} of {_rounds(cell)}"
             self.console.print(Text(told, style="dim"), soft_wrap=True)
             if self.bars:
                 self._advance(folder, event["round"])
@@ -116,12 +116,12 @@ class Watch:
                 style="yellow",
             )
         elif event["event"] == "lost":
-            told = f"{work.title} was lost and runs again: {event['reason']}"
+            told = f"{cell.title} was lost and runs again: {event['reason']}"
             self.console.print(Text(told, style="yellow"), soft_wrap=True)
         elif event["event"] == "ended":
-            self._ended(event, work, duration(time.monotonic() - self.began[folder]))
+            self._ended(event, cell, duration(time.monotonic() - self.began[folder]))
         elif event["event"] in ("elsewhere", "unclaimed"):
-            self._ended(event, work, "by another run" if event["event"] == "elsewhere" else "not started")
+            self._ended(event, cell, "by another run" if event["event"] == "elsewhere" else "not started")
 
     def _advance(self, folder: str, t: int) -> None:
         """Show t rounds as done; more than one at once where a cell goes on from its checkpoint."""
@@ -133,27 +133,27 @@ class Watch:
         room = max(20, self.console.width - BESIDE_TITLE)
         return title if len(title) <= room else f"{title[: room - 1]}…"
 
-    def _ended(self, event: dict[str, Any], work: Work, took: str) -> None:
+    def _ended(self, event: dict[str, Any], cell: Cell, took: str) -> None:
         self.done += event["status"] != "taken"
         if self.bars:
-            self._clear(event, work)
+            self._clear(event, cell)
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
         line = Text.assemble(
-            f"[{self.done:{width}}/{self.total}] ", (f"{mark:7}", style), f" {work.title}", (f"  {took}", "dim")
+            f"[{self.done:{width}}/{self.total}] ", (f"{mark:7}", style), f" {cell.title}", (f"  {took}", "dim")
         )
         self.console.print(line, soft_wrap=True)
         if event["status"] != "finished" and event.get("reason"):
             self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"), soft_wrap=True)
 
-    def _clear(self, event: dict[str, Any], work: Work) -> None:
+    def _clear(self, event: dict[str, Any], cell: Cell) -> None:
         """Take a cell's bar away; what it had done counts again when the cell is taken, and all of it when it ended."""
         task = self.tasks.pop(event["folder"], None)
         done = self.bars.tasks[self.bars.task_ids.index(task)].completed if task is not None else 0
-        self.bars.advance(self.rounds, -done if event["status"] == "taken" else _rounds(work) - done)
+        self.bars.advance(self.rounds, -done if event["status"] == "taken" else _rounds(cell) - done)
         if task is not None:
             self.bars.remove_task(task)
 
 
-def _rounds(work: Work) -> int:
-    return work.config["train"]["rounds"]
+def _rounds(cell: Cell) -> int:
+    return cell.config["train"]["rounds"]

@@ -11,7 +11,7 @@ from fedbench.errors import UserError
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claim, Claims
 from fedbench.results.tables import ENDED
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 
 POLL = 0.5  # seconds between two looks at cells that other runs have
 
@@ -27,15 +27,15 @@ class Backlog:
 
     def __init__(
         self,
-        works: Iterable[Work],
+        cells: Iterable[Cell],
         before: Mapping[str, dict[str, Any] | None],
         suite_folder: Path,
         claims: Claims,
         tell: Callable[[dict[str, Any]], Any],
     ) -> None:
         self.folder, self.before, self.claims, self.tell = suite_folder, before, claims, tell
-        self.left = {work.id: work for work in works}
-        self.handed: dict[str, Work] = {}
+        self.left = {cell.id: cell for cell in cells}
+        self.handed: dict[str, Cell] = {}
         self.asked = 0  # how often somebody began to ask for cells
 
     def wait(self) -> bool:
@@ -43,10 +43,10 @@ class Backlog:
         told: set[str] = set()
         while self.left:
             holders = set()
-            for work in list(self.left.values()):
-                if holder := self.claims.holder(work.id):
+            for cell in list(self.left.values()):
+                if holder := self.claims.holder(cell.id):
                     holders.add(holder)
-                elif not self._done_elsewhere(work):
+                elif not self._done_elsewhere(cell):
                     return True
             if holders - told:
                 self.tell({"event": "waiting", "cells": len(self.left), "holders": sorted(holders)})
@@ -55,24 +55,24 @@ class Backlog:
                 time.sleep(POLL)
         return False
 
-    def claimed(self) -> Iterator[tuple[Work, Claim]]:
+    def claimed(self) -> Iterator[tuple[Cell, Claim]]:
         """Every cell that no other run has, claimed when it is asked for."""
         self.asked += 1
-        for work in list(self.left.values()):
+        for cell in list(self.left.values()):
             try:
-                claim = self.claims.take(work.id)
+                claim = self.claims.take(cell.id)
             except UserError as error:  # the disk is full, say; those that are at work may have room yet
-                del self.left[work.id]
-                place, end = str(work.folder_in(self.folder)), {"status": "failed", "reason": str(error)}
+                del self.left[cell.id]
+                place, end = str(cell.folder_in(self.folder)), {"status": "failed", "reason": str(error)}
                 self.tell({"event": "unclaimed", "folder": place, **end})
                 continue
             if claim is None:
                 continue
-            if self._done_elsewhere(work):
-                self.claims.release(work.id)
+            if self._done_elsewhere(cell):
+                self.claims.release(cell.id)
                 continue
-            self.handed[work.id] = self.left.pop(work.id)
-            yield work, claim
+            self.handed[cell.id] = self.left.pop(cell.id)
+            yield cell, claim
 
     def is_out(self, folder: str) -> bool:
         """Whether a cell was handed out, and has not ended yet."""
@@ -81,19 +81,19 @@ class Backlog:
     def ended(self, folder: str) -> bool:
         """Give back the claim of a cell that has ended; False where another run took it over, which is then left."""
         id = _id(folder)
-        work = self.handed.pop(id)
+        cell = self.handed.pop(id)
         if self.claims.release(id):
             return True
-        self.left[id] = work
+        self.left[id] = cell
         return False
 
-    def _done_elsewhere(self, work: Work) -> bool:
+    def _done_elsewhere(self, cell: Cell) -> bool:
         """Whether a cell has ended in another run since this one began: also one that is run again."""
-        place = work.folder_in(self.folder)
+        place = cell.folder_in(self.folder)
         manifest = read_manifest(place)
-        if manifest is None or manifest["status"] not in ENDED or manifest == self.before[work.id]:
+        if manifest is None or manifest["status"] not in ENDED or manifest == self.before[cell.id]:
             return False
-        del self.left[work.id]
+        del self.left[cell.id]
         told = {"status": manifest["status"], "reason": manifest["reason"]}
         self.tell({"event": "elsewhere", "folder": str(place), **told})
         return True

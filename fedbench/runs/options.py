@@ -9,7 +9,7 @@ from typing import Any
 from fedbench import machine
 from fedbench.cell.checkpoint import EVERY
 from fedbench.runs.outcome import GIVEN_UP
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 
 KEPT = ("finished", "not_applicable")
 
@@ -50,12 +50,12 @@ class Options:
         limits = {"timeout": self.timeout, "memory_limit": self.memory_limit}
         return {"workers": self.workers(), "most": most, "gpu": self.gpu(), **limits}
 
-    def of_shard(self, works: Sequence[Work]) -> list[Work]:
-        """The works of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their ids, so
+    def of_shard(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their ids, so
         that shards are of one size and mix methods."""
         part, parts = self.shard or (1, 1)
-        mine = sorted(work.id for work in works)[part - 1 :: parts]
-        return [work for work in works if work.id in mine]
+        mine = sorted(cell.id for cell in cells)[part - 1 :: parts]
+        return [cell for cell in cells if cell.id in mine]
 
     def wants(self, status: str) -> bool:
         """Whether a cell of which this is on disk is to be computed (`status` of `runs.plan`)."""

@@ -1,4 +1,4 @@
-"""From a suite's cells to the work to be done: identities, folders, and equal cells under all their names."""
+"""From a suite's points to its cells: identities, folders, and equal points as one cell under all their names."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ NUMERICAL = ("torch", "timm", "loralib", "numpy")
 
 
 @dataclass
-class Work:
+class Cell:
     """One cell to compute: its identity, its configuration, and every name a suite gives it."""
 
     id: str
     config: dict[str, Any] = field(repr=False)
     fingerprints: dict[str, str]
     versions: dict[str, str]
-    cells: list[Point]
+    points: list[Point]
 
     def folder_name(self) -> str:
         """`<slug>-<id>`, the slug from the first of its names."""
-        first = self.cells[0]
+        first = self.points[0]
         slug = re.sub(r"[^a-z0-9]+", "-", f"{first.scenario} {first.method} {first.seed}".lower()).strip("-")
         return f"{slug[:60]}-{self.id}"
 
@@ -47,7 +47,7 @@ class Work:
     @property
     def title(self) -> str:
         """What a person calls it: scenario, method, variant if any, seed."""
-        first = self.cells[0]
+        first = self.points[0]
         variant = f" [{first.variant}]" if first.variant else ""
         return f"{first.scenario} · {first.method}{variant} · seed {first.seed}"
 
@@ -63,17 +63,17 @@ class Work:
         }
 
 
-def works(cells: Iterable[Point], registry: Registry, facts: Assets) -> list[Work]:
-    """One Work for every distinct cell, in the order of the suite. Raises UserError where data or weights are
+def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> list[Cell]:
+    """One cell for all points that are equal, in the order of the suite. Raises UserError where data or weights are
     not there."""
-    found: dict[str, Work] = {}
-    for cell in cells:
-        fingerprints, versions = facts.fingerprints(cell.config), versions_of(cell.config, registry)
-        id = identity(cell.config, fingerprints, versions)
+    found: dict[str, Cell] = {}
+    for point in points:
+        fingerprints, versions = assets.fingerprints(point.config), versions_of(point.config, registry)
+        id = identity(point.config, fingerprints, versions)
         if id in found:
-            found[id].cells.append(cell)
+            found[id].points.append(point)
         else:
-            found[id] = Work(id, cell.config, fingerprints, versions, [cell])
+            found[id] = Cell(id, point.config, fingerprints, versions, [point])
     return list(found.values())
 
 
@@ -83,28 +83,28 @@ def identity(config: dict[str, Any], fingerprints: dict[str, str], versions: dic
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def entries(works: Iterable[Work], suite_folder: Path) -> list[Entry]:
+def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:
     """Every name of every cell, for the index of a results folder."""
     return [
         Entry(
-            scenario=cell.scenario,
-            method=cell.method,
-            variant=cell.variant,
-            seed=cell.seed,
-            cell=work.folder_in(suite_folder).name,
-            backbone=cell.backbone,
-            dataset=cell.dataset,
-            profile=cell.config["profile"],
+            scenario=point.scenario,
+            method=point.method,
+            variant=point.variant,
+            seed=point.seed,
+            cell=cell.folder_in(suite_folder).name,
+            backbone=point.backbone,
+            dataset=point.dataset,
+            profile=point.config["profile"],
         )
-        for work in works
-        for cell in work.cells
+        for cell in cells
+        for point in cell.points
     ]
 
 
-def status(work: Work, suite_folder: Path) -> str:
+def status(cell: Cell, suite_folder: Path) -> str:
     """What is on disk of a cell: `pending`, its manifest's status, or `damaged` where it is finished and a file is
     missing or torn."""
-    folder = work.folder_in(suite_folder)
+    folder = cell.folder_in(suite_folder)
     manifest = read_manifest(folder)
     if manifest is None:
         return "pending"

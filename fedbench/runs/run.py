@@ -26,19 +26,19 @@ from fedbench.runs.backlog import Backlog
 from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options
 from fedbench.runs.outcome import GIVEN_UP, Ends, Listen, Outcome
-from fedbench.runs.plan import Work, entries, status
+from fedbench.runs.plan import Cell, entries, status
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
 
-Observe = Callable[[str, list[Work], list[Work]], Listen]
+Observe = Callable[[str, list[Cell], list[Cell]], Listen]
 
 
 @dataclass(frozen=True)
 class Run:
     """A run that can begin: nothing of what it was given is refused any more.
 
-    folder: of the suite's results · named: the works that were asked for, of all shards, and their entries in the index
-    · works: those of this shard, with what was on disk of each by its id · missing: those to compute · execute: the
+    folder: of the suite's results · named: the cells that were asked for, of all shards, and their entries in the index
+    · cells: those of this shard, with what was on disk of each by its id · missing: those to compute · execute: the
     executor of that name, made for them.
     """
 
@@ -46,17 +46,17 @@ class Run:
     registry: Registry
     options: Options
     folder: Path
-    named: list[Work]
+    named: list[Cell]
     entries: list[Entry]
-    works: list[Work]
+    cells: list[Cell]
     before: dict[str, dict[str, Any] | None]
-    missing: list[Work]
+    missing: list[Cell]
     executor: str
     execute: Execute
     began: float
 
     @classmethod
-    def prepare(cls, suite: Suite, named: list[Work], registry: Registry, assets: Assets, options: Options) -> Run:
+    def prepare(cls, suite: Suite, named: list[Cell], registry: Registry, assets: Assets, options: Options) -> Run:
         """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
         names every cell, so that `compare` can follow along."""
         began = time.monotonic()
@@ -66,8 +66,8 @@ class Run:
             refuse_links(folder)
             prepare_folder(folder)  # refused now, not after minutes of decoding
         chosen = options.of_shard(named)
-        before = {work.id: read_manifest(work.folder_in(folder)) for work in chosen}
-        missing = [work for work in chosen if options.wants(status(work, folder))]
+        before = {cell.id: read_manifest(cell.folder_in(folder)) for cell in chosen}
+        missing = [cell for cell in chosen if options.wants(status(cell, folder))]
         asked = options.asked()
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
@@ -84,9 +84,9 @@ class Run:
     def compute(self, observe: Observe | None = None) -> Ends:
         """Have the executor compute cells until none is left, or too many have failed."""
         self.registry.tell(
-            "fedbench_suite_started", suite=self.suite.name, cells=[work.manifest() for work in self.works]
+            "fedbench_suite_started", suite=self.suite.name, cells=[cell.manifest() for cell in self.cells]
         )
-        listen = observe(self.suite.name, self.works, self.missing) if observe else lambda event: None
+        listen = observe(self.suite.name, self.cells, self.missing) if observe else lambda event: None
         ends = Ends(listen, self.options.max_failures)
         with Claims(self.folder) as claims:
             backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note)
@@ -103,7 +103,7 @@ class Run:
 
             while ends.may_start and backlog.wait():
                 asked = backlog.asked
-                self.execute((job(work, claim) for work, claim in backlog.claimed()), on_event)
+                self.execute((job(cell, claim) for cell, claim in backlog.claimed()), on_event)
                 if backlog.asked == asked:
                     raise _asked_for_nothing(self.executor, len(backlog.left))
         return ends
@@ -113,10 +113,10 @@ class Run:
         if (now := entries(self.named, self.folder)) != self.entries:  # another run has made an equal cell's folder
             merge_index(self.folder, self.suite.name, now)
         manifests, titles = {}, {}
-        for work in self.works:
-            place = work.folder_in(self.folder)
-            titles[place.name] = work.title
-            manifests[place.name] = _last(work, place, ends.of.get(place.name))
+        for cell in self.cells:
+            place = cell.folder_in(self.folder)
+            titles[place.name] = cell.title
+            manifests[place.name] = _last(cell, place, ends.of.get(place.name))
             if manifests[place.name]["status"] == "finished":
                 forget(place)  # where a worker was killed just before it did so
         self.registry.tell("fedbench_suite_finished", suite=self.suite.name, cells=list(manifests.values()))
@@ -131,8 +131,8 @@ class Run:
             titles=titles,
         )
 
-    def _jobs(self) -> Callable[[Work, Claim], str]:
-        """What tells a worker, as JSON, which cell it is to compute and how; a function of the work and its claim."""
+    def _jobs(self) -> Callable[[Cell, Claim], str]:
+        """What tells a worker, as JSON, which cell it is to compute and how; a function of the cell and its claim."""
         options, missing = self.options, self.missing
         git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
         shared = {
@@ -144,8 +144,8 @@ class Run:
             "gpu_fraction": options.gpu_fraction,
         }
 
-        def job(work: Work, claim: Claim) -> str:
-            own = {"folder": str(work.folder_in(self.folder).resolve()), "manifest": {**work.manifest(), "git": git}}
+        def job(cell: Cell, claim: Claim) -> str:
+            own = {"folder": str(cell.folder_in(self.folder).resolve()), "manifest": {**cell.manifest(), "git": git}}
             return json.dumps({**own, "claim": claim, **shared})
 
         return job
@@ -162,12 +162,12 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: list[Work], assets: Assets) -> None:
+def _prepare_data(missing: list[Cell], assets: Assets) -> None:
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from."""
-    for work in missing:
+    for cell in missing:
         try:
-            assets.prepare(work.config)
-            totals_of(assets, work.id, work.config)  # builds the cell from shapes: options that cannot work end here
+            assets.prepare(cell.config)
+            totals_of(assets, cell.id, cell.config)  # builds the cell from shapes: options that cannot work end here
         except UserError:
             raise
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
@@ -181,9 +181,9 @@ def _asked_for_nothing(executor: str, left: int) -> UserError:
     )
 
 
-def _last(work: Work, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
+def _last(cell: Cell, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
     """The last manifest of a cell; where its end could not be written down, that end is told all the same."""
-    manifest = read_manifest(place) or {**work.manifest(), "status": "pending"}
+    manifest = read_manifest(place) or {**cell.manifest(), "status": "pending"}
     if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
         return {**manifest, "status": end["status"], "reason": end["reason"]}
     return manifest

@@ -11,7 +11,7 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.runs.options import Options
 from fedbench.runs.outcome import Outcome
-from fedbench.runs.plan import works
+from fedbench.runs.plan import cells_of
 from fedbench.runs.run import Observe, Run
 
 
@@ -36,13 +36,13 @@ def run(
     """Run a suite and return what is now on disk.
 
     scenarios, methods, seeds: only these · sets: `dotted.key=value` overrides · plugins: files with plugins of
-    one's own · options: fields of `Options` · observe(suite, all works, those to do) returns a listener for events.
+    one's own · options: fields of `Options` · observe(suite, all cells, those to do) returns a listener for events.
     Raises UserError for input that cannot work, before anything is written.
     """
     registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     points, assets = suite.points(scenarios=scenarios, methods=methods, seeds=seeds), Assets(registry)
-    this = Run.prepare(suite, works(points, registry, assets), registry, assets, chosen)
+    this = Run.prepare(suite, cells_of(points, registry, assets), registry, assets, chosen)
     ends = this.compute(observe)
     return this.close(ends)

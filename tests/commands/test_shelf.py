@@ -14,7 +14,7 @@ import fedbench as package
 from fedbench.data.archive import md5
 from fedbench.registry.assets import Assets
 from fedbench.results import read_rows
-from fedbench.runs.plan import works
+from fedbench.runs.plan import cells_of
 from fedbench.runs.runner import load
 
 
@@ -300,8 +300,8 @@ def test_suite_runs_on_a_real_data_set(tmp_path):
 
 def test_a_copy_elsewhere_gives_the_same_cells_unless_the_suite_says_root(tmp_path, monkeypatch, registry):
     def cell() -> str:
-        (work,) = works(load(tmp_path / "real.yaml", registry).points(), registry, Assets(registry))
-        return work.id
+        (one,) = cells_of(load(tmp_path / "real.yaml", registry).points(), registry, Assets(registry))
+        return one.id
 
     found = {}
     for place in ("here", "there"):

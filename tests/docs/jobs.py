@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 
 
 def job(folder: Path) -> dict:
     """A cell that cannot run, for its configuration is empty: it ends at once, with a whole manifest."""
-    manifest = {**Work("0" * 12, {}, {}, {}, []).manifest(), "git": None}
+    manifest = {**Cell("0" * 12, {}, {}, {}, []).manifest(), "git": None}
     return {"folder": str(folder), "manifest": manifest, "device": "cpu", "plugins": []}

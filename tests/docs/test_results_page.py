@@ -17,7 +17,7 @@ from fedbench.results import merge_index, read_manifest, write_manifest, write_r
 from fedbench.results.index import Entry
 from fedbench.results.tables import COLUMNS, STATUSES
 from fedbench.runs import runner
-from fedbench.runs.plan import works
+from fedbench.runs.plan import cells_of
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
@@ -61,10 +61,10 @@ methods: [fedra]
 def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
-    (work,) = works(runner.load("small.yaml", registry).points(), registry, Assets(registry))
+    (cell,) = cells_of(runner.load("small.yaml", registry).points(), registry, Assets(registry))
     (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
-    cell = Path(re.search(r'cell = "(.*)"', block.text)[1])
-    worker.run({**job(cell), "manifest": work.manifest()})
+    place = Path(re.search(r'cell = "(.*)"', block.text)[1])
+    worker.run({**job(place), "manifest": cell.manifest()})
     exec(compile(block.text, block.place, "exec"), {})
     assert "torch.Size([4, 64])" in capsys.readouterr().out
 

@@ -20,7 +20,7 @@ from fedbench.export.parts import parts_of
 from fedbench.models.backbone import Architecture, Blocks, Source
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.registry.assets import Assets
-from fedbench.runs.plan import works
+from fedbench.runs.plan import cells_of
 from fedbench.runs.runner import load
 from fedbench.testing.world import tiny_mixer, tiny_vit
 from fedbench.types import Exit
@@ -57,13 +57,13 @@ def cells(registry, tmp_path_factory):
     """Every cell, computed: its folder by scenario and method."""
     folder = tmp_path_factory.mktemp("exported")
     (folder / "suite.yaml").write_text(SUITE)
-    chosen = [cell for cell in load(folder / "suite.yaml", registry).points() if (cell.scenario, cell.method) in CELLS]
-    found = {}
-    for work in works(chosen, registry, Assets(registry)):
-        place = folder / work.folder_name()
-        done = worker.run({"folder": str(place), "manifest": work.manifest(), "device": "cpu", "plugins": []})
+    points, found = load(folder / "suite.yaml", registry).points(), {}
+    chosen = [point for point in points if (point.scenario, point.method) in CELLS]
+    for cell in cells_of(chosen, registry, Assets(registry)):
+        place = folder / cell.folder_name()
+        done = worker.run({"folder": str(place), "manifest": cell.manifest(), "device": "cpu", "plugins": []})
         assert done["status"] == "finished", done["reason"]
-        found[work.cells[0].scenario, work.cells[0].method] = place
+        found[cell.points[0].scenario, cell.points[0].method] = place
     return found
 
 

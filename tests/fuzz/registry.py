@@ -133,8 +133,8 @@ class Installed:
     def _use_cache(self, inside: Path) -> None:
         registry = Registry()
         _used(registry)
-        facts = Assets(registry)
-        assert facts.num_layers({"name": "micro_vit", "pretrained": False}) > 0
+        assets = Assets(registry)
+        assert assets.num_layers({"name": "micro_vit", "pretrained": False}) > 0
         images = Images(np.zeros((2, 3, 4, 4), np.uint8), np.zeros(2, np.int64), np.zeros(2, np.int64))
         splits = cached("x", lambda new_array: Splits(images, images))
         assert splits.train.x.shape == (2, 3, 4, 4) and splits.train.y.tolist() == [0, 0]

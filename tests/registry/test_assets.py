@@ -1,4 +1,4 @@
-"""Facts are asked of a plugin once, whatever else stands in the configurations that need them."""
+"""Assets ask a plugin once, whatever else stands in the configurations that need them."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ DOTS = {"name": "dots", "per_class": 2, "normalize": "half", "partition": {"name
 
 
 @pytest.fixture
-def facts(own_cache) -> Assets:
+def assets(own_cache) -> Assets:
     return Assets(Registry([str(TINY)]))
 
 
 @pytest.fixture
-def made(facts, monkeypatch) -> list[int]:
+def made(assets, monkeypatch) -> list[int]:
     """The image sizes of the data sets that are made."""
-    sizes, make = [], facts.registry.make
+    sizes, make = [], assets.registry.make
 
     def counted(kind, ref, **given):
         sizes.append(given["image_size"])
         return make(kind, ref, **given)
 
-    monkeypatch.setattr(facts.registry, "make", counted)
+    monkeypatch.setattr(assets.registry, "make", counted)
     return sizes
 
 
-def test_data_set_is_read_once_however_it_is_dealt(facts, made):
-    first = facts.dataset(DOTS, 8)
+def test_data_set_is_read_once_however_it_is_dealt(assets, made):
+    first = assets.dataset(DOTS, 8)
     for change in ({"partition": {"name": "iid"}}, {"normalize": "imagenet"}, {"image_size": 8}, {"image_size": None}):
-        assert facts.dataset({**DOTS, **change}, 8) is first
+        assert assets.dataset({**DOTS, **change}, 8) is first
     assert made == [8]
 
 
-def test_other_size_or_option_is_another_data_set(facts, made):
-    facts.dataset(DOTS, 8)
-    assert facts.dataset({**DOTS, "image_size": 16}, 8) is facts.dataset(DOTS, 16)
-    assert len(facts.dataset({**DOTS, "per_class": 3}, 8).load().train) == 12
+def test_other_size_or_option_is_another_data_set(assets, made):
+    assets.dataset(DOTS, 8)
+    assert assets.dataset({**DOTS, "image_size": 16}, 8) is assets.dataset(DOTS, 16)
+    assert len(assets.dataset({**DOTS, "per_class": 3}, 8).load().train) == 12
     assert made == [8, 16, 8]
 
 
-def test_domains_are_read_from_a_data_set_of_any_size(facts, made):
-    facts.dataset(DOTS, 8)
-    assert facts.domains({**DOTS, "partition": {"name": "iid"}}) == ("one", "two")
+def test_domains_are_read_from_a_data_set_of_any_size(assets, made):
+    assets.dataset(DOTS, 8)
+    assert assets.domains({**DOTS, "partition": {"name": "iid"}}) == ("one", "two")
     assert made == [8]
-    assert facts.domains({**DOTS, "per_class": 3}) == ("one", "two") == facts.domains({**DOTS, "per_class": 3})
+    assert assets.domains({**DOTS, "per_class": 3}) == ("one", "two") == assets.domains({**DOTS, "per_class": 3})
     assert made == [8, 32]

@@ -20,7 +20,7 @@ from fedbench.results.claims import Claims
 from fedbench.runs.backlog import Backlog
 from fedbench.runs.options import Options
 from fedbench.runs.outcome import Ends
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 from fedbench.suite import Point
 
 # Every cell leaves a line where it starts; the method `waits` goes on as soon as a file is there.
@@ -60,17 +60,17 @@ def ended(folder: Path, id: str, status: str = "finished", **changes) -> dict:
 class Runs:
     """Two runs on one folder: the claims of one, and the backlog of the other."""
 
-    def __init__(self, folder: Path, works: dict[str, dict | None]) -> None:
-        cell = Point("s", "m", "", 0, {})
+    def __init__(self, folder: Path, cells: dict[str, dict | None]) -> None:
+        point = Point("s", "m", "", 0, {})
         self.events: list[dict] = []
         self.ends = Ends(self.events.append, None)
         self.other, claims = Claims(folder), Claims(folder)
-        todo = [Work(id, {}, {}, {}, [cell]) for id in works]
-        self.backlog = Backlog(todo, works, folder, claims, self.ends.note)
+        todo = [Cell(id, {}, {}, {}, [point]) for id in cells]
+        self.backlog = Backlog(todo, cells, folder, claims, self.ends.note)
 
     def computed(self) -> list[str]:
         """The cells that the backlog hands out."""
-        return [work.id for work, _ in self.backlog.claimed()]
+        return [cell.id for cell, _ in self.backlog.claimed()]
 
 
 ONE, TWO = "1" * 12, "2" * 12
@@ -138,11 +138,11 @@ def test_a_cell_that_is_taken_over_is_left_again(tmp_path):
 
 
 def test_shards_are_of_one_size_and_leave_no_cell_out():
-    works = [Work(f"{i * 37 % 101:012x}", {}, {}, {}, []) for i in range(10)]
-    shards = [Options(shard=(part, 3)).of_shard(works) for part in (1, 2, 3)]
+    cells = [Cell(f"{i * 37 % 101:012x}", {}, {}, {}, []) for i in range(10)]
+    shards = [Options(shard=(part, 3)).of_shard(cells) for part in (1, 2, 3)]
     assert sorted(map(len, shards)) == [3, 3, 4]
-    assert sorted(work.id for shard in shards for work in shard) == sorted(work.id for work in works)
-    assert Options().of_shard(works) == works
+    assert sorted(cell.id for shard in shards for cell in shard) == sorted(cell.id for cell in cells)
+    assert Options().of_shard(cells) == cells
 
 
 def prepare(folder: Path, methods: str, changes: dict[str, str] | None = None) -> None:

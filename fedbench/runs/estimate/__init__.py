@@ -14,7 +14,7 @@ from fedbench.results import read_manifest
 from fedbench.runs.estimate.past import past_rates
 from fedbench.runs.estimate.probes import Place, Probes
 from fedbench.runs.estimate.rates import Rates, kind_of
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 
 RAN = ("finished", "failed", "timeout")
 
@@ -51,7 +51,7 @@ class Estimate:
 
 
 def estimate(
-    works: Sequence[Work],
+    cells: Sequence[Cell],
     totals: Mapping[str, Mapping[str, Any]],
     folder: Path,
     registry: Registry,
@@ -60,30 +60,30 @@ def estimate(
 ) -> Estimate:
     """The time of a suite whose results lie in `folder`, beside those of other suites.
 
-    totals: of every work by its id, see `Ledger.totals` · device: `cpu` or `cuda` · workers: processes side by side.
+    totals: of every cell by its id, see `Ledger.totals` · device: `cpu` or `cuda` · workers: processes side by side.
     """
-    works = [work for work in works if "flops" in totals[work.id]]
-    manifests = {work.id: read_manifest(work.folder_in(folder)) or {"status": "pending"} for work in works}
+    cells = [cell for cell in cells if "flops" in totals[cell.id]]
+    manifests = {cell.id: read_manifest(cell.folder_in(folder)) or {"status": "pending"} for cell in cells}
     times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
-    waiting = [work for work in works if work.id not in times]
+    waiting = [cell for cell in cells if cell.id not in times]
     place = Place(machine.describe(device), workers, len(waiting))
-    alone = {kind_of(work) for work in waiting} if place.processes == 1 else set()
+    alone = {kind_of(cell) for cell in waiting} if place.processes == 1 else set()
     past = past_rates(folder.parent, alone, place.machine)
     probes = Probes(place, registry)
-    probed = probes.rates([work for work in waiting if kind_of(work) not in past], totals)
+    probed = probes.rates([cell for cell in waiting if kind_of(cell) not in past], totals)
     loading = probes.loading(waiting, totals) if waiting else 0.0
-    for work in waiting:
-        source = "past runs" if kind_of(work) in past else "probe"
-        rates: Rates | None = (past | probed).get(kind_of(work))
-        seconds = rates.seconds(work.config["train"]["rounds"], totals[work.id]) if rates else None
-        times[work.id] = Time(seconds, source, probes.reasons.get(kind_of(work)))
+    for cell in waiting:
+        source = "past runs" if kind_of(cell) in past else "probe"
+        rates: Rates | None = (past | probed).get(kind_of(cell))
+        seconds = rates.seconds(cell.config["train"]["rounds"], totals[cell.id]) if rates else None
+        times[cell.id] = Time(seconds, source, probes.reasons.get(kind_of(cell)))
 
-    def all_of(some: Sequence[Work]) -> float:
-        return loading + side_by_side((times[work.id].seconds or 0.0 for work in some), workers)
+    def all_of(some: Sequence[Cell]) -> float:
+        return loading + side_by_side((times[cell.id].seconds or 0.0 for cell in some), workers)
 
     return Estimate(
-        cells={work.id: times[work.id] for work in works},
-        total=all_of(works),
+        cells={cell.id: times[cell.id] for cell in cells},
+        total=all_of(cells),
         left=all_of(waiting),
         loading=loading,
         workers=workers,

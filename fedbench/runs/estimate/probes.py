@@ -15,7 +15,7 @@ from fedbench.data.cache import cache_dir
 from fedbench.data.kept import keep, kept
 from fedbench.registry.registry import Registry, package_version
 from fedbench.runs.estimate.rates import Rates, digest, kind_of
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 
 LONGEST = 120.0  # seconds after which a probe is ended
 
@@ -49,11 +49,11 @@ class Probes:
         self.reasons: dict[str, str] = {}  # why kinds have no rates
         self._loading = kept(self._loading_file)
 
-    def rates(self, works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> dict[str, Rates]:
-        """The rates of every kind among `works`, by one cell of each: the one with the median of FLOPs a round."""
-        of_kind: dict[str, list[Work]] = {}
-        for work in works:
-            of_kind.setdefault(kind_of(work), []).append(work)
+    def rates(self, cells: Sequence[Cell], totals: Mapping[str, Mapping[str, Any]]) -> dict[str, Rates]:
+        """The rates of every kind among `cells`, by one cell of each: the one with the median of FLOPs a round."""
+        of_kind: dict[str, list[Cell]] = {}
+        for cell in cells:
+            of_kind.setdefault(kind_of(cell), []).append(cell)
         found = {which: value for which in of_kind if (value := kept(self._file(which)))}
         unknown = [which for which in of_kind if which not in found]
         if unknown:
@@ -61,16 +61,16 @@ class Probes:
             found |= dict(zip(unknown, tried, strict=True))
         return {which: Rates(**value) for which, value in found.items() if value}
 
-    def loading(self, works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> float:
+    def loading(self, cells: Sequence[Cell], totals: Mapping[str, Mapping[str, Any]]) -> float:
         """Seconds until the first worker process is there, with torch loaded."""
         if self._loading is None:
-            self._try(works[:1], totals)
+            self._try(cells[:1], totals)
         return (self._loading or {"seconds": 0.0})["seconds"]
 
-    def _try(self, works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> list[dict[str, float] | None]:
+    def _try(self, cells: Sequence[Cell], totals: Mapping[str, Mapping[str, Any]]) -> list[dict[str, float] | None]:
         """Probe these cells, several times where there are fewer of them than processes; keep what is found."""
         began = time.monotonic()
-        measured: dict[int, list[dict[str, float]]] = {i: [] for i in range(len(works))}
+        measured: dict[int, list[dict[str, float]]] = {i: [] for i in range(len(cells))}
 
         def on_event(event: dict[str, Any]) -> bool:
             i = int(Path(event["folder"]).name.partition("-")[0])
@@ -80,30 +80,30 @@ class Probes:
             if "rates" in event:
                 measured[i].append(event["rates"])
             elif event.get("reason") and not measured[i]:
-                self.reasons.setdefault(kind_of(works[i]), event["reason"])
+                self.reasons.setdefault(kind_of(cells[i]), event["reason"])
             return True
 
-        copies = -(-self.place.busy // len(works))
+        copies = -(-self.place.busy // len(cells))
         with tempfile.TemporaryDirectory() as folder:
             jobs = [
-                self._job(work, f"{folder}/{i}-{copy}", totals[work.id])
+                self._job(cell, f"{folder}/{i}-{copy}", totals[cell.id])
                 for copy in range(copies)
-                for i, work in enumerate(works)
+                for i, cell in enumerate(cells)
             ]
             executor = {"name": "local"}
             self.registry.make("executor", executor, workers=self.place.busy, timeout=LONGEST)(jobs, on_event)
         self.seconds += time.monotonic() - began
-        medians = [_medians(measured[i]) for i in range(len(works))]
-        for work, rates in zip(works, medians, strict=True):
+        medians = [_medians(measured[i]) for i in range(len(cells))]
+        for cell, rates in zip(cells, medians, strict=True):
             if rates:
-                keep(self._file(kind_of(work)), rates)
+                keep(self._file(kind_of(cell)), rates)
         return medians
 
-    def _job(self, work: Work, folder: str, totals: Mapping[str, Any]) -> str:
+    def _job(self, cell: Cell, folder: str, totals: Mapping[str, Any]) -> str:
         return json.dumps(
             {
                 "folder": folder,
-                "manifest": work.manifest(),
+                "manifest": cell.manifest(),
                 "plugins": [str(file) for file in self.registry.files.values()],
                 "device": self.place.machine["device"],
                 "probe": {"totals": totals, "processes": self.place.processes},
@@ -120,8 +120,8 @@ class Probes:
         return cache_dir() / "rates" / f"{digest('loading', dict(self.place.machine), libraries)}.json"
 
 
-def _median(works: Sequence[Work], totals: Mapping[str, Mapping[str, Any]]) -> Work:
-    by_flops = sorted(works, key=lambda work: totals[work.id]["flops"] / work.config["train"]["rounds"])
+def _median(cells: Sequence[Cell], totals: Mapping[str, Mapping[str, Any]]) -> Cell:
+    by_flops = sorted(cells, key=lambda cell: totals[cell.id]["flops"] / cell.config["train"]["rounds"])
     return by_flops[len(by_flops) // 2]
 
 

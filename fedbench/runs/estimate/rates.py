@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 
 # Cells that differ in no more than this are of one kind: a FLOP of training and a test image take as long in each.
 SAME_SPEED = ("seed", "capacities", "participation", "faults", "evaluation")
@@ -48,8 +48,8 @@ def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     return digest(differing, versions)
 
 
-def kind_of(work: Work) -> str:
-    return kind(work.config, work.versions)
+def kind_of(cell: Cell) -> str:
+    return kind(cell.config, cell.versions)
 
 
 def digest(*key: Any) -> str:

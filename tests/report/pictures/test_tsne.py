@@ -17,7 +17,7 @@ from fedbench.registry.registry import Registry
 from fedbench.report.pictures.tsne import Points, embedded, plane, spread, tsne
 from fedbench.results import load
 from fedbench.runs import runner
-from fedbench.runs.plan import works
+from fedbench.runs.plan import cells_of
 
 labels = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=60)
 
@@ -76,9 +76,9 @@ def test_many_classes_never_look_the_same():
 def ran(tmp_path_factory, own_cache):
     """A folder with a finished cell in r/, computed in this process."""
     folder, plugins = tmp_path_factory.mktemp("tsne"), Registry([str(TINY)])
-    (work,) = works(runner.load(write_suite(folder), plugins).points(), plugins, Assets(plugins))
-    cell, manifest = folder / "r" / work.folder_name(), {**work.manifest(), "git": None}
-    done = worker.run({"folder": str(cell), "manifest": manifest, "device": "cpu", "plugins": [str(TINY)]})
+    (cell,) = cells_of(runner.load(write_suite(folder), plugins).points(), plugins, Assets(plugins))
+    place, manifest = folder / "r" / cell.folder_name(), {**cell.manifest(), "git": None}
+    done = worker.run({"folder": str(place), "manifest": manifest, "device": "cpu", "plugins": [str(TINY)]})
     assert done["status"] == "finished", done["reason"]
     return folder
 

@@ -10,7 +10,7 @@ from factories import config
 
 from fedbench.runs.estimate.probes import Place, Probes
 from fedbench.runs.estimate.rates import Rates, kind_of
-from fedbench.runs.plan import Work
+from fedbench.runs.plan import Cell
 
 TWO = Place({"device": "cpu", "cpu": "any"}, workers=2, cells=2)
 RATES = asdict(Rates(1.0, 0.0, 1e-9, 0.0, 1e-3))
@@ -40,13 +40,13 @@ def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
 
 
-def work(method: str = "fedra", seed: int = 0, **changes) -> Work:
+def cell(method: str = "fedra", seed: int = 0, **changes) -> Cell:
     resolved = config(method, seed, train__optimizer={"name": "sgd"}, **changes)
-    return Work(f"{method}{seed}", resolved, {}, {"torch": "2"}, [])
+    return Cell(f"{method}{seed}", resolved, {}, {"torch": "2"}, [])
 
 
-def totals_of(works):
-    return {one.id: {"flops": 100 + 10 * i} for i, one in enumerate(works)}
+def totals_of(cells):
+    return {one.id: {"flops": 100 + 10 * i} for i, one in enumerate(cells)}
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_cells_share_the_workers(workers, cells, processes, busy):
 
 
 def test_a_kind_is_probed_once_by_its_median_cell_and_then_kept():
-    works = [work(seed=0), work(seed=1), work(seed=2)]
+    cells = [cell(seed=0), cell(seed=1), cell(seed=2)]
     first = Answering([{"rates": RATES}, {"rates": RATES | {"start": 3.0}}])
-    found = Probes(TWO, first).rates(works, totals_of(works))
-    assert found == {kind_of(works[0]): Rates(**RATES | {"start": 2.0})}  # as many copies as processes; their median
+    found = Probes(TWO, first).rates(cells, totals_of(cells))
+    assert found == {kind_of(cells[0]): Rates(**RATES | {"start": 2.0})}  # as many copies as processes; their median
     assert [job["manifest"]["id"] for job in first.jobs] == ["fedra1", "fedra1"]
     assert first.jobs[0]["probe"] == {"totals": {"flops": 110}, "processes": 1}
-    assert Probes(TWO, Answering([])).rates(works, totals_of(works)) == found
+    assert Probes(TWO, Answering([])).rates(cells, totals_of(cells)) == found
 
 
 @pytest.mark.parametrize(
@@ -77,26 +77,26 @@ def test_a_kind_is_probed_once_by_its_median_cell_and_then_kept():
     ],
 )
 def test_what_was_found_at_one_place_is_not_used_at_another(other):
-    works = [work()]
-    Probes(TWO, Answering([{"rates": RATES}] * 2)).rates(works, totals_of(works))
+    cells = [cell()]
+    Probes(TWO, Answering([{"rates": RATES}] * 2)).rates(cells, totals_of(cells))
     asked = Answering([{"rates": RATES}] * 2)
-    Probes(other, asked).rates(works, totals_of(works))
+    Probes(other, asked).rates(cells, totals_of(cells))
     assert asked.jobs
 
 
 def test_a_kind_that_cannot_be_probed_has_a_reason_and_is_tried_again():
-    works = [work(), work("odd")]
+    cells = [cell(), cell("odd")]
     answers = [{"rates": RATES}, {"reason": "KeyError: 'oops'"}]
     probes = Probes(TWO, Answering(answers))
-    assert probes.rates(works, totals_of(works)).keys() == {kind_of(works[0])}
-    assert probes.reasons == {kind_of(works[1]): "KeyError: 'oops'"}
+    assert probes.rates(cells, totals_of(cells)).keys() == {kind_of(cells[0])}
+    assert probes.reasons == {kind_of(cells[1]): "KeyError: 'oops'"}
     again = Answering([{"rates": RATES}] * 2)
-    assert Probes(TWO, again).rates(works, totals_of(works)).keys() == set(map(kind_of, works))
+    assert Probes(TWO, again).rates(cells, totals_of(cells)).keys() == set(map(kind_of, cells))
     assert {job["manifest"]["id"] for job in again.jobs} == {"odd0"}
 
 
 def test_the_time_to_load_torch_is_measured_once():
-    works = [work()]
+    cells = [cell()]
     probes = Probes(TWO, Answering([{"rates": RATES}] * 2))
-    assert probes.loading(works, totals_of(works)) > 0
-    assert Probes(TWO, Answering([])).loading(works, totals_of(works)) == probes.loading(works, totals_of(works))
+    assert probes.loading(cells, totals_of(cells)) > 0
+    assert Probes(TWO, Answering([])).loading(cells, totals_of(cells)) == probes.loading(cells, totals_of(cells))
