@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedbench import __version__, machine
+from fedbench import __version__, disk, machine
 from fedbench.commands.shelf import BUILT_IN, entries
-from fedbench.data import cache_dir
 from fedbench.data.sources import INCOMPLETE, PACKED, READY
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry, package_version
@@ -39,7 +38,7 @@ def checkup(plugin_files: Sequence[str] = (), results: str = "results") -> Itera
     yield from _weights(plugin_files)
     yield from _data(plugin_files)
     yield _folder("results", Path(results), "choose another with --results DIR")
-    yield _folder("cache", cache_dir(), "set FEDBENCH_CACHE to a folder that can be written to")
+    yield _folder("cache", disk.cache_dir(), "set FEDBENCH_CACHE to a folder that can be written to")
 
 
 def _packages() -> Iterator[Finding]:
@@ -115,9 +114,9 @@ def _data(files: Sequence[str]) -> Iterator[Finding]:
 
 
 def _folder(what: str, folder: Path, mend: str) -> Finding:
-    if not os.access(machine.existing(folder), os.W_OK):
+    if not os.access(disk.existing(folder), os.W_OK):
         return Finding("STOP", what, f"{folder} cannot be written to", mend)
-    free = machine.free_disk(folder) / 2**30
+    free = disk.free_disk(folder) / 2**30
     if free < ENOUGH_DISK_GIB:
         return Finding("note", what, f"{folder}: only {free:.1f} GiB free", mend)
     return Finding("ok", what, f"{folder}: {free:.0f} GiB free")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -42,19 +41,6 @@ def vendor() -> str:
 def has_gpu() -> bool:
     """Whether a CUDA driver is there; asking torch would take seconds."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
-
-
-def existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
-    there = folder.resolve()
-    while not there.exists():
-        there = there.parent
-    return there
-
-
-def free_disk(folder: Path) -> int:
-    """Bytes free on the disk where a folder is, or would be."""
-    return shutil.disk_usage(existing(folder)).free
 
 
 def keep_memory() -> None:

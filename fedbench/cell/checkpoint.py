@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import time
@@ -14,10 +12,11 @@ from typing import Any
 
 from fedbench.cell.clientstore import ClientStore, keys_of
 from fedbench.cell.state import file_bytes, load, taken_apart
+from fedbench.disk import cannot_write, hash_of_bytes, hash_of_file, hash_of_json, put_in_place, settle
 from fedbench.errors import UserError
 from fedbench.results import read_rows
-from fedbench.results.documents import cannot_write, json_text, read_json
-from fedbench.results.files import digest, set_aside
+from fedbench.results.documents import json_text, read_json
+from fedbench.results.files import set_aside
 from fedbench.results.tables import COLUMNS, table_bytes
 from fedbench.results.untrusted import check_checkpoint
 
@@ -103,7 +102,7 @@ class Checkpoints:
             "round": progress.round,
             "seconds": progress.seconds,
             "off_cpu": [name for name, tensor in tensors.items() if tensor.device.type != "cpu"],
-            "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+            "files": {name: hash_of_bytes(content) for name, content in contents.items()},
         }
         if clients:
             facts["clients"] = sorted(clients)
@@ -117,20 +116,11 @@ class Checkpoints:
         self.number, self.place, self.written = facts["number"], place, time.monotonic()
 
     def _put(self, contents: dict[str, bytes], place: Path) -> None:
-        new, old = self.folder / NEXT, self.folder / OLD
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-        new.mkdir(parents=True)
-        for name, content in contents.items():
-            with open(new / name, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        _check(new, self._facts(new))
-        if os.path.lexists(place):
-            os.rename(place, old)
-        os.rename(new, place)
-        shutil.rmtree(old, ignore_errors=True)
+        with put_in_place(place, self.folder / NEXT, self.folder / OLD) as new:
+            for name, content in contents.items():
+                (new / name).write_bytes(content)
+                settle(new / name)
+            _check(new, self._facts(new))
 
     def _facts(self, place: Path) -> dict[str, Any]:
         """What checkpoint.json says. Raises UserError where it is torn, foreign or of another cell."""
@@ -173,7 +163,7 @@ def forget(folder: Path) -> None:
 
 
 def _own(facts: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return hash_of_json(facts)
 
 
 def _check(place: Path, facts: dict[str, Any]) -> None:
@@ -181,5 +171,5 @@ def _check(place: Path, facts: dict[str, Any]) -> None:
     for name, expected in facts["files"].items():
         if not (place / name).is_file():
             raise UserError(f"{place / name}: missing.")
-        if digest(place / name) != expected:
+        if hash_of_file(place / name) != expected:
             raise UserError(f"{place / name}: torn (its hash is another).")

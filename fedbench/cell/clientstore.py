@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import tempfile
@@ -12,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbench.disk import hash_of_bytes, hash_of_file, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.documents import write_atomically
-from fedbench.results.files import digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,9 +52,9 @@ class ClientStore:
         content = save(
             {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
         )
-        key = hashlib.sha256(content).hexdigest()
+        key = hash_of_bytes(content)
         if not self._whole(key):
-            write_atomically(self._file(key), lambda temporary: temporary.write_bytes(content))
+            write_atomically(self._file(key), content)
         return key
 
     def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]:
@@ -69,7 +67,7 @@ class ClientStore:
             raise UserError(
                 f"a client's own model is not kept ({key[:12]}): a finished cell has the model of the server alone."
             )
-        if hashlib.sha256(content).hexdigest() != key:
+        if hash_of_bytes(content) != key:
             raise UserError(f"{self._file(key)}: torn (its hash is another).")
         # safetensors gives them in a random order, and sums over them would not come out the same twice.
         return {name: value.to(device, copy=True) for name, value in sorted(load(content).items())}
@@ -101,7 +99,7 @@ class ClientStore:
         return bool(_KEY.fullmatch(key)) and self._file(key).is_file()
 
     def _whole(self, key: str) -> bool:
-        return self._there(key) and digest(self._file(key)) == key
+        return self._there(key) and hash_of_file(self._file(key)) == key
 
 
 def keys_of(state: Mapping[str, Any]) -> set[str]:

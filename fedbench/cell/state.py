@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from fedbench.disk import hash_of_bytes, hash_of_file, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.documents import json_text, read_json, write_atomically
-from fedbench.results.files import STRUCTURE, TENSORS, digest
+from fedbench.results.documents import json_text, read_json
+from fedbench.results.files import STRUCTURE, TENSORS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     what is no state, or where the folder cannot be written to.
     """
     for name, content in file_bytes(state).items():
-        write_atomically(Path(folder) / name, lambda temporary, content=content: temporary.write_bytes(content))
+        write_atomically(Path(folder) / name, content)
 
 
 def file_bytes(state: dict[str, Any]) -> dict[str, bytes]:
@@ -43,7 +43,7 @@ def file_bytes(state: dict[str, Any]) -> dict[str, bytes]:
     content = serialized(
         {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     )
-    written = {"format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(), "state": structure}
+    written = {"format": FORMAT, "sha256": hash_of_bytes(content), "state": structure}
     return {TENSORS: content, STRUCTURE: json_text(written).encode()}
 
 
@@ -74,7 +74,7 @@ def load(folder: Path, devices: Mapping[str, str] = MappingProxyType({})) -> dic
             f"{structure}: state format {written['format']}, but this fedbench reads format {FORMAT}.\n"
             "Read it with the fedbench that wrote it."
         )
-    if digest(tensors) != written["sha256"]:
+    if hash_of_file(tensors) != written["sha256"]:
         raise UserError(f"{tensors}: torn, or not the file that {STRUCTURE} beside it belongs to.\n{MEND}")
     return _put_together(structure, tensors, written["state"], devices)
 

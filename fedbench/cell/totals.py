@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedbench.disk import remembered
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import told
@@ -29,7 +30,7 @@ def totals_of(assets: Assets, cell_id: str, config: Mapping[str, Any]) -> dict[s
             return {"not_applicable": str(reason)}
 
     try:
-        return assets.once("totals", [cell_id, assets.stamp("method", config["method"])], compute)
+        return remembered("totals", [cell_id, assets.stamp("method", config["method"])], compute)
     except UserError:
         raise
     except Exception as error:  # of a plugin; the other cells' costs are wanted all the same

@@ -50,7 +50,8 @@ def list_(as_json: bool, plugins: tuple) -> None:
     from rich.table import Table
 
     from fedbench.commands.shelf import entries
-    from fedbench.data import cache_dir, data_dir
+    from fedbench.data import data_dir
+    from fedbench.disk import cache_dir
     from fedbench.registry.registry import Registry
 
     found = entries(Registry(plugins))

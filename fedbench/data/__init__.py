@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedbench.data.cache import NewArray, cache_dir, cached
+from fedbench.data.cache import NewArray, cached
 from fedbench.data.sources import Part, Source, data_dir, root_of
+from fedbench.disk import cache_dir
 
 if TYPE_CHECKING:
     from fedbench.registry.registry import Registry

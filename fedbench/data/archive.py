@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from fedbench.data.cache import NO_ROOM
 from fedbench.data.files import progress
+from fedbench.disk import NO_ROOM
 from fedbench.errors import UserError
 
 # Images do not shrink in an archive. What grows more than this was not made from a data set of images.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from fedbench.disk import NO_ROOM, cache_dir, free_disk, hash_of_bytes, put_in_place
 from fedbench.errors import UserError
 from fedbench.types import Images, Splits
 
@@ -23,7 +21,6 @@ CACHE_VERSION = 1
 INDEX = "index.json"
 DTYPES = {"x": "uint8", "y": "int64", "domain": "int64"}
 ARRAYS = tuple(f"{split}_{part}" for split in ("train", "test") for part in DTYPES)
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class NewArray(Protocol):
@@ -32,20 +29,9 @@ class NewArray(Protocol):
     def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray: ...
 
 
-def cache_dir() -> Path:
-    """What can be made again stands here: $FEDBENCH_CACHE, or `fedbench` in the platform's cache folder."""
-    chosen = os.environ.get("FEDBENCH_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if xdg.is_absolute():
-        return xdg / "fedbench"
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "fedbench"
-
-
 def entry_of(fingerprint: str) -> Path:
     """The folder that holds, or will hold, the splits known by `fingerprint`."""
-    return cache_dir() / "splits" / hashlib.sha256(fingerprint.encode()).hexdigest()[:24]
+    return cache_dir() / "splits" / hash_of_bytes(fingerprint.encode())[:24]
 
 
 def cached(fingerprint: str, build: Callable[[NewArray], Splits]) -> Splits:
@@ -129,11 +115,8 @@ def _read(entry: Path, fingerprint: str) -> Splits | None:
 
 def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -> None:
     """Build into a temporary folder, then rename it into place: an entry is there whole or not at all."""
-    for left in entry.parent.glob(f"{entry.name}.*.tmp"):  # of a build that was killed: this process holds the lock
-        shutil.rmtree(left)
-    folder = entry.with_name(f"{entry.name}.{os.getpid()}.tmp")
-    folder.mkdir()
-    try:
+    draft, old = (entry.with_name(f"{entry.name}.{what}.tmp") for what in ("new", "old"))
+    with put_in_place(entry, draft, old) as folder:  # what is there is torn or foreign, or it would have been read
         given: dict[str, np.ndarray] = {}
 
         def new_array(name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -150,12 +133,6 @@ def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -
         index = {"version": CACHE_VERSION, "fingerprint": fingerprint}
         index |= {"arrays": facts, "skipped": list(splits.skipped)}
         (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
-        if entry.exists():  # torn or foreign, or it would have been read
-            entry.rename(entry.with_name(f"{entry.name}.old.tmp"))
-        folder.rename(entry)
-    finally:
-        for left in entry.parent.glob(f"{entry.name}.*.tmp"):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -165,7 +142,7 @@ def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.ndarray:
     if name not in ARRAYS:
         raise ValueError(f"a cached array is one of {', '.join(ARRAYS)}, not {name!r}")
     dtype = np.dtype(DTYPES[name.split("_")[1]])
-    wanted, free = int(np.prod(shape)) * dtype.itemsize, shutil.disk_usage(folder).free
+    wanted, free = int(np.prod(shape)) * dtype.itemsize, free_disk(folder)
     if wanted > free:
         raise OSError(errno.ENOSPC, f"{name} needs {wanted:,} bytes and {free:,} are free", os.fspath(folder))
     file = folder / f"{name}.npy"
@@ -207,4 +184,4 @@ def _check(split: str, images: Images) -> None:
 
 
 def _sha256(array: np.ndarray) -> str:
-    return hashlib.sha256(array.tobytes()).hexdigest()
+    return hash_of_bytes(array.tobytes())

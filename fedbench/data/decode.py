@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fedbench.data.cache import NewArray, cached
 from fedbench.data.files import Folder, Store, in_threads
+from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.types import Dataset, Images, Splits
 
@@ -60,7 +59,7 @@ def image_dataset(
     hashes = store.hashes([sample.path for sample in (*train, *test)])
     options = [DECODE_VERSION, PIL.__version__, image_size, interpolation]
     facts = [*options, domains, classes, train, test, list(hashes.values())]
-    fingerprint = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    fingerprint = hash_of_json(facts)
 
     def build(new_array: NewArray) -> Splits:
         parts, skipped = [], []
@@ -96,7 +95,7 @@ def decode(
 
     def work(i: int) -> bool:
         encoded = store.read(samples[i].path)
-        if hashlib.sha256(encoded).hexdigest() != hashes[samples[i].path]:
+        if hash_of_bytes(encoded) != hashes[samples[i].path]:
             raise UserError(f"{store.place(samples[i].path)} changed while the data set was being prepared; run again")
         try:
             x[i] = pixels(encoded, x.shape[-1], interpolation)

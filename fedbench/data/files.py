@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
 import time
@@ -13,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from fedbench.data.cache import cache_dir
-from fedbench.data.kept import keep, kept
+from fedbench import disk, machine
+from fedbench.disk import cache_dir, hash_of_bytes, keep, kept
 from fedbench.errors import UserError
 
 CHUNK = 32
@@ -55,7 +53,7 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
 
     Raises: UserError where a file cannot be opened.
     """
-    sidecar = cache_dir() / "hashes" / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:24]}.json"
+    sidecar = cache_dir() / "hashes" / f"{hash_of_bytes(os.fsencode(root.resolve()))[:24]}.json"
     known = kept(sidecar) or {}  # path -> [[size, mtime, ctime], sha256]
     started = time.time_ns()
 
@@ -68,7 +66,7 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
         seen = known.get(paths[i])
         if seen and seen[0] == facts:
             return facts, seen[1]
-        return facts, hashlib.sha256(content(root, paths[i])).hexdigest()
+        return facts, hash_of_bytes(content(root, paths[i]))
 
     found = dict(zip(paths, in_threads(work, len(paths), "hashing images"), strict=True))
     # a file touched within the clock's resolution of the scan could change again and keep its times
@@ -80,12 +78,7 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
 
 def remembered(facts: Any, compute: Callable[[], Any]) -> Any:
     """What `compute` gave when it was last called for these facts; both are JSON values."""
-    sidecar = cache_dir() / "hashes" / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json"
-    value = kept(sidecar)
-    if value is None:
-        value = compute()
-        keep(sidecar, value)
-    return value
+    return disk.remembered("hashes", facts, compute)
 
 
 def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:
@@ -93,8 +86,7 @@ def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:
 
     For hashing and decoding: there threads are as fast as processes, since both release the GIL.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    pool = ThreadPoolExecutor(cores)
+    pool = ThreadPoolExecutor(machine.cores())
     results: list[T] = []
 
     def chunk(start: int) -> list[T]:

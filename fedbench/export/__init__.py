@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from safetensors.torch import save_file
 
 from fedbench.cell.finished import reopen
 from fedbench.cell.trial import Trial
+from fedbench.disk import cannot_write, put_in_place
 from fedbench.errors import UserError
 from fedbench.export import loralib, merged, peft
 from fedbench.export.card import base, card, made, note
@@ -107,18 +106,8 @@ def _put_in_place(out: Path, force: bool) -> Iterator[Path]:
     out = out.resolve()
     draft, old = (out.parent / f".{out.name}.{secrets.token_hex(8)}.tmp" for _ in range(2))
     try:
-        draft.mkdir(parents=True)
-        yield draft
-        _must_be_free(out, force)
-        if force and out.exists():
-            os.replace(out, old)
-        elif out.exists():
-            out.rmdir()  # which only an empty folder allows
-        os.replace(draft, out)
+        with put_in_place(out, draft, old if force else None):
+            yield draft
+            _must_be_free(out, force)
     except OSError as error:
-        if old.exists() and not out.exists():
-            os.replace(old, out)
-        raise UserError(f"{out}: cannot be written ({error.strerror or error}). Try another --out DIR.") from error
-    finally:
-        for left in (draft, old):
-            shutil.rmtree(left, ignore_errors=True)
+        raise cannot_write(out, error, "Try another --out DIR.") from error

@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.data.cache import cache_dir
-from fedbench.data.kept import keep, kept
+from fedbench.disk import remembered
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry, package_version
 from fedbench.seeding import numpy_generator
@@ -56,7 +54,7 @@ class Assets:
 
         weights = ref.get("pretrained")
         file = _stat(Path(weights).expanduser()) if isinstance(weights, str) else None
-        return self.once("backbone", [dict(ref), file, self.stamp("backbone", ref)], compute)
+        return remembered("backbone", [dict(ref), file, self.stamp("backbone", ref)], compute)
 
     def source(self, ref: Ref) -> Source:
         """The shapes of a backbone without its weights, for whoever wants to change them."""
@@ -117,16 +115,6 @@ class Assets:
                 package_version("timm"),
             ]
         return self._stamps[plugin]
-
-    def once(self, kind: str, key: Any, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What `compute` gives, from the cache folder where it is there already. key: all that it depends on."""
-        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]
-        file = cache_dir() / kind / f"{digest}.json"
-        value = kept(file)
-        if value is None:
-            value = compute()
-            keep(file, value)
-        return value
 
 
 def _stat(file: Path) -> list[int] | None:

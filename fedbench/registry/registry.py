@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import inspect
-import json
 import os
 import sys
 import traceback
@@ -21,8 +19,7 @@ from typing import Any
 import pluggy
 
 from fedbench import __version__, hookspecs
-from fedbench.data.cache import cache_dir
-from fedbench.data.kept import keep, kept
+from fedbench.disk import cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry import entrypoints as installed
 from fedbench.registry.catalogue import KINDS, Catalogue, Component
@@ -55,7 +52,7 @@ class Registry:
     @cached_property
     def catalogue(self) -> Catalogue:
         """What can be named in a suite, read from disk unless a package or a plugin's file has changed."""
-        file = cache_dir() / "catalogue" / f"{self._stamp()}.json"
+        file = cache_file("catalogue", self._stamp())
         known = kept(file)
         if known is not None:
             catalogue = Catalogue.from_json(known)
@@ -181,7 +178,7 @@ class Registry:
     def version(self, plugin: str) -> str:
         """What identifies the code of a plugin: its package's version, or a file's hash."""
         if plugin in self.files:
-            return "sha256:" + hashlib.sha256(self.files[plugin].read_bytes()).hexdigest()[:16]
+            return "sha256:" + hash_of_file(self.files[plugin])[:16]
         dist = self.entry_points[plugin].dist
         return dist.version if dist else "unknown"
 
@@ -189,12 +186,13 @@ class Registry:
         """Where a plugin's code lies, found without importing it."""
         return str(self.files[plugin]) if plugin in self.files else _origin(self.entry_points[plugin].module)
 
-    def _stamp(self) -> str:
+    def _stamp(self) -> list[Any]:
+        """What changes when a package or a plugin's file does."""
         facts: list[Any] = [__version__, sys.version, self.troubles, _file_stamp("fedbench.registry.catalogue")]
         for point in self.entry_points.values():
             facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
             facts.append(_file_stamp(point.module))
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return facts
 
 
 def _by_name(files: Sequence[str]) -> dict[str, Path]:

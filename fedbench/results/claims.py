@@ -24,8 +24,8 @@ from typing import Any
 
 import psutil
 
+from fedbench.disk import cannot_write, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.documents import cannot_write, write_atomically
 
 LOCK = ".claims.lock"
 BEATS = 6  # signs of life within the time after which a claim is stale
@@ -152,9 +152,8 @@ def joined(claim: Claim | None) -> Iterator[Callable[[], None]]:
     with _lock(file.parent):
         check()
         content, _ = _read(file) or ({}, 0)
-        text = json.dumps({**content, "worker": _self()})
         with suppress(UserError):  # a full disk: the run's own sign of life stands, and the next write tells of it
-            write_atomically(file, lambda temporary: temporary.write_text(text))
+            write_atomically(file, json.dumps({**content, "worker": _self()}).encode())
     stop = _beat({"": claim})
     try:
         yield check
@@ -204,8 +203,7 @@ def _amend(claim: Claim, **changes: Any) -> None:
         found = _read(file)
         if found is None or not is_held(claim):
             raise Taken("another run has taken the cell over")
-        text = json.dumps({**found[0], **changes})
-        write_atomically(file, lambda temporary: temporary.write_text(text))
+        write_atomically(file, json.dumps({**found[0], **changes}).encode())
 
 
 def _beat(claims: dict[str, Claim]) -> Callable[[], None]:

@@ -1,51 +1,22 @@
-"""Files that are written whole or not at all, and JSON read back with a message where it is not ours."""
+"""JSON files with a version, read back with a message where they are not ours."""
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.results.tables import RESULT_VERSION, wrong_version
 
 MAX_DEPTH = 100  # what walks through a value may call itself as often
-ELSEWHERE = "Choose another folder with --results DIR."
-
-
-def write_atomically(path: Path, write: Callable[[Path], None], mend: str = ELSEWHERE) -> None:
-    """Let `write` fill a temporary file beside `path`, then put that in its place.
-
-    A reader sees the old file or the new one. A writer that is killed leaves at most a hidden `.name.*.tmp`,
-    which no reader looks at. Raises: UserError, ending with `mend`, where the folder cannot be written to or the
-    disk is full.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise cannot_write(path, error, mend) from error
-    finally:
-        # After the replacement there is nothing left; a folder that never was has nothing to remove.
-        if os.path.lexists(temporary):
-            os.unlink(temporary)
-
-
-def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> UserError:
-    return UserError(f"{path}: cannot be written ({error.strerror or error}). {mend}")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """A JSON file marked with the result version. Raises: ValueError for NaN, which JSON does not have."""
-    text = json_text(value)
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_atomically(path, json_text(value).encode())
 
 
 def json_text(value: Mapping[str, Any]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.documents import cannot_write
+from fedbench.disk import cannot_write, hash_of_file
 from fedbench.results.tables import COLUMNS
 
 TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
@@ -19,16 +18,10 @@ MISSING = "missing"
 MOST_HASHED = 2**26  # bytes; of larger files the size is compared alone, so that a look at many cells takes no time
 
 
-def digest(file: Path) -> str:
-    """SHA-256 in hex."""
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
 def described(folder: Path) -> dict[str, dict[str, Any]]:
     """Size in bytes and hash of a cell's tables and state, as its manifest holds them."""
     files = [folder / name for name in (*TABLES, TENSORS, STRUCTURE)]
-    return {file.name: {"size": file.stat().st_size, "sha256": digest(file)} for file in files if file.is_file()}
+    return {file.name: {"size": file.stat().st_size, "sha256": hash_of_file(file)} for file in files if file.is_file()}
 
 
 def damage(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -49,7 +42,7 @@ def fault(path: Path, facts: Mapping[str, Any]) -> str | None:
         return MISSING
     if (size := path.stat().st_size) != facts["size"]:
         return f"torn ({size} bytes, and not {facts['size']})"
-    return "torn (its hash is another)" if size <= MOST_HASHED and digest(path) != facts["sha256"] else None
+    return "torn (its hash is another)" if size <= MOST_HASHED and hash_of_file(path) != facts["sha256"] else None
 
 
 def _has_content(path: Path) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedbench.disk import cannot_write
 from fedbench.errors import UserError
-from fedbench.results.documents import cannot_write, read_json, write_json
+from fedbench.results.documents import read_json, write_json
 from fedbench.results.untrusted import is_folder_name, typed
 from fedbench.words import shortened
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbench.disk import hash_of_json, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.documents import read_json, write_atomically, write_json
+from fedbench.results.documents import read_json, write_json
 from fedbench.results.files import fault
 from fedbench.results.index import (
     INDEX,
@@ -134,8 +134,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
-    content = table_bytes(kind, rows)
-    write_atomically(Path(folder) / f"{kind}.parquet", lambda temporary: temporary.write_bytes(content))
+    write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows))
 
 
 def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -225,7 +224,7 @@ def content_hash(folder: str | Path) -> str:
         cell |= cell_content(result.folder, result.manifest)
     for cell in seen.values():
         cell["entries"].sort(key=json.dumps)
-    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+    return hash_of_json(seen)
 
 
 def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:

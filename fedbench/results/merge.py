@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import filecmp
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fedbench.disk import cannot_write, hash_of_json, put_in_place, settle, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.claims import Claims
-from fedbench.results.documents import cannot_write, write_atomically
 from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.index import INDEX, MAKE_SOME, MANIFEST, Entry, merge_index, prepare_folder, read_index, visible
 from fedbench.results.loading import cell_content, content_hash, read_manifest
@@ -127,8 +125,7 @@ def _read_cell(folder: Path) -> _Cell:
     content = cell_content(folder, manifest)
     if manifest["status"] == "finished" and not {"eval", "rounds"} <= content.keys():
         raise UserError(f"{folder}: said to be finished, but its tables are not all there.")
-    texts = {part: json.dumps(said, sort_keys=True) for part, said in content.items()}
-    return _Cell(folder, RESULT, {part: hashlib.sha256(text.encode()).hexdigest() for part, text in texts.items()})
+    return _Cell(folder, RESULT, {part: hash_of_json(said) for part, said in content.items()})
 
 
 def _two_cells(one: Path, other: Path) -> str:
@@ -190,28 +187,19 @@ def _place(target: Path, name: str) -> Path:
 
 def _put(source: Path, place: Path) -> None:
     """Put a copy of a cell in the place of what is there, whole or not at all."""
-    copy, old = (place.with_name(f".{_id(place.name)}.{what}") for what in ("merge", "old"))
+    draft, old = (place.with_name(f".{_id(place.name)}.{what}") for what in ("merge", "old"))
     try:
-        for leftover in (copy, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-        copy.mkdir()
-        for name in visible(source):
-            if (source / name).is_file() and not (source / name).is_symlink():
-                _copy(source / name, copy / name)
-        if place.exists():
-            os.rename(place, old)
-        os.rename(copy, place)
-        shutil.rmtree(old, ignore_errors=True)
+        with put_in_place(place, draft, old):
+            for name in visible(source):
+                if (source / name).is_file() and not (source / name).is_symlink():
+                    _copy(source / name, draft / name)
     except OSError as error:
         raise cannot_write(place, error, MEND) from error
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
 
 
 def _copy(source: Path, copy: Path) -> None:
     shutil.copyfile(source, copy)
-    with open(copy, "rb+") as file:
-        os.fsync(file.fileno())
+    settle(copy)
     if not filecmp.cmp(source, copy, shallow=False):
         raise UserError(f"{copy}: what was written is not what {source} holds. Is the disk in order?")
 

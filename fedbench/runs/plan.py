@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import __version__
+from fedbench.disk import hash_of_bytes
 from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry, package_version
@@ -80,7 +80,7 @@ def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> lis
 def identity(config: dict[str, Any], fingerprints: dict[str, str], versions: dict[str, str]) -> str:
     """12 hex digits over all that can change a result; names, device, jobs and timeout are not in it."""
     text = json.dumps([RESULT_VERSION, config, fingerprints, versions], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hash_of_bytes(text.encode())[:12]
 
 
 def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:

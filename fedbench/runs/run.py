@@ -13,6 +13,7 @@ from typing import Any
 from fedbench import machine
 from fedbench.cell.checkpoint import forget
 from fedbench.cell.totals import totals_of
+from fedbench.disk import require_room
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -21,7 +22,6 @@ from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.index import Entry, merge_index, prepare_folder
 from fedbench.results.tables import ENDED
-from fedbench.room import require_room
 from fedbench.runs.backlog import Backlog
 from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options

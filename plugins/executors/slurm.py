@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from fedbench import hookimpl, machine
-from fedbench.data.cache import cache_dir
+from fedbench.disk import cache_dir
 from fedbench.errors import UserError
 from fedbench.runs.executors import Execute, OnEvent, remote
 from fedbench.runs.executors.dispatch import Dispatch, Lost, changes

@@ -6,17 +6,15 @@ import signal
 import subprocess
 import sys
 
-import pytest
 from factories import eval_rows, write_cell
 from samples import VALUES
 
 from fedbench.results import load
-from fedbench.results.documents import write_atomically
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fedbench.results.documents import write_atomically
+from fedbench.disk import write_atomically
 
 def half(path):
     path.write_text("half of the new te")
@@ -35,13 +33,3 @@ def test_writer_killed_half_way_leaves_the_old_file(tmp_path):
     assert any(p.name.endswith(".tmp") for p in folder.iterdir())  # the half, where no reader looks
     assert len(load([tmp_path])) == 1
     assert load([folder])[0].eval.num_rows == 4
-
-
-def test_failed_writer_removes_its_temporary_file(tmp_path):
-    def broken(path):
-        path.write_text("half")
-        raise RuntimeError("no more")
-
-    with pytest.raises(RuntimeError):
-        write_atomically(tmp_path / "file", broken)
-    assert list(tmp_path.iterdir()) == []

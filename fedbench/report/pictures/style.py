@@ -12,8 +12,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
+from fedbench.disk import write_atomically
 from fedbench.errors import UserError
-from fedbench.results.documents import write_atomically
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; ceilings are dashed and controls dotted.
 KNOWN = {

@@ -11,10 +11,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fedbench.data.cache import cache_dir
-from fedbench.data.kept import keep, kept
+from fedbench.disk import cache_file, keep, kept
 from fedbench.registry.registry import Registry, package_version
-from fedbench.runs.estimate.rates import Rates, digest, kind_of
+from fedbench.runs.estimate.rates import Rates, kind_of
 from fedbench.runs.plan import Cell
 
 LONGEST = 120.0  # seconds after which a probe is ended
@@ -112,12 +111,12 @@ class Probes:
 
     def _file(self, which: str) -> Path:
         place = [dict(self.place.machine), self.place.busy, self.place.processes]
-        return cache_dir() / "rates" / f"{digest(which, place)}.json"
+        return cache_file("rates", [which, place])
 
     @property
     def _loading_file(self) -> Path:
         libraries = [package_version("torch"), package_version("timm")]
-        return cache_dir() / "rates" / f"{digest('loading', dict(self.place.machine), libraries)}.json"
+        return cache_file("rates", ["loading", dict(self.place.machine), libraries])
 
 
 def _median(cells: Sequence[Cell], totals: Mapping[str, Mapping[str, Any]]) -> Cell:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedbench.disk import hash_of_json
 from fedbench.runs.plan import Cell
 
 # Cells that differ in no more than this are of one kind: a FLOP of training and a test image take as long in each.
@@ -45,13 +44,8 @@ def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     for section, same in SAME_SPEED_IN.items():
         differing[section] = {key: value for key, value in config[section].items() if key not in same}
     differing["train"]["optimizer"] = config["train"]["optimizer"]["name"]
-    return digest(differing, versions)
+    return hash_of_json([differing, versions])[:24]
 
 
 def kind_of(cell: Cell) -> str:
     return kind(cell.config, cell.versions)
-
-
-def digest(*key: Any) -> str:
-    """24 hex digits over JSON values."""
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24]

@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from fedbench.disk import write_atomically
 from fedbench.errors import UserError
-from fedbench.results.documents import write_atomically
 
 OUTPUT = "output.txt"
 KEPT = 2**15  # bytes kept of the beginning, and of the end
@@ -46,8 +46,7 @@ class Output:
         """Replace output.txt of an earlier run; a cell that printed nothing has none."""
         with suppress(UserError, OSError):  # on a full disk it is missing
             if self.size:
-                text = self.text()
-                write_atomically(folder / OUTPUT, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+                write_atomically(folder / OUTPUT, self.text().encode())
             else:
                 (folder / OUTPUT).unlink(missing_ok=True)
 
