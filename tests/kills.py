@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
@@ -11,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -23,6 +22,7 @@ from command import TINY, write_suite
 
 from fedbench.cell import worker
 from fedbench.cell.events import Listener, Teller
+from fedbench.cell.order import Order
 from fedbench.cell.state import STRUCTURE, TENSORS
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -50,19 +50,21 @@ class Toll:
         )
 
 
-def job_of(folder: Path, method: str, rounds: int, processes: int = 1, changes: dict[str, str] | None = None) -> dict:
-    """The job of a tiny cell that keeps a checkpoint after every round; `folder` is where its results will lie."""
+def order_of(
+    folder: Path, method: str, rounds: int, processes: int = 1, changes: dict[str, str] | None = None
+) -> Order:
+    """The order of a tiny cell that keeps a checkpoint after every round; `folder` is where its results will lie."""
     folder.mkdir(parents=True, exist_ok=True)
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
     registry = Registry([str(TINY)])
     (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
-    shared = {"device": "cpu", "plugins": [str(TINY)], "processes": processes, "checkpoint_every": 0}
-    return {"folder": str(folder / "s" / cell.folder_name()), "manifest": cell.manifest(), **shared}
+    place = folder / "s" / cell.folder_name()
+    return Order(place, cell.manifest(), "cpu", [str(TINY)], processes, checkpoint_every=0)
 
 
-def moved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The same job elsewhere."""
-    return {**job, "folder": str(folder / "s" / Path(job["folder"]).name)}
+def moved(order: Order, folder: Path) -> Order:
+    """The same order elsewhere."""
+    return replace(order, folder=folder / "s" / order.folder.name)
 
 
 def said(folder: str | Path) -> tuple[str, bytes, bytes]:
@@ -75,23 +77,23 @@ def said(folder: str | Path) -> tuple[str, bytes, bytes]:
     return content_hash(cell), (cell / TENSORS).read_bytes(), (cell / STRUCTURE).read_bytes()
 
 
-def kill_until_done(job: dict[str, Any], draw: random.Random, longest: float, toll: Toll, kills: int) -> None:
+def kill_until_done(order: Order, draw: random.Random, longest: float, toll: Toll, kills: int) -> None:
     """Compute a cell, whose every process is killed after up to `longest` seconds, until one gets to the end or
     there were so many kills in all."""
     began = time.monotonic()
     toll.cells += 1
     while True:
-        with started(job) as (process, events):
+        with started(order) as (process, events):
             toll.starts += 1
             until = time.monotonic() + (draw.uniform(0, longest) if toll.kills < kills else 60.0)
             while listens(events, until - time.monotonic()):
                 pass
-            done = not process.is_alive() or (read_manifest(Path(job["folder"])) or {}).get("status") == "finished"
+            done = not process.is_alive() or (read_manifest(order.folder) or {}).get("status") == "finished"
             if not done:
                 os.killpg(process.pid, signal.SIGKILL)
                 toll.kills += 1
             process.join()
-        toll.amid_writes += not done and half_written(Path(job["folder"]))
+        toll.amid_writes += not done and half_written(order.folder)
         if done:
             toll.seconds += time.monotonic() - began
             return
@@ -102,12 +104,12 @@ def half_written(cell: Path) -> bool:
 
 
 @contextmanager
-def started(job: dict[str, Any]) -> Iterator[tuple[BaseProcess, Listener]]:
-    """A worker that has the job, forked from a process that has torch loaded."""
+def started(order: Order) -> Iterator[tuple[BaseProcess, Listener]]:
+    """A worker that has the order, forked from a process that has torch loaded."""
     context = multiprocessing.get_context("forkserver")
     forkserver.set_forkserver_preload(["fedbench.cell.worker"])
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=worker.main, args=(json.dumps(job), Teller(theirs)))
+    process = context.Process(target=worker.main, args=(order.to_json(), Teller(theirs)))
     script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")  # pytest need not be imported
     try:
         process.start()
@@ -134,15 +136,15 @@ def listens(events: Listener, seconds: float) -> bool:
     return bool(heard(events, seconds)) and seconds > 0
 
 
-def killed_before_write(job: dict[str, Any], number: int) -> bool:
-    """Run a job in a copy of this process that is killed before the number-th change it makes to its cell's folder;
+def killed_before_write(order: Order, number: int) -> bool:
+    """Run an order in a copy of this process that is killed before the number-th change it makes to its cell's folder;
     whether there were so many."""
     pid = os.fork()
     if pid == 0:
         left = [number]
-        sys.addaudithook(lambda event, given: _kill_at(event, given, job["folder"], left))
+        sys.addaudithook(lambda event, given: _kill_at(event, given, str(order.folder), left))
         try:
-            worker.run(job)
+            worker.run(order)
         finally:
             os._exit(0)
     _, status = os.waitpid(pid, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -19,9 +18,10 @@ import timm  # noqa: F401
 import torch
 
 from fedbench import machine
-from fedbench.cell.checkpoint import EVERY, Checkpoints, Progress, forget
+from fedbench.cell.checkpoint import Checkpoints, Progress, forget
 from fedbench.cell.finished import keep
 from fedbench.cell.ledger import Diverged
+from fedbench.cell.order import Order
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
 from fedbench.engine.team import Team, together
@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 
 def main(job: str, teller: Teller) -> None:
-    """The entry point of a worker process: a job is one JSON string, events go back through a pipe."""
+    """The entry point of a worker process: a job is an order as one JSON string, events go back through a pipe."""
     os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
     torch.set_num_threads(1)
     machine.keep_memory()
@@ -55,43 +55,40 @@ def main(job: str, teller: Teller) -> None:
             os._exit(1)
 
     send({"event": "ready"})
-    parsed = json.loads(job)
-    if "probe" in parsed:
-        send({"event": "probed", **tried(parsed)})
+    order = Order.from_json(job)
+    if order.probe is not None:
+        send({"event": "probed", **tried(order)})
     else:
         asked: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the server of workers blocks it
-        run(parsed, send, parsed["processes"], lambda: bool(asked))
+        run(order, send, order.processes, lambda: bool(asked))
     teller.close()
 
 
 def run(
-    job: dict[str, Any],
+    order: Order,
     send: Send = lambda event: None,
     processes: int = 1,
     stopping: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
-    job: `folder`, `manifest` (see `plan.Cell.manifest`), `device`, `plugins` (files given by --plugin),
-    `checkpoint_every` (seconds), `fresh` (whether to begin anew), `gpu_fraction` (of a GPU's memory, the most it may
-    take; None: all) and, where other runs may be at the folder too,
-    `claim` (see `results.claims`) · processes: how many may compute the cell together; more than one only where torch
-    has not used threads yet · stopping: asked after each round; where it says so, the cell ends as `interrupted`, with
-    a checkpoint. A cell that another run has taken over is left to it.
+    processes: how many may compute the cell together; more than one only where torch has not used threads yet ·
+    stopping: asked after each round; where it says so, the cell ends as `interrupted`, with a checkpoint. A cell that
+    another run has taken over is left to it.
     """
     try:
-        with joined(job.get("claim")) as check:
-            return _ended(_Cell(job, send, stopping, check), job, processes)
+        with joined(order.claim) as check:
+            return _ended(_Computation(order, send, stopping, check), processes)
     except Taken as taken:
-        return {**job["manifest"], "status": "running", "reason": str(taken), "seconds": 0.0}
+        return {**order.manifest, "status": "running", "reason": str(taken), "seconds": 0.0}
 
 
-def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
+def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
     """The last manifest of a cell, however it ended. Raises Taken."""
     try:
-        outcome = cell.compute(job, processes)
+        outcome = cell.run(processes)
     except Taken:
         raise
     except Stopped as reason:
@@ -110,35 +107,35 @@ def _ended(cell: _Cell, job: dict[str, Any], processes: int) -> dict[str, Any]:
     return cell.end(outcome)
 
 
-class _Cell:
+class _Computation:
     """A cell at work: its manifest, how far it is, and what is told and kept after every round."""
 
-    def __init__(
-        self, job: dict[str, Any], send: Send, stopping: Callable[[], bool], check: Callable[[], None]
-    ) -> None:
+    def __init__(self, order: Order, send: Send, stopping: Callable[[], bool], check: Callable[[], None]) -> None:
         """check: raises Taken where the cell is another run's; asked before anything is written."""
-        self.folder, self.registry = Path(job["folder"]), Registry(job["plugins"])
+        self.order, self.folder, self.registry = order, order.folder, Registry(order.plugins)
         self.send, self.stopping, self.check = send, stopping, check
-        self.manifest = {**job["manifest"], "status": "running", "machine": {}, "seconds": 0.0}
+        self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.progress = Progress()
         self.began = time.perf_counter()
 
-    def compute(self, job: dict[str, Any], processes: int) -> dict[str, Any]:
+    def run(self, processes: int) -> dict[str, Any]:
         """All rounds that are left, and the files; how it ended."""
-        device = resolved(job["device"])
-        if device == "cuda" and job.get("gpu_fraction"):  # what it takes beyond that is its own fault, not others'
-            torch.cuda.set_per_process_memory_fraction(job["gpu_fraction"])
+        device = resolved(self.order.device)
+        if device == "cuda" and self.order.gpu_fraction:  # what it takes beyond that is its own fault, not others'
+            torch.cuda.set_per_process_memory_fraction(self.order.gpu_fraction)
         self.manifest["machine"] = machine.describe(device)
-        self._take_up(device, job.get("checkpoint_every", EVERY), fresh=job.get("fresh", False))
+        self._take_up(device)
         write_manifest(self.folder, self.manifest)
         self.registry.tell("fedbench_cell_started", manifest=self.manifest)
         self.trial = trial = Trial(self.manifest["config"], self.registry, device, store=self.checkpoints.store)
         progress = self.progress
 
         def work(team: Team) -> None:
-            told = {"on_round": self._on_round, "on_layers": progress.tables["layers"].extend} if team.rank == 0 else {}
-            trial.run(team=team, progress=progress, **told)
+            if team.rank == 0:
+                trial.run(self._on_round, team, progress.tables["layers"].extend, progress)
+            else:
+                trial.run(team=team, progress=progress)
 
         together(min(processes, trial.shares), work)
         self.check()
@@ -148,12 +145,12 @@ class _Cell:
         keep(self.folder, trial)
         return {"status": "finished", "files": described(self.folder)}
 
-    def _take_up(self, device: str, every: float, fresh: bool) -> None:
+    def _take_up(self, device: str) -> None:
         """Clear the folder of what a killed run left half written, and go on from the checkpoint."""
         torn = cleared(self.folder, read_manifest(self.folder) or {})
-        if fresh:
+        if self.order.fresh:
             forget(self.folder)
-        self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, every)
+        self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, self.order.checkpoint_every)
         self.progress, refused = self.checkpoints.latest()
         self.began -= self.progress.seconds
         self.manifest["round"] = self.progress.round
@@ -207,13 +204,10 @@ def out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def tried(job: dict[str, Any]) -> dict[str, Any]:
-    """The `rates` of a cell by a short probe, or the `reason` why there are none; nothing is written.
-
-    job: as of `run`, and under `probe` the further arguments of `fedbench.cell.timing.probe`.
-    """
+def tried(order: Order) -> dict[str, Any]:
+    """The `rates` of a cell by a short probe, or the `reason` why there are none; nothing is written."""
     try:
-        return {"rates": probe(job["manifest"]["config"], Registry(job["plugins"]), job["device"], **job["probe"])}
+        return {"rates": probe(order.manifest["config"], Registry(order.plugins), order.device, **(order.probe or {}))}
     except Exception as error:  # a plugin's; the other cells' times are wanted all the same
         return {"reason": told(error)}
 

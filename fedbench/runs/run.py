@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 from fedbench import machine
 from fedbench.cell.checkpoint import forget
+from fedbench.cell.order import Order
 from fedbench.cell.totals import totals_of
 from fedbench.disk import require_room
 from fedbench.errors import UserError
@@ -90,7 +90,7 @@ class Run:
         ends = Ends(listen, self.options.max_failures)
         with Claims(self.folder) as claims:
             backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note)
-            job = self._jobs()
+            order = self._orders()
 
             def on_event(event: dict[str, Any]) -> bool:
                 if event["event"] == "ended":
@@ -103,7 +103,7 @@ class Run:
 
             while ends.may_start and backlog.wait():
                 asked = backlog.asked
-                self.execute((job(cell, claim) for cell, claim in backlog.claimed()), on_event)
+                self.execute((order(cell, claim).to_json() for cell, claim in backlog.claimed()), on_event)
                 if backlog.asked == asked:
                     raise _asked_for_nothing(self.executor, len(backlog.left))
         return ends
@@ -131,24 +131,26 @@ class Run:
             titles=titles,
         )
 
-    def _jobs(self) -> Callable[[Cell, Claim], str]:
-        """What tells a worker, as JSON, which cell it is to compute and how; a function of the cell and its claim."""
+    def _orders(self) -> Callable[[Cell, Claim], Order]:
+        """What tells a worker which cell it is to compute and how; a function of the cell and its claim."""
         options, missing = self.options, self.missing
         git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
-        shared = {
-            "plugins": [str(file) for file in self.registry.files.values()],
-            "device": options.device,
-            "processes": max(1, options.workers() // max(1, len(missing))),
-            "checkpoint_every": options.checkpoint_every,
-            "fresh": options.force,
-            "gpu_fraction": options.gpu_fraction,
-        }
+        processes = max(1, options.workers() // max(1, len(missing)))
 
-        def job(cell: Cell, claim: Claim) -> str:
-            own = {"folder": str(cell.folder_in(self.folder).resolve()), "manifest": {**cell.manifest(), "git": git}}
-            return json.dumps({**own, "claim": claim, **shared})
+        def order(cell: Cell, claim: Claim) -> Order:
+            return Order(
+                folder=cell.folder_in(self.folder).resolve(),
+                manifest={**cell.manifest(), "git": git},
+                device=options.device,
+                plugins=[str(file) for file in self.registry.files.values()],
+                processes=processes,
+                checkpoint_every=options.checkpoint_every,
+                fresh=options.force,
+                gpu_fraction=options.gpu_fraction,
+                claim=claim,
+            )
 
-        return job
+        return order
 
 
 def _executor(registry: Registry, options: Options) -> dict[str, Any]:

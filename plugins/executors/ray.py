@@ -21,7 +21,7 @@ from fedbench.runs.executors.dispatch import Dispatch, Lost, changes
 POLL = 0.5  # seconds
 REACH = 10.0  # seconds
 ROOM = 60.0  # seconds that cells wait for a machine that has room for one, where all that did are gone
-STORE = 80 * 2**20  # bytes of Ray's store of objects; an order is a few kB
+STORE = 80 * 2**20  # bytes of Ray's store of objects; an errand is a few kB
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -79,8 +79,8 @@ class _Cluster:
     def room(self, busy: int) -> int:
         return (self.most or self._places()) - busy
 
-    def submit(self, orders: Sequence[str]) -> Sequence[Any]:
-        return [self.cell.remote(order) for order in orders]
+    def submit(self, errands: Sequence[str]) -> Sequence[Any]:
+        return [self.cell.remote(errand) for errand in errands]
 
     def ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
         self._check()

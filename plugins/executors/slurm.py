@@ -106,9 +106,9 @@ class _Cluster:
     def room(self, busy: int) -> int:
         return min(self.most - busy, ARRAY)
 
-    def submit(self, orders: Sequence[str]) -> Sequence[Any]:
+    def submit(self, errands: Sequence[str]) -> Sequence[Any]:
         try:
-            return self.executor.map_array(remote.printed, orders)
+            return self.executor.map_array(remote.printed, errands)
         except (self.error, OSError) as error:
             raise UserError(f"--executor slurm: sbatch takes no job: {error}") from error
 

@@ -91,7 +91,7 @@ def test_one_string_is_all_that_a_worker_is_started_with():
 
 @pytest.mark.parametrize(
     ("file", "call", "given"),
-    [("ray", "self.cell.remote", ["order"]), ("slurm", "self.executor.map_array", ["remote.printed", "orders"])],
+    [("ray", "self.cell.remote", ["errand"]), ("slurm", "self.executor.map_array", ["remote.printed", "errands"])],
 )
 def test_one_string_is_all_that_another_machine_is_handed(file, call, given):
     """Ray and submitit pickle a function, by its name, and what it is called with: here texts."""

@@ -6,14 +6,14 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from command import TINY
-from kills import heard, job_of, listens, moved, said, started
+from kills import heard, listens, moved, order_of, said, started
 
 from fedbench.cell import worker
-from fedbench.cell.checkpoint import CHECKPOINT, Checkpoints
+from fedbench.cell.checkpoint import CHECKPOINT, EVERY, Checkpoints
 from fedbench.cell.state import TENSORS
 from fedbench.results import read_manifest
 
@@ -22,47 +22,47 @@ ROUNDS = 4
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, own_cache):
-    """A cell that nobody disturbs: its job, and what it says."""
-    job = {**job_of(tmp_path_factory.mktemp("whole"), "chained", ROUNDS), "checkpoint_every": 1e9}
-    worker.run(job)
-    return job, said(job["folder"])
+    """A cell that nobody disturbs: its order, and what it says."""
+    order = replace(order_of(tmp_path_factory.mktemp("whole"), "chained", ROUNDS), checkpoint_every=1e9)
+    worker.run(order)
+    return order, said(order.folder)
 
 
 @pytest.fixture
-def job(whole, tmp_path):
+def order(whole, tmp_path):
     """The same cell, yet to be computed."""
-    return {**moved(whole[0], tmp_path), "checkpoint_every": 0}
+    return replace(moved(whole[0], tmp_path), checkpoint_every=0)
 
 
-def interrupted(job, t):
+def interrupted(order, t):
     """The manifest of a run that is asked to end in round t."""
     events = []
-    return worker.run(job, events.append, stopping=lambda: sum(e["event"] == "round" for e in events) == t)
+    return worker.run(order, events.append, stopping=lambda: sum(e["event"] == "round" for e in events) == t)
 
 
-def test_a_cell_that_is_asked_to_end_goes_on_from_there(whole, job):
-    job["checkpoint_every"] = 1e9
-    manifest = interrupted(job, 2)
-    assert read_manifest(Path(job["folder"])).items() >= manifest.items()
+def test_a_cell_that_is_asked_to_end_goes_on_from_there(whole, order):
+    order = replace(order, checkpoint_every=1e9)
+    manifest = interrupted(order, 2)
+    assert read_manifest(order.folder).items() >= manifest.items()
     assert (manifest["status"], manifest["reason"]) == (
         "interrupted",
         "interrupted after round 2 of 4; the next run goes on",
     )
     events = []
-    worker.run(job, events.append)
+    worker.run(order, events.append)
     assert [(event["event"], event["round"]) for event in events] == [("resumed", 2), ("round", 3), ("round", 4)]
-    assert said(job["folder"]) == whole[1]
+    assert said(order.folder) == whole[1]
 
 
-def test_one_that_is_asked_to_end_in_its_last_round_is_finished(whole, job):
-    assert interrupted(job, ROUNDS)["status"] == "finished"
-    assert said(job["folder"]) == whole[1]
+def test_one_that_is_asked_to_end_in_its_last_round_is_finished(whole, order):
+    assert interrupted(order, ROUNDS)["status"] == "finished"
+    assert said(order.folder) == whole[1]
 
 
 @pytest.mark.parametrize(("method", "processes"), [("chained", 1), ("fedra", 2)])
 def test_sigterm_ends_a_worker_after_its_round(own_cache, tmp_path, method, processes):
-    job = {**job_of(tmp_path, method, 1_000_000, processes), "checkpoint_every": 1e9}
-    with started(job) as (process, events):
+    order = replace(order_of(tmp_path, method, 1_000_000, processes), checkpoint_every=1e9)
+    with started(order) as (process, events):
         assert heard(events)[0]["event"] == "round"
         os.killpg(process.pid, signal.SIGTERM)
         until = time.monotonic() + 30
@@ -70,42 +70,41 @@ def test_sigterm_ends_a_worker_after_its_round(own_cache, tmp_path, method, proc
             pass
         process.join(30)
         assert process.exitcode == 0
-    manifest = read_manifest(Path(job["folder"]))
+    manifest = read_manifest(order.folder)
     assert manifest["status"] == "interrupted"
-    progress, refused = Checkpoints(Path(job["folder"]), job["manifest"]["id"], "cpu").latest()
+    progress, refused = Checkpoints(order.folder, order.manifest["id"], "cpu").latest()
     assert f"after round {progress.round} of" in manifest["reason"] and not refused
 
 
-def test_a_short_cell_writes_no_checkpoint(job, monkeypatch):
+def test_a_short_cell_writes_no_checkpoint(order, monkeypatch):
     monkeypatch.setattr(Checkpoints, "write", lambda *given: pytest.fail("it wrote one"))
-    del job["checkpoint_every"]
-    assert worker.run(job)["status"] == "finished"
+    assert worker.run(replace(order, checkpoint_every=EVERY))["status"] == "finished"
 
 
-def test_a_fresh_start_leaves_the_checkpoint_unused(whole, job):
-    interrupted(job, 3)
+def test_a_fresh_start_leaves_the_checkpoint_unused(whole, order):
+    interrupted(order, 3)
     events = []
-    worker.run({**job, "fresh": True}, events.append)
-    assert len(events) == ROUNDS and said(job["folder"]) == whole[1]
+    worker.run(replace(order, fresh=True), events.append)
+    assert len(events) == ROUNDS and said(order.folder) == whole[1]
 
 
-def test_seconds_are_counted_over_interruptions(job):
-    interrupted(job, 2)
-    checkpoints = Checkpoints(Path(job["folder"]), job["manifest"]["id"], "cpu")
+def test_seconds_are_counted_over_interruptions(order):
+    interrupted(order, 2)
+    checkpoints = Checkpoints(order.folder, order.manifest["id"], "cpu")
     progress, _ = checkpoints.latest()
     assert 0 < progress.seconds < 60
     progress.seconds = 1000.0
     checkpoints.write(progress)
-    assert 1000 < worker.run(job)["seconds"] < 1060
+    assert 1000 < worker.run(order)["seconds"] < 1060
 
 
-def test_trackers_are_told_of_every_round_once(job, tmp_path):
+def test_trackers_are_told_of_every_round_once(order, tmp_path):
     plugin, notes = tmp_path / "tiny_plugin.py", tmp_path / "notes.txt"
     plugin.write_text(TINY.read_text())
     notes.touch()
-    job["plugins"] = [str(plugin)]
-    interrupted(job, 2)
-    worker.run(job)
+    order = replace(order, plugins=[str(plugin)])
+    interrupted(order, 2)
+    worker.run(order)
     assert notes.read_text().splitlines() == [
         "cell_started chained",
         "round_finished 1 2",
@@ -118,32 +117,32 @@ def test_trackers_are_told_of_every_round_once(job, tmp_path):
     ]
 
 
-def test_a_torn_checkpoint_is_told_and_the_one_before_it_used(whole, job):
-    interrupted(job, 3)
-    newest = Path(job["folder"]) / CHECKPOINT / "a"  # the first is in a, the third too
+def test_a_torn_checkpoint_is_told_and_the_one_before_it_used(whole, order):
+    interrupted(order, 3)
+    newest = order.folder / CHECKPOINT / "a"  # the first is in a, the third too
     (newest / TENSORS).write_bytes(b"")
     events = []
-    manifest = worker.run(job, events.append)
+    manifest = worker.run(order, events.append)
     (line,) = manifest["torn"]
     assert events[0] == {"event": "torn", "reasons": [line]} and str(newest) in line
     assert [event["round"] for event in events[1:]] == [2, 3, 4]
-    for kept in Path(job["folder"]).glob(".torn-*"):
-        kept.rename(Path(job["folder"]).parent.parent / "seen")
-    assert said(job["folder"]) == whole[1]  # `torn` is no part of what a cell says
+    for kept in order.folder.glob(".torn-*"):
+        kept.rename(order.folder.parent.parent / "seen")
+    assert said(order.folder) == whole[1]  # `torn` is no part of what a cell says
 
 
-def test_what_a_killed_run_left_half_written_is_cleared(whole, job):
-    folder = Path(job["folder"])
+def test_what_a_killed_run_left_half_written_is_cleared(whole, order):
+    folder = order.folder
     folder.mkdir(parents=True)
     (folder / ".eval.parquet.0123456789abcdef.tmp").write_bytes(b"half")
-    worker.run(job)
-    assert said(job["folder"]) == whole[1]
+    worker.run(order)
+    assert said(order.folder) == whole[1]
 
 
-def test_the_manifest_describes_the_files(job):
-    files = worker.run(job)["files"]
+def test_the_manifest_describes_the_files(order):
+    files = worker.run(order)["files"]
     for name, facts in files.items():
-        assert (Path(job["folder"]) / name).stat().st_size == facts["size"]
+        assert (order.folder / name).stat().st_size == facts["size"]
     tables = [f"{kind}.parquet" for kind in ("eval", "exchange", "layers", "rounds")]
     assert sorted(files) == [*tables, "state.json", "state.safetensors"]
     json.dumps(files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from jobs import job
+from orders import order
 from pages import EXAMPLES, ROOT, Block, file_of, place
 
 from fedbench import hookspecs
@@ -156,14 +155,14 @@ def test_a_metric_of_the_page_is_one_number(examples, block):
 @pytest.mark.parametrize("block", examples_of("fedbench_register_executors"))
 def test_an_executor_of_the_page_runs_every_job_and_tells_of_it(examples, block, tmp_path):
     execute = examples.make("executor", registered(examples, block, "executor"), workers=1, timeout=None)
-    jobs = [job(tmp_path / name) for name in ("a", "b", "c")]
+    jobs = [order(tmp_path / name).to_json() for name in ("a", "b", "c")]
     events: list[dict] = []
 
     def on_event(event: dict) -> bool:
         events.append(event)
         return sum(e["event"] == "ended" for e in events) < 2
 
-    execute([json.dumps(one) for one in jobs], on_event)
+    execute(jobs, on_event)
     assert [(e["event"], Path(e["folder"]).name) for e in events] == [
         ("started", "a"), ("ended", "a"), ("started", "b"), ("ended", "b"),
     ]  # fmt: skip

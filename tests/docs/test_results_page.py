@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from factories import config, eval_rows, round_row
-from jobs import job
+from orders import order
 from pages import ROOT, blocks, in_code, prose
 
 from fedbench.cell import worker
@@ -28,7 +29,7 @@ def test_every_column_stands_in_its_table_with_its_type(kind):
 
 
 def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tmp_path):
-    worker.run(job(tmp_path))
+    worker.run(order(tmp_path))
     said = in_code("results.md")
     assert not read_manifest(tmp_path).keys() - said
     assert not set(Entry.__dataclass_fields__) - said
@@ -64,7 +65,7 @@ def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys)
     (cell,) = cells_of(runner.load("small.yaml", registry).points(), registry, Assets(registry))
     (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
     place = Path(re.search(r'cell = "(.*)"', block.text)[1])
-    worker.run({**job(place), "manifest": cell.manifest()})
+    worker.run(replace(order(place), manifest=cell.manifest()))
     exec(compile(block.text, block.place, "exec"), {})
     assert "torch.Size([4, 64])" in capsys.readouterr().out
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from fedbench.cell import worker
 from fedbench.cell.finished import reopen
+from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.export import FORMATS, export, merged
 from fedbench.export.card import base, card, made
@@ -61,7 +62,7 @@ def cells(registry, tmp_path_factory):
     chosen = [point for point in points if (point.scenario, point.method) in CELLS]
     for cell in cells_of(chosen, registry, Assets(registry)):
         place = folder / cell.folder_name()
-        done = worker.run({"folder": str(place), "manifest": cell.manifest(), "device": "cpu", "plugins": []})
+        done = worker.run(Order(place, cell.manifest(), "cpu", []))
         assert done["status"] == "finished", done["reason"]
         found[cell.points[0].scenario, cell.points[0].method] = place
     return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from command import TINY, fedbench
-from kills import Toll, job_of, kill_until_done, moved, said
+from kills import Toll, kill_until_done, moved, order_of, said
 from memory import live_bytes
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -175,23 +176,23 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", PERSONAL)
 def test_a_cell_killed_at_random_instants_ends_with_the_same_bits(tmp_path, own_cache, name):
-    job = job_of(tmp_path / "whole", name, 12, changes=CHANGES)
-    worker.run({**job, "checkpoint_every": 1e9})
-    whole, toll = said(job["folder"]), Toll()
+    order = order_of(tmp_path / "whole", name, 12, changes=CHANGES)
+    worker.run(replace(order, checkpoint_every=1e9))
+    whole, toll = said(order.folder), Toll()
     while toll.kills < 5:
-        one = moved(job, tmp_path / str(toll.cells))
+        one = moved(order, tmp_path / str(toll.cells))
         kill_until_done(one, random.Random(toll.cells), 0.4, toll, 5)
-        assert said(one["folder"]) == whole
+        assert said(one.folder) == whole
     print(toll)
 
 
 def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(tmp_path, own_cache):
-    job = job_of(tmp_path / "whole", "ditto", 6, changes=CHANGES)
-    worker.run(job)
-    whole = said(job["folder"])
-    one, rounds = moved(job, tmp_path / "torn"), []
+    order = order_of(tmp_path / "whole", "ditto", 6, changes=CHANGES)
+    worker.run(order)
+    whole = said(order.folder)
+    one, rounds = moved(order, tmp_path / "torn"), []
     worker.run(one, lambda event: rounds.append(event.get("round")), stopping=lambda: len(rounds) > 4)
-    folder = tmp_path / "torn" / "s" / one["folder"].rpartition("/")[2]
+    folder = tmp_path / "torn" / "s" / one.folder.name
     assert read_manifest(folder)["status"] == "interrupted"
     newest = max((folder / "clients").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
@@ -207,9 +208,9 @@ def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(
 
 @pytest.mark.parametrize("name", PERSONAL)
 def test_a_finished_cell_keeps_the_global_model_and_says_so(tmp_path, own_cache, name):
-    job = job_of(tmp_path, name, 2, changes=CHANGES)
-    worker.run(job)
-    trial, predict = reopen(job["folder"], Registry([str(TINY)]))
+    order = order_of(tmp_path, name, 2, changes=CHANGES)
+    worker.run(order)
+    trial, predict = reopen(order.folder, Registry([str(TINY)]))
     x = torch.randn(2, 3, 8, 8)
     assert predict(x).shape == (2, 2) and predict.features(x).shape == (2, 8)
     (client, *_) = trial.state["clients"]

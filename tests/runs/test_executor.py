@@ -81,7 +81,7 @@ def test_an_executor_that_asks_for_no_cell_is_named(tmp_path):
 
 def test_an_end_that_is_told_twice_counts_once(tmp_path):
     words = tiny_suite(tmp_path, "fedra, {name: raises, extends: odd, how: raise}")
-    twice = IN_PROCESS.replace("**told})", "**told}); on_event({'event': 'ended', 'folder': job['folder'], **told})")
+    twice = IN_PROCESS.replace("**told})", "**told}); on_event({'event': 'ended', 'folder': folder, **told})")
     (tmp_path / "twice.py").write_text(twice)
     words = (*words, "--plugin", "twice.py", "--executor", "in_process")
     done = fedbench(*words, "--max-failures", 2, cwd=tmp_path)
@@ -140,17 +140,18 @@ def test_a_lone_cell_gives_the_same_bits_in_one_process_and_in_three(tmp_path):
 
 
 IN_PROCESS = """
-import json
 from fedbench import hookimpl
 from fedbench.cell import worker
+from fedbench.cell.order import Order
 
 def in_process(workers, timeout):
     def execute(jobs, on_event):
-        for job in map(json.loads, jobs):
-            on_event({"event": "started", "folder": job["folder"]})
-            end = worker.run(job)
+        for order in map(Order.from_json, jobs):
+            folder = str(order.folder)
+            on_event({"event": "started", "folder": folder})
+            end = worker.run(order)
             told = {key: end.get(key) for key in ("status", "reason", "seconds")}
-            on_event({"event": "ended", "folder": job["folder"], **told})
+            on_event({"event": "ended", "folder": folder, **told})
     return execute
 
 @hookimpl

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 import time
@@ -11,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fedbench.cell.order import Order
 from fedbench.disk import cache_file, keep, kept
 from fedbench.registry.registry import Registry, package_version
 from fedbench.runs.estimate.rates import Rates, kind_of
@@ -85,7 +85,7 @@ class Probes:
         copies = -(-self.place.busy // len(cells))
         with tempfile.TemporaryDirectory() as folder:
             jobs = [
-                self._job(cell, f"{folder}/{i}-{copy}", totals[cell.id])
+                self._order(cell, Path(folder, f"{i}-{copy}"), totals[cell.id]).to_json()
                 for copy in range(copies)
                 for i, cell in enumerate(cells)
             ]
@@ -98,15 +98,13 @@ class Probes:
                 keep(self._file(kind_of(cell)), rates)
         return medians
 
-    def _job(self, cell: Cell, folder: str, totals: Mapping[str, Any]) -> str:
-        return json.dumps(
-            {
-                "folder": folder,
-                "manifest": cell.manifest(),
-                "plugins": [str(file) for file in self.registry.files.values()],
-                "device": self.place.machine["device"],
-                "probe": {"totals": totals, "processes": self.place.processes},
-            }
+    def _order(self, cell: Cell, folder: Path, totals: Mapping[str, Any]) -> Order:
+        return Order(
+            folder=folder,
+            manifest=cell.manifest(),
+            device=self.place.machine["device"],
+            plugins=[str(file) for file in self.registry.files.values()],
+            probe={"totals": totals, "processes": self.place.processes},
         )
 
     def _file(self, which: str) -> Path:

@@ -1,4 +1,4 @@
-"""Cells on other machines, from the run's side: orders out, events and answers in, cells of lost machines again."""
+"""Cells on other machines, from the run's side: errands out, events and answers in, cells of lost machines again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fedbench.cell.events import PASSED_ON, read
+from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.claims import Claim, Taken, ask_to_end, handed_out
@@ -28,13 +29,13 @@ class Lost(Exception):
 
 
 class Cluster(Protocol):
-    """Where orders are computed by `remote.cell`. A task is whatever stands for one of them."""
+    """Where errands are done by `remote.cell`. A task is whatever stands for one of them."""
 
     def room(self, busy: int) -> int:
         """How many more tasks may be submitted beside `busy` ones. Raises: UserError where none ever could."""
 
-    def submit(self, orders: Sequence[str]) -> Sequence[Any]:
-        """A task for each order."""
+    def submit(self, errands: Sequence[str]) -> Sequence[Any]:
+        """A task for each errand."""
 
     def ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
         """Those that have ended, after a wait of half a second or so; without tasks, the wait for room alone. Raises:
@@ -49,9 +50,9 @@ class Cluster(Protocol):
 
 @dataclass
 class _Sent:
-    """A cell that is elsewhere: its job with the run's claim, the attempt, and what was heard of it."""
+    """A cell that is elsewhere: its order with the run's claim, the attempt, and what was heard of it."""
 
-    job: dict[str, Any]
+    order: Order
     attempt: Claim = field(default_factory=dict)
     events: Path = Path()
     read: int = 0  # bytes of `events`
@@ -64,14 +65,18 @@ class _Sent:
 
     @property
     def folder(self) -> str:
-        return self.job["folder"]
+        return str(self.order.folder)
+
+    @property
+    def claim(self) -> Claim:
+        return self.order.claim or {}  # a run claims each cell that it hands out
 
 
 class Dispatch:
     """One call of an executor.
 
-    limits: of a cell, as `local` takes them · changes: to every job, as the cluster needs them · attempts: how often in
-    a row a cell may be lost without getting further, before it has failed.
+    limits: of a cell, as `local` takes them · changes: to every order, as the cluster needs them · attempts: how often
+    in a row a cell may be lost without getting further, before it has failed.
     """
 
     def __init__(
@@ -124,21 +129,21 @@ class Dispatch:
             if self.again:
                 new.append(self.again.pop(0))
             elif job := next(waiting, None):
-                new.append(_Sent(json.loads(job)))
+                new.append(_Sent(Order.from_json(job)))
             else:
                 self.dry = True
                 break
-        orders = [order for one in new if (order := self._order(one))]
+        errands = [errand for one in new if (errand := self._errand(one))]
         new = [one for one in new if one.attempt]
-        for one, task in zip(new, self.cluster.submit(orders) if orders else [], strict=True):
+        for one, task in zip(new, self.cluster.submit(errands) if errands else [], strict=True):
             one.task = task
             self.sent.append(one)
 
-    def _order(self, one: _Sent) -> str | None:
+    def _errand(self, one: _Sent) -> str | None:
         """The next attempt at a cell as a JSON string; None where another run has taken the cell over, or where the
         attempt cannot be written down, which the cell fails of."""
         try:
-            one.attempt = handed_out(one.job["claim"])
+            one.attempt = handed_out(one.claim)
         except Taken as taken:
             one.attempt = {}
             self._end(one, {"status": "taken", "reason": str(taken), "seconds": None})
@@ -152,7 +157,7 @@ class Dispatch:
         one.read = 0
         return json.dumps(
             {
-                "job": {**one.job, **self.changes, "claim": one.attempt},
+                "job": replace(one.order, **self.changes, claim=one.attempt).to_json(),
                 "limits": self.limits,
                 "events": str(one.events),
                 "environment": _environment(),
@@ -176,7 +181,7 @@ class Dispatch:
                 continue
             if event["event"] == "round":
                 one.round = max(one.round, event["round"])
-                one.job["fresh"] = False  # what it has of a checkpoint by now is its own
+                one.order = replace(one.order, fresh=False)  # what it has of a checkpoint by now is its own
             if event["event"] == "started" and one.started:
                 continue
             one.started = True
@@ -210,11 +215,11 @@ class Dispatch:
         why = f"lost {one.losses} times in a row without getting further, the last time because {reason}"
         end = {"status": "failed", "reason": why, "seconds": 0.0}
         with suppress(Taken, UserError):  # the latter where the disk is full, say
-            handed_out(one.job["claim"])  # from now on, whatever may be left of it writes nothing
+            handed_out(one.claim)  # from now on, whatever may be left of it writes nothing
             folder = Path(one.folder)
             manifest = read_manifest(folder)
             if manifest is None or manifest["status"] in ENDED:  # in an earlier run
-                manifest = one.job["manifest"]
+                manifest = one.order.manifest
             write_manifest(folder, {**manifest, **end, "seconds": manifest.get("seconds", 0.0)})
         self._end(one, end)
 
@@ -258,8 +263,8 @@ def _delete(events: Path) -> None:
 
 
 def changes(gpu: float, cpus: int) -> dict[str, Any]:
-    """What is other in a job elsewhere than in one here: as many processes as it has CPUs, and a GPU only if it asked
-    for one."""
+    """What is other in an order elsewhere than in one here: as many processes as it has CPUs, and a GPU only if it
+    asked for one."""
     return {"processes": cpus} | ({} if gpu else {"device": "cpu"})
 
 

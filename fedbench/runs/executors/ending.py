@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from contextlib import suppress
 from typing import Any
@@ -22,7 +21,7 @@ def outcome(worker: Worker, timeout: float | None, memory_limit: int | None) -> 
     worker.close()
     manifest = _written(worker)
     undone = ("running", "interrupted") if worker.late else ("running",)  # at its deadline a cell is asked to end first
-    if manifest["status"] in undone and is_held(json.loads(worker.job).get("claim")):
+    if manifest["status"] in undone and is_held(worker.order.claim):
         if worker.asked and not worker.late and not report["memory"]:
             reason = "ended before its round was done; the next run goes on from its checkpoint"
             return {"status": "interrupted", "reason": reason, "seconds": round(worker.seconds, 3)}
@@ -38,7 +37,7 @@ def _written(worker: Worker) -> dict[str, Any]:
         manifest = read_manifest(worker.folder)
         if manifest is not None and manifest != worker.before:
             return manifest
-    return {**json.loads(worker.job)["manifest"], "status": "running"}
+    return {**worker.order.manifest, "status": "running"}
 
 
 def _end(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.cell.events import PASSED_ON
+from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
@@ -27,18 +28,18 @@ TELL = 0.5  # seconds between two rounds that are told
 ANSWER = "fedbench answers: "
 
 
-def cell(order: str) -> str:
+def cell(errand: str) -> str:
     """Compute one cell on this machine, and answer `status`, `reason` and `seconds`, or `refused` with the reason.
 
-    order: a JSON object with the `job`, the `limits` that `local` takes, the file for `events`, which are appended as
-    lines of JSON, and the `environment` to work in. SIGINT, SIGTERM, SIGUSR2 and whoever gave the order (see
+    errand: a JSON object with the `job`, the `limits` that `local` takes, the file for `events`, which are appended as
+    lines of JSON, and the `environment` to work in. SIGINT, SIGTERM, SIGUSR2 and whoever sent the errand (see
     `claims.ask_to_end`) let the cell end after its round. The folder of the results is the same file system's on both
-    machines; where it is not, or where versions differ, the order is refused.
+    machines; where it is not, or where versions differ, the errand is refused.
     """
-    given = json.loads(order)
-    job, end = given["job"], {}
+    given = json.loads(errand)
+    order, end = Order.from_json(given["job"]), dict[str, Any]()
     with _environment(given["environment"]):
-        if reason := _refusal(job):
+        if reason := _refusal(order):
             return json.dumps({"refused": f"{platform.node()}: {reason}"})
         tell = _teller(Path(given["events"]))
 
@@ -50,14 +51,14 @@ def cell(order: str) -> str:
             return True
 
         execute = local(workers=1, **given["limits"])
-        with suppress(KeyboardInterrupt), _stopping(execute, job["claim"]):
-            execute([json.dumps(job)], on_event)
-    return json.dumps(end or _left(job))
+        with suppress(KeyboardInterrupt), _stopping(execute, order.claim or {}):
+            execute([given["job"]], on_event)
+    return json.dumps(end or _left(order))
 
 
-def printed(order: str) -> None:
+def printed(errand: str) -> None:
     """`cell`, whose answer is the last line on stdout: for schedulers that keep what is printed."""
-    print(f"\n{ANSWER}{cell(order)}", flush=True)
+    print(f"\n{ANSWER}{cell(errand)}", flush=True)
 
 
 def answer_in(text: str) -> str | None:
@@ -66,19 +67,19 @@ def answer_in(text: str) -> str | None:
     return lines[-1].removeprefix(ANSWER) if lines else None
 
 
-def _refusal(job: Mapping[str, Any]) -> str | None:
-    """Why a job cannot be computed here, if so."""
-    until = time.monotonic() + APPEARS
-    while not Path(job["claim"]["file"]).is_file():
+def _refusal(order: Order) -> str | None:
+    """Why an order cannot be computed here, if so."""
+    claim, until = order.claim or {}, time.monotonic() + APPEARS
+    while not Path(claim["file"]).is_file():
         if time.monotonic() > until:
             return (
-                f"the results folder is not the one of the run: no {job['claim']['file']} here. "
+                f"the results folder is not the one of the run: no {claim['file']} here. "
                 "All machines must see it under one path; where they share nothing, use --shard and merge."
             )
         time.sleep(0.1)
-    manifest = job["manifest"]
+    manifest = order.manifest
     try:
-        here = versions_of(manifest["config"], Registry(job["plugins"]))
+        here = versions_of(manifest["config"], Registry(order.plugins))
     except UserError as error:
         return str(error)
     apart = [
@@ -87,9 +88,9 @@ def _refusal(job: Mapping[str, Any]) -> str | None:
     return f"other versions than where the run was started: {', '.join(apart)}" if apart else None
 
 
-def _left(job: Mapping[str, Any]) -> dict[str, Any]:
+def _left(order: Order) -> dict[str, Any]:
     """What stands on disk of a cell that was asked to end."""
-    manifest = read_manifest(Path(job["folder"])) or {"status": "running"}
+    manifest = read_manifest(order.folder) or {"status": "running"}
     return {key: manifest.get(key) for key in ("status", "reason", "seconds")}
 
 

@@ -18,10 +18,10 @@ import traceback
 from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import NoReturn
 
 from fedbench.cell.events import Teller
+from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.results.claims import is_held
 from fedbench.runs.executors import trees
@@ -94,9 +94,9 @@ def _supervise(job: str, events: Connection, line: Connection, memory_limit: int
     trees.end_descendants()
     while output.read():
         pass
-    parsed = json.loads(job)
-    if "probe" not in parsed and is_held(parsed.get("claim")):  # else the folder is another run's
-        output.write(Path(parsed["folder"]))
+    order = Order.from_json(job)
+    if order.probe is None and is_held(order.claim):  # else the folder is another run's
+        output.write(order.folder)
     report = {"code": code, "memory": memory, "traceback": traceback_in(output.text())}
     with suppress(OSError):  # the run was killed
         line.send_bytes(json.dumps(report).encode())

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fedbench.cell.events import Listener
+from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.results import read_manifest
 from fedbench.runs.executors import trees
@@ -68,7 +68,8 @@ class Worker:
 
     def __init__(self, job: str, memory_limit: int | None) -> None:
         context = multiprocessing.get_context("forkserver")
-        self.job, self.folder = job, Path(json.loads(job)["folder"])
+        self.order = Order.from_json(job)
+        self.folder = self.order.folder
         self.before = read_manifest(self.folder)
         self.asked: bytes | None = None
         self.ready, self.late, self.round, self.broke = False, False, 0, {}

@@ -87,8 +87,8 @@ def test_what_submitit_pickles_is_a_function_by_name_and_one_string(tmp_path, mo
     assert {"fedbench.runs.executors.remote", "printed"} <= set(strings)
     named = {text.partition(".")[0] for text in strings if text.startswith(("fedbench", "torch", "numpy"))}
     assert named == {"fedbench"}
-    (order,) = [text for text in strings if text.startswith("{")]
-    assert json.loads(order)["job"]["manifest"]["config"]["method"]["name"] == "chained"
+    (errand,) = [text for text in strings if text.startswith("{")]
+    assert json.loads(json.loads(errand)["job"])["manifest"]["config"]["method"]["name"] == "chained"
 
 
 @pytest.mark.slow

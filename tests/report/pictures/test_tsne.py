@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.cell import worker
+from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -78,7 +79,7 @@ def ran(tmp_path_factory, own_cache):
     folder, plugins = tmp_path_factory.mktemp("tsne"), Registry([str(TINY)])
     (cell,) = cells_of(runner.load(write_suite(folder), plugins).points(), plugins, Assets(plugins))
     place, manifest = folder / "r" / cell.folder_name(), {**cell.manifest(), "git": None}
-    done = worker.run({"folder": str(place), "manifest": manifest, "device": "cpu", "plugins": [str(TINY)]})
+    done = worker.run(Order(place, manifest, "cpu", [str(TINY)]))
     assert done["status"] == "finished", done["reason"]
     return folder
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claims, is_held, is_to_end
@@ -22,40 +23,43 @@ NOISE = b'\x00\xff\n[1]\n{"event": "round"}\n{"event": "round", "round": "two"}\
 
 
 class Script:
-    """A cluster of two places. Each order of a cell ends by the next of its `ends`: an answer or an error, after the
-    rounds before it; at the last of them, `("hang",)`, it does not end until it is cancelled. Once `lost` orders are
+    """A cluster of two places. Each errand of a cell ends by the next of its `ends`: an answer or an error, after the
+    rounds before it; at the last of them, `("hang",)`, it does not end until it is cancelled. Once `lost` errands are
     out, the places are gone for `gone` looks, and nobody may wait for ever."""
 
     def __init__(self, lost: int = -1, gone: int = 0, **ends) -> None:
-        self.ends, self.orders, self.cancelled = ends, [], []
+        self.ends, self.errands, self.cancelled = ends, [], []
         self.lost, self.gone, self.looks = lost, gone, 0
 
     def room(self, busy: int) -> int:
-        away = len(self.orders) == self.lost and self.looks <= self.gone
+        away = len(self.errands) == self.lost and self.looks <= self.gone
         return (0 if away else 2) - busy
 
-    def submit(self, orders):
-        self.orders += [json.loads(order) for order in orders]
-        return [len(self.orders) - len(orders) + i for i in range(len(orders))]
+    def submit(self, errands):
+        given = [json.loads(errand) for errand in errands]
+        self.errands += [{**errand, "job": Order.from_json(errand["job"])} for errand in given]
+        return [len(self.errands) - len(errands) + i for i in range(len(errands))]
 
     def _end(self, task):
-        order = self.orders[task]
-        name = Path(order["job"]["folder"]).name.partition("-")[0]
-        number = sum(other["job"]["folder"] == order["job"]["folder"] for other in self.orders[:task])
-        return order, self.ends[name][number]
+        errand = self.errands[task]
+        name = errand["job"].folder.name.partition("-")[0]
+        number = sum(other["job"].folder == errand["job"].folder for other in self.errands[:task])
+        return errand, self.ends[name][number]
 
     def ended(self, tasks):
         done = []
-        if len(self.orders) == self.lost:
+        if len(self.errands) == self.lost:
             self.looks += 1
             if self.looks > 20:
                 raise UserError("no machine has room")
         for task in tasks:
-            order, (*rounds, end) = self._end(task)
+            errand, (*rounds, end) = self._end(task)
             lines = [{"event": "started"}, *({"event": "round", "round": t} for t in rounds if t)]
-            if rounds and not Path(order["events"]).exists():
-                Path(order["events"]).write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines) + NOISE)
-            if end != "hang" or task in self.cancelled or is_to_end(order["job"]["claim"]):
+            if rounds and not Path(errand["events"]).exists():
+                Path(errand["events"]).write_bytes(
+                    b"".join(json.dumps(line).encode() + b"\n" for line in lines) + NOISE
+                )
+            if end != "hang" or task in self.cancelled or is_to_end(errand["job"].claim):
                 done.append(task)
         return done
 
@@ -87,9 +91,8 @@ def cells(tmp_path):
                 for number, name in enumerate(script.ends):
                     id = f"{number:012}"
                     folder = tmp_path / f"{name}-{id}"
-                    yield json.dumps(
-                        {"folder": str(folder), "manifest": {"id": id, "config": {}}, "claim": claims.take(id)}
-                    )
+                    manifest = {"id": id, "config": {}}
+                    yield Order(folder, manifest, "auto", [], claim=claims.take(id)).to_json()
 
             run.told = told
             Dispatch(script, {"timeout": 5}, changes(0.0, 2), attempts, on_event).run(jobs())
@@ -99,19 +102,19 @@ def cells(tmp_path):
     assert not list(tmp_path.glob(".*.events"))
 
 
-def test_orders_carry_the_job_and_the_limits_as_plain_json(cells):
+def test_errands_carry_the_job_and_the_limits_as_plain_json(cells):
     script = Script(a=[(1, FINISHED)])
     assert cells(script) == [("a", "started", None), ("a", "round", None), ("a", "ended", "finished")]
-    (order,) = script.orders
-    assert order["limits"] == {"timeout": 5} and order["environment"]["OMP_NUM_THREADS"]
-    assert order["job"]["processes"] == 2 and order["job"]["device"] == "cpu"
+    (errand,) = script.errands
+    assert errand["limits"] == {"timeout": 5} and errand["environment"]["OMP_NUM_THREADS"]
+    assert errand["job"].processes == 2 and errand["job"].device == "cpu"
 
 
 def test_a_cell_that_is_lost_goes_on_under_a_new_attempt(cells):
     script = Script(a=[(1, Lost("the node died")), (1, 2, FINISHED)], b=[(1, FINISHED)])
     told = cells(script)
     assert [event for name, event, _ in told if name == "a"] == ["started", "round", "lost", "round", "round", "ended"]
-    first, second = (o["job"]["claim"] for o in script.orders if "/a-" in o["job"]["folder"])
+    first, second = (e["job"].claim for e in script.errands if "/a-" in str(e["job"].folder))
     assert first["token"] == second["token"] and first["attempt"] != second["attempt"]
 
 
@@ -126,8 +129,8 @@ def test_losses_without_getting_further_end_as_failed_and_who_is_left_holds_no_c
     (folder,) = tmp_path.glob("a-*")
     manifest = read_manifest(folder)
     assert manifest["status"] == "failed" and manifest["reason"].endswith("because the node died")
-    assert "3 times in a row" in manifest["reason"] and len(script.orders) == 3
-    assert not is_held(script.orders[-1]["job"]["claim"])
+    assert "3 times in a row" in manifest["reason"] and len(script.errands) == 3
+    assert not is_held(script.errands[-1]["job"].claim)
 
 
 def test_a_cell_that_gets_further_each_time_is_not_given_up(cells):
@@ -141,7 +144,7 @@ LOSSES = {"a": [(1, Lost("x")), (FINISHED,)], "b": [(1, Lost("x")), (FINISHED,)]
 def test_cells_whose_machines_are_all_gone_wait_for_others(cells):
     script = Script(lost=2, gone=5, **LOSSES)
     told = cells(script)
-    assert script.looks == 6 and len(script.orders) == 5
+    assert script.looks == 6 and len(script.errands) == 5
     assert {name for name, event, status in told if status == "finished"} == {"a", "b", "c"}
 
 
@@ -174,9 +177,9 @@ def test_a_lost_cell_is_not_waited_for_once_nothing_more_is_to_start(cells):
 def test_force_begins_anew_once_and_goes_on_after_a_loss(cells, tmp_path):
     with Claims(tmp_path) as claims:
         script = Script(a=[(1, Lost("x")), (FINISHED,)])
-        job = {"folder": str(tmp_path / "a-0123"), "manifest": {}, "claim": claims.take("0123"), "fresh": True}
-        Dispatch(script, {}, {}, 3, lambda event: True).run(iter([json.dumps(job)]))
-    assert [order["job"]["fresh"] for order in script.orders] == [True, False]
+        order = Order(tmp_path / "a-0123", {}, "auto", [], claim=claims.take("0123"), fresh=True)
+        Dispatch(script, {}, {}, 3, lambda event: True).run(iter([order.to_json()]))
+    assert [errand["job"].fresh for errand in script.errands] == [True, False]
 
 
 def test_a_cell_that_another_run_has_taken_is_left_to_it(cells, tmp_path):
@@ -187,7 +190,7 @@ def test_a_cell_that_another_run_has_taken_is_left_to_it(cells, tmp_path):
         return True
 
     script = Script(a=[(1, Lost("x")), (FINISHED,)])
-    assert cells(script, steal)[-1] == ("a", "ended", "taken") and len(script.orders) == 1
+    assert cells(script, steal)[-1] == ("a", "ended", "taken") and len(script.errands) == 1
 
 
 def full_for(monkeypatch, number: int, times: int) -> None:
@@ -213,7 +216,7 @@ def test_a_cell_whose_attempt_cannot_be_written_down_fails_alone(cells, monkeypa
         "b": "failed",
         "c": "finished",
     }
-    assert len(script.orders) == 1 + times
+    assert len(script.errands) == 1 + times
 
 
 def test_a_cell_that_is_given_up_on_a_full_disk_fails_alone(cells, monkeypatch):
@@ -243,13 +246,13 @@ def test_a_machine_that_refuses_ends_the_run_and_other_cells_are_asked_to_end(ce
     script = Script(a=[({"refused": "far: other versions"},)], b=[(1, "hang")])
     with pytest.raises(UserError, match="far: other versions"):
         cells(script)
-    assert is_to_end(script.orders[1]["job"]["claim"])
+    assert is_to_end(script.errands[1]["job"].claim)
 
 
 def test_after_too_many_failures_what_has_not_begun_is_cancelled(cells):
     script = Script(a=[({**FINISHED, "status": "failed"},)], b=[("hang",)], c=[(FINISHED,)])
     told = cells(script, going=lambda event: event.get("status") != "failed")
-    assert told[-1] == ("a", "ended", "failed") and script.cancelled == [1] and len(script.orders) == 2
+    assert told[-1] == ("a", "ended", "failed") and script.cancelled == [1] and len(script.errands) == 2
 
 
 def test_a_run_that_is_interrupted_waits_for_cells_to_end_and_cancels_those_that_do_not(cells, monkeypatch):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
+from dataclasses import replace
 
 import kills
 import psutil
@@ -72,18 +72,18 @@ def test_reasons_name_signals_and_codes():
     assert died(-40) == "the worker process was ended by signal 40"
 
 
-def job_of(folder, method):
-    """The job of a cell whose rounds go on for a long time, with a checkpoint after each."""
-    return {**kills.job_of(folder, method, 1_000_000), "checkpoint_every": 1e9}
+def order_of(folder, method):
+    """The order of a cell whose rounds go on for a long time, with a checkpoint after each."""
+    return replace(kills.order_of(folder, method, 1_000_000), checkpoint_every=1e9)
 
 
-def in_a_thread(execute, job):
+def in_a_thread(execute, order):
     """Have a thread execute one job: the thread, what it was told, and how it ended, as they come in."""
     events, ends = [], []
 
     def work():
         try:
-            execute([json.dumps(job)], lambda event: events.append(event) or True)
+            execute([order.to_json()], lambda event: events.append(event) or True)
         except KeyboardInterrupt as error:
             ends.append(error)
 
@@ -101,45 +101,45 @@ def wait_for(true, seconds=60):
 
 def test_beside_the_main_thread_it_is_stopped_by_a_call(tmp_path, own_cache):
     before = signal.getsignal(signal.SIGTERM)
-    execute, job = local(), job_of(tmp_path, "chained")
-    thread, events, ends = in_a_thread(execute, job)
+    execute, order = local(), order_of(tmp_path, "chained")
+    thread, events, ends = in_a_thread(execute, order)
     wait_for(lambda: any(event["event"] == "round" for event in events))
     execute.stop()
     thread.join(30)
     assert [end.exit_code for end in ends] == [143] and signal.getsignal(signal.SIGTERM) is before
     told = [event["event"] for event in events]
     assert told[:2] == ["started", "ready"] and told[-1] == "ended" and "stopping" in told
-    manifest = read_manifest(Path(job["folder"]))
+    manifest = read_manifest(order.folder)
     assert events[-1]["status"] == manifest["status"] == "interrupted"
     assert manifest["reason"].startswith(f"interrupted after round {manifest['round']} of 1000000")
-    progress, _ = Checkpoints(Path(job["folder"]), manifest["id"], "cpu").latest()
+    progress, _ = Checkpoints(order.folder, manifest["id"], "cpu").latest()
     assert progress.round == manifest["round"]
 
 
 def test_a_second_call_ends_it_at_once(tmp_path, own_cache):
-    job = kills.job_of(tmp_path, "{name: hangs, extends: odd, how: hang}", 3)
+    order = kills.order_of(tmp_path, "{name: hangs, extends: odd, how: hang}", 3)
     execute = local()
-    thread, events, ends = in_a_thread(execute, job)
-    wait_for(lambda: read_manifest(Path(job["folder"])))
+    thread, events, ends = in_a_thread(execute, order)
+    wait_for(lambda: read_manifest(order.folder))
     began = time.monotonic()
     execute.stop()
     execute.stop()
     thread.join(30)
     assert time.monotonic() - began < 5 and len(ends) == 1
     assert (events[-1]["event"], events[-1]["status"]) == ("ended", "interrupted")
-    assert read_manifest(Path(job["folder"]))["status"] == "running"
+    assert read_manifest(order.folder)["status"] == "running"
 
 
 def test_one_that_was_stopped_starts_nothing(tmp_path, own_cache):
     execute, events = local(), []
     execute.stop()
     with pytest.raises(Interrupted):
-        execute([json.dumps(job_of(tmp_path, "chained"))], events.append)
+        execute([order_of(tmp_path, "chained").to_json()], events.append)
     assert events == []
 
 
 def test_an_answer_of_no_starts_no_more_cells_and_lets_the_others_end(tmp_path, own_cache):
-    jobs, events = [json.dumps(kills.job_of(tmp_path / name, "chained", 2)) for name in "ab"], []
+    jobs, events = [kills.order_of(tmp_path / name, "chained", 2).to_json() for name in "ab"], []
     local()(jobs, lambda event: events.append(event))
     assert [event["event"] for event in events] == ["started", "ready", "round", "round", "ended"]
     assert events[-1]["status"] == "finished"
@@ -163,8 +163,8 @@ except Interrupted as interrupted:
 
 def test_one_job_in_another_process_is_ended_by_sigterm(tmp_path, own_cache):
     """As an executor for many machines uses it."""
-    job = job_of(tmp_path, "chained")
-    process = subprocess.Popen([sys.executable, "-c", ONE_JOB, json.dumps(job)], stdout=subprocess.PIPE, text=True)
+    order = order_of(tmp_path, "chained")
+    process = subprocess.Popen([sys.executable, "-c", ONE_JOB, order.to_json()], stdout=subprocess.PIPE, text=True)
     events = []
     with process:
         for line in process.stdout:
@@ -172,5 +172,5 @@ def test_one_job_in_another_process_is_ended_by_sigterm(tmp_path, own_cache):
             if events[-1]["event"] == "round" and events[-1]["round"] == 1:
                 process.send_signal(signal.SIGTERM)
     assert process.returncode == 143 and events[-1]["status"] == "interrupted"
-    assert {event["folder"] for event in events} == {job["folder"]}
-    assert read_manifest(Path(job["folder"]))["status"] == "interrupted"
+    assert {event["folder"] for event in events} == {str(order.folder)}
+    assert read_manifest(order.folder)["status"] == "interrupted"

@@ -1,0 +1,47 @@
+"""What a worker is sent: which cell it is to compute, and how; a job of an executor is one, as a JSON string."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fedbench.cell.checkpoint import EVERY
+from fedbench.results.claims import Claim
+
+WHERE_THERE = ("claim", "probe")  # not written where they are not
+
+
+@dataclass(frozen=True)
+class Order:
+    """A cell to compute.
+
+    folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
+    compute it together · checkpoint_every: seconds · fresh: whether to begin anew · gpu_fraction: of a GPU's memory,
+    the most it may take; None: all · claim: where other runs may be at the folder too, see `results.claims` · probe:
+    where the cell is but to be tried, the further arguments of `fedbench.cell.timing.probe`.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    device: str
+    plugins: list[str]
+    processes: int = 1
+    checkpoint_every: float = EVERY
+    fresh: bool = False
+    gpu_fraction: float | None = None
+    claim: Claim | None = None
+    probe: Mapping[str, Any] | None = None
+
+    def to_json(self) -> str:
+        told = {**vars(self), "folder": str(self.folder)}
+        return json.dumps({name: value for name, value in told.items() if name not in WHERE_THERE or value is not None})
+
+    @classmethod
+    def from_json(cls, job: str) -> Order:
+        """What `to_json` wrote; an executor may have added keys of its own."""
+        told = json.loads(job)
+        known = {field.name: told[field.name] for field in fields(cls) if field.name in told}
+        return cls(**known | {"folder": Path(told["folder"])})

@@ -1,0 +1,31 @@
+"""What a worker is sent is the same after its way as one JSON string."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedbench.cell.order import Order
+
+CLAIM = {"file": "/r/s/.0.claim", "token": "t", "attempt": "a"}
+PLAIN = Order(Path("/r/s/skew-fedra-0"), {"id": "0", "config": {"seed": 0}}, "cpu", ["/mine.py"])
+CLAIMED = Order(Path("/r/s/x"), {}, "auto", [], 2, 30.0, True, 0.25, CLAIM)
+PROBE = Order(Path("/r/s/x"), {}, "cuda", [], probe={"totals": {"flops": 1}, "processes": 1})
+
+
+@pytest.mark.parametrize("order", [PLAIN, CLAIMED, PROBE])
+def test_an_order_comes_back_as_it_was(order):
+    assert Order.from_json(order.to_json()) == order
+
+
+def test_the_keys_are_those_that_executors_know():
+    keys = {"folder", "manifest", "device", "plugins", "processes", "checkpoint_every", "fresh", "gpu_fraction"}
+    assert json.loads(PLAIN.to_json()).keys() == keys
+    assert json.loads(CLAIMED.to_json()).keys() == keys | {"claim"}
+    assert json.loads(PROBE.to_json()).keys() == keys | {"probe"}
+
+
+def test_keys_that_an_executor_added_are_passed_over():
+    assert Order.from_json(json.dumps({**json.loads(PLAIN.to_json()), "node": 7})) == PLAIN
