@@ -17,6 +17,7 @@ from fedbench.data.sources import Part, root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED
 from fedbench.registry.registry import Registry
+from fedbench.suite import reference
 from fedbench.types import Dataset, Splits
 
 BUILT_IN = "needs nothing"
@@ -58,14 +59,8 @@ class Shelf:
     """
 
     def __init__(self, registry: Registry, name: str, options: Mapping[str, Any]) -> None:
-        from fedbench.suite.node import Mark, Node
-        from fedbench.suite.problems import Problems
-        from fedbench.suite.references import References
-
-        references = References(registry.catalogue, "paper", Problems())
-        ref = references.complete(Node.of({"name": name, **options}, Mark("fedbench data")), "dataset")
-        references.problems.raise_any()
-        self.registry, self.name, self.ref = registry, name, ref.plain()
+        self.registry, self.name = registry, name
+        self.ref = reference(registry.catalogue, "dataset", {"name": name, **options}, "fedbench data")
         self.source = registry.catalogue.find("dataset", name).source
         self.root = root_of(name, self.ref.get("root"))
 

@@ -8,6 +8,7 @@ leads, and `points` is what comes out.
 from fedbench.suite.jsonschema import json_schema
 from fedbench.suite.limits import Facts
 from fedbench.suite.points import Point, Suite
+from fedbench.suite.references import reference
 from fedbench.suite.resolve import load
 
-__all__ = ["Facts", "Point", "Suite", "json_schema", "load"]
+__all__ = ["Facts", "Point", "Suite", "json_schema", "load", "reference"]

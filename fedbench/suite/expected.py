@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from fedbench.suite import keys as model
-from fedbench.suite import validate as structure
+from fedbench.suite import validate
+from fedbench.suite.keys import Expected
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.problems import Problems
 from fedbench.words import shortened, shown, suggestion
@@ -19,7 +19,7 @@ from fedbench.words import shortened, shown, suggestion
 CHOOSING = ("paper", "table")
 ASKED = (*CHOOSING, "dataset")
 FOR_PEOPLE = ("setting", "client_depths")
-COLUMNS = (*CHOOSING, *(key for key in model.Expected.__annotations__ if not key.startswith("__")), *FOR_PEOPLE)
+COLUMNS = (*CHOOSING, *Expected.__annotations__, *FOR_PEOPLE)
 NEEDED = ("backbone", "dataset", "method", "metric", "value_percent")
 NUMBERS = ("value_percent", "std", "rounds")
 
@@ -30,7 +30,7 @@ def written_out(tree: Node, suite: str | Path, problems: Problems) -> Node:
     if node is None or not node.is_mapping:
         return tree
     before = len(problems)
-    request = structure.expected_file(node, problems)
+    request = validate.expected_file(node, problems)
     if len(problems) > before:
         return tree.put(("expected",), Node(INVALID, node.mark, node.key))
     rows = _chosen(request, Path(suite).parent, problems)
@@ -39,7 +39,7 @@ def written_out(tree: Node, suite: str | Path, problems: Problems) -> Node:
 
 def _chosen(request: Node, folder: Path, problems: Problems) -> list[Node]:
     """The rows that the request is about."""
-    file, wanted = request.get("file"), {key: node.value for key, node in request.value.items() if key in ASKED}
+    file, wanted = request.at("file"), {key: node.value for key, node in request.value.items() if key in ASKED}
     path = os.path.normpath(folder / file.value)
     try:
         text = Path(path).read_text("utf-8-sig")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
-from fedbench.suite import keys as model
+from fedbench.suite.keys import SuiteFile
 from fedbench.suite.overlay import NESTED
 from fedbench.suite.validate import adapter
 
@@ -20,7 +20,7 @@ def json_schema(catalogue: Catalogue) -> dict[str, Any]:
 class _Schema:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self.made = adapter(model.SuiteFile).json_schema()
+        self.made = adapter(SuiteFile).json_schema()
         self.shapes = self.made.pop("$defs")
         self.replaced: set[str] = set()
 

@@ -43,7 +43,7 @@ class Limits:
         if L is not None and isinstance(depths.value, list):
             for depth in depths.value:
                 if isinstance(depth.value, int) and depth.value > L:
-                    name = settings.get("backbone", "name").value
+                    name = settings.at("backbone", "name").value
                     self.problems.add(depth.mark, f"capacity {depth.value} is above the {L} layers of {name}")
         if domains is not None:
             self._check_length(way, depths, settings, len(domains))
@@ -62,7 +62,7 @@ class Limits:
             except UserError as error:
                 self._known[key] = None
                 instead = f"\n  without them: --data {' or --data '.join(self.overlays)}" if self.overlays else ""
-                self.problems.add(node.get("name").mark, f"{error}{instead * isinstance(error, DataMissing)}")
+                self.problems.add(node.at("name").mark, f"{error}{instead * isinstance(error, DataMissing)}")
         return self._known[key]
 
     def _check_length(self, way: str, depths: Node, settings: Node, domains: int) -> None:

@@ -32,7 +32,7 @@ class Methods:
         if first is not entry:
             self.problems.add(
                 name.mark,
-                f"the method {shown(name.value)} is listed twice, first on line {first.get('name').mark.line}; "
+                f"the method {shown(name.value)} is listed twice, first on line {first.at('name').mark.line}; "
                 "give one of them a name of its own and `extends`",
             )
 

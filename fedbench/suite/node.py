@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+Path = tuple[str | int, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -68,30 +70,33 @@ class Node:
 
     def get(self, *path: str | int) -> Node | None:
         """The node at a path of keys and positions, None where there is none."""
-        node: Node | None = self
+        node = self
         for step in path:
-            value = node.value
-            if isinstance(value, dict):
-                node = value.get(step)
-            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-                node = value[step]
-            else:
+            value: Any = node.value
+            in_list = isinstance(value, list) and isinstance(step, int) and step < len(value)
+            if not in_list and not (isinstance(value, dict) and step in value):
                 return None
-            if node is None:
-                return None
+            node = value[step]
         return node
 
-    def put(self, path: tuple[str | int, ...], new: Node | None) -> Node:
+    def at(self, *path: str | int) -> Node:
+        """The node at a path that is known to be there."""
+        node = self.get(*path)
+        assert node is not None, path
+        return node
+
+    def put(self, path: Path, new: Node | None) -> Node:
         """This tree with the node at `path` replaced, or removed where `new` is None; missing mappings are made."""
         if not path:
             return new or self
         step, rest = path[0], path[1:]
-        parts = list(self.value) if isinstance(self.value, list) else dict(self.value if self.is_mapping else {})
-        if new is None and not rest:
+        parts: Any = list(self.value) if isinstance(self.value, list) else dict(self.value if self.is_mapping else {})
+        if new is not None and isinstance(parts, dict) and step not in parts:
+            parts[step] = Node({}, new.mark, new.named).put(rest, new)
+        elif new is None and not rest:
             del parts[step]
         else:
-            has = isinstance(parts, list) or step in parts
-            parts[step] = (parts[step] if has else Node({}, new.mark, new.named)).put(rest, new)
+            parts[step] = parts[step].put(rest, new)
         return replace(self, value=parts)
 
     def walk(self) -> Iterator[Node]:

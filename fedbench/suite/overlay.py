@@ -37,8 +37,8 @@ def merge(under: Node, over: Node, components: Mapping[str, str] = COMPONENTS, p
 
 
 def _renamed(under: Node, over: Node) -> bool:
-    name = over.get("name")
-    return name is not None and under.get("name") is not None and name.value != under.get("name").value
+    old, new = under.get("name"), over.get("name")
+    return old is not None and new is not None and old.value != new.value
 
 
 def stack(layers: Iterable[Node], components: Mapping[str, str] = COMPONENTS) -> Node:

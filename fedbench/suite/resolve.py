@@ -11,9 +11,8 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import Catalogue
-from fedbench.suite import expected, profiles
-from fedbench.suite import keys as model
-from fedbench.suite import validate as structure
+from fedbench.suite import expected, profiles, validate
+from fedbench.suite.keys import Settings
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.methods import PREFIX, Methods
 from fedbench.suite.node import INVALID, Mark, Node
@@ -65,13 +64,15 @@ class _Resolver:
         self.path, self.catalogue, self.data = path, catalogue, data
         self.problems = Problems()
         tree = expected.written_out(read(path, self.problems), path, self.problems)
-        self.tree = structure.suite_file(tree, self.problems)
+        self.tree = validate.suite_file(tree, self.problems)
         if not self.tree.is_mapping:
             self.problems.raise_any()
         own = self._plain("profile", "paper")
         self.profile = profile or (own if own in profiles.PROFILES else "paper")
         if self.profile not in profiles.PROFILES:
-            raise UserError(f"--profile {shown(profile)}: no such profile{suggestion(profile, profiles.PROFILES)}")
+            raise UserError(
+                f"--profile {shown(self.profile)}: no such profile{suggestion(self.profile, profiles.PROFILES)}"
+            )
         self.called = [f"data={data}"] if data else []
         self.called += [f"profile={profile}"] if profile and profile != own else []
         self.references = References(catalogue, self.profile, self.problems)
@@ -100,7 +101,7 @@ class _Resolver:
             description=self._plain("description", ""),
             profile=self.profile,
             seeds=tuple(self._plain("seeds", [0])),
-            scenarios=tuple(self.tree.get("scenarios").value),
+            scenarios=tuple(self.tree.at("scenarios").value),
             methods=tuple(self.methods.entries),
             timeout=self._plain("timeout", None),
             expected=numbers,
@@ -120,7 +121,7 @@ class _Resolver:
             return own
         if self.data in profiles.OVERLAYS:
             mark = Mark(f"overlay {self.data}")
-            return structure.settings(Node.of(profiles.OVERLAYS[self.data], mark), self.problems)
+            return validate.settings(Node.of(profiles.OVERLAYS[self.data], mark), self.problems)
         mark = Mark(f"--data {self.data}")
         if self.data not in self.catalogue.components["dataset"]:
             near = suggestion(self.data, [*self._overlays(), *self.catalogue.components["dataset"]])
@@ -157,7 +158,7 @@ class _Resolver:
         if dotted.startswith(PREFIX):
             found = self.methods.override(dotted, value, key)
             return _Choice(text, label=found[0], options=found[1]) if found else _Choice(text)
-        return _Choice(text, layer=structure.settings(nest(dotted, value, key), self.problems))
+        return _Choice(text, layer=validate.settings(nest(dotted, value, key), self.problems))
 
     def _axes(self) -> list[list[_Choice]]:
         """The sweep, without the axes that overlay or command line have replaced."""
@@ -229,24 +230,24 @@ class _Resolver:
 
     def _needed(self, name: str, scenario: Node, settings: Node) -> Node:
         """Report what no layer says."""
-        for key in structure.NEEDED if settings.is_mapping else ():
+        for key in validate.NEEDED if settings.is_mapping else ():
             node = settings.get(key)
             if node is not None and node.value is INVALID:
                 continue
             if (settings.get("data", "name") if key == "data" else node) is None:
                 self.problems.add(scenario.named, f"scenario {shown(name)} has no {key}, and neither have the defaults")
                 settings = settings.put((key,), replace(scenario, value=INVALID))
-        for path, keys in structure.WHOLE.items():
+        for path, keys in validate.WHOLE.items():
             node = settings.get(*path)
             missing = [key for key in keys if node.get(key) is None] if node is not None and node.is_mapping else []
-            if missing:
+            if node is not None and missing:
                 self.problems.add(node.named, f"{'.'.join(path)} needs {', '.join(missing)}")
         return settings
 
 
 def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]) -> Group:
     """The settings once more through the model, which turns 1 into 1.0 where it must: equal cells look equal."""
-    plain = structure.adapter(model.Settings).validate_python(settings.plain())
+    plain = validate.adapter(Settings).validate_python(settings.plain())
     rotate = plain.pop("rotate_capacities")
     plain["engine"] = profiles.ENGINES[plain["engine"]]
     _leave_out_nothing(plain)

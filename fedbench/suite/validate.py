@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from typing_extensions import get_type_hints, is_typeddict
+from pydantic_core import ErrorDetails
 
-from fedbench.suite import keys as model
-from fedbench.suite.node import INVALID, Node
+from fedbench.suite import keys
+from fedbench.suite.node import INVALID, Node, Path
 from fedbench.suite.problems import Problems
+from fedbench.suite.shapes import homes, keys_of
 from fedbench.words import nearest, shown, suggestion
-
-Path = tuple[str | int, ...]
 
 MOST = 500  # faults of a layer that are looked into; nobody reads more, and each costs a copy of its mapping
 
@@ -26,7 +23,7 @@ NEEDED = ("backbone", "data")
 
 # What these mappings must say where a suite has them; no default does.
 WHOLE = {
-    ("faults", "stragglers"): tuple(model.Stragglers.__annotations__),
+    ("faults", "stragglers"): tuple(keys.Stragglers.__annotations__),
     ("faults", "corrupted"): ("probability", "kind"),
 }
 
@@ -75,24 +72,22 @@ def adapter(shape: Any) -> TypeAdapter:
 
 def settings(node: Node, problems: Problems, where: str = "") -> Node:
     """Partial settings, written out and checked. `where` is how messages call them."""
-    return _validated(_written_out(node), model.Settings, problems, where)
+    return _validated(_written_out(node), keys.Settings, problems, where)
 
 
 def suite_file(node: Node, problems: Problems) -> Node:
     """A whole suite, written out and checked."""
-    for path in ("defaults", *_names(node, "scenarios"), *_names(node, "overlays")):
-        steps = (path,) if isinstance(path, str) else path
-        if part := node.get(*steps):
-            node = node.put(steps, _written_out(part))
+    for path in (("defaults",), *_names(node, "scenarios"), *_names(node, "overlays")):
+        node = _change(node, path, _written_out)
     methods = node.get("methods")
     if methods and isinstance(methods.value, list):
         node = node.put(("methods",), replace(methods, value=[_named(method) for method in methods.value]))
-    return _validated(node, model.SuiteFile, problems, "")
+    return _validated(node, keys.SuiteFile, problems, "")
 
 
 def expected_file(node: Node, problems: Problems) -> Node:
     """Which rows of which file `expected` means, checked."""
-    return _validated(node, model.ExpectedFile, problems, "expected")
+    return _validated(node, keys.ExpectedFile, problems, "expected")
 
 
 def _names(node: Node, section: str) -> list[Path]:
@@ -112,7 +107,7 @@ def _written_out(node: Node) -> Node:
     return node
 
 
-def _change(node: Node, path: tuple[str, ...], change: Callable[[Node], Node]) -> Node:
+def _change(node: Node, path: Path, change: Callable[[Node], Node]) -> Node:
     part = node.get(*path)
     return node.put(path, change(part)) if part else node
 
@@ -140,27 +135,28 @@ def _validated(node: Node, shape: Any, problems: Problems, where: str) -> Node:
                 missing.setdefault(error["loc"][:-1], []).append(str(error["loc"][-1]))
             else:
                 node = _report(node, error, shape, problems, where)
-        for path, keys in missing.items():
-            problems.add(node.get(*path).named, f"{_title(path, where)} needs {', '.join(keys)}")
+        for path, names in missing.items():
+            problems.add(node.at(*path).named, f"{_title(path, where)} needs {', '.join(names)}")
         if len(errors) > MOST:  # what is wrong with the others stands in the tree yet
             problems.raise_any()
     return node
 
 
-def _report(node: Node, error: dict[str, Any], shape: Any, problems: Problems, where: str) -> Node:
+def _report(node: Node, error: ErrorDetails, shape: Any, problems: Problems, where: str) -> Node:
     """Tell one of pydantic's errors where it belongs, and take the wrong part out of the tree."""
     path: Path = error["loc"]
     kind = error["type"]
     if path and path[-1] == "[key]":
-        problems.add(node.get(*path[:-1]).named, f"expected {_A_NAME}, got {shown(path[-2])}")
+        problems.add(node.at(*path[:-1]).named, f"expected {_A_NAME}, got {shown(path[-2])}")
         return node
     at = node.get(*path)
     if kind == "extra_forbidden":
+        assert at is not None, path
         problems.add(at.named, _unknown(path, shape, where))
         node = node.put(path, None)
         meant = nearest(str(path[-1]), NEEDED)
         if (
-            meant and meant[0] in _keys(shape, path[:-1]) and node.get(*path[:-1], meant[0]) is None
+            meant and meant[0] in keys_of(shape, path[:-1]) and node.get(*path[:-1], meant[0]) is None
         ):  # or it would be told again as missing
             node = node.put((*path[:-1], meant[0]), Node(INVALID, at.mark, at.key))
         return node
@@ -177,7 +173,7 @@ def _title(path: Path, where: str, root: str = "a suite") -> str:
     return " ".join(part for part in (where, text) if part) or root
 
 
-def _wrong(error: dict[str, Any], path: Path, at: Node) -> str:
+def _wrong(error: ErrorDetails, path: Path, at: Node) -> str:
     """What was expected and what stands there."""
     kind, context, value = error["type"], error.get("ctx", {}), at.plain()
     last = next((step for step in reversed(path) if isinstance(step, str)), "")
@@ -198,7 +194,7 @@ def _wrong(error: dict[str, Any], path: Path, at: Node) -> str:
     expected = _TYPES.get(kind)
     if kind in ("dict_type", "list_type") and path:
         item = isinstance(path[-1], int) and last in ("methods", "metrics")
-        expected = _REFERENCE if item else _EXPECTED.get(path[-1], expected)
+        expected = _REFERENCE if item else _EXPECTED.get(str(path[-1]), expected)
     if expected is None:
         return f"{error['msg']}, got {shown(value)}"
     hint = "; YAML 1.2 writes true and false" if kind == "bool_type" and isinstance(value, str) else ""
@@ -207,49 +203,10 @@ def _wrong(error: dict[str, Any], path: Path, at: Node) -> str:
 
 def _unknown(path: Path, shape: Any, where: str) -> str:
     """`unknown key "roundz" in train; did you mean "rounds"?`"""
-    key, known = str(path[-1]), _keys(shape, path[:-1])
+    key, known = str(path[-1]), keys_of(shape, path[:-1])
     title = _title(path[:-1], where)
     told = f"unknown key {shown(key)}" + (f" in {title}" if title != _title((), "") else "")
-    homes = [home for home in _homes() if home.split(".")[-1] == key]
-    if homes and key not in known:
-        return f"{told}; it belongs to {homes[0].rpartition('.')[0] or 'the settings, under defaults or a scenario'}"
+    home = next((home for home in homes() if home.split(".")[-1] == key), None)
+    if home and key not in known:
+        return f"{told}; it belongs to {home.rpartition('.')[0] or 'the settings, under defaults or a scenario'}"
     return told + suggestion(key, known)
-
-
-@cache
-def _homes() -> list[str]:
-    """Every dotted key of the settings."""
-    found, open_paths = [], [((), model.Settings)]
-    while open_paths:
-        path, shape = open_paths.pop(0)
-        for key in _keys(shape, ()):
-            found.append(".".join((*path, key)))
-            inner = _inside(shape, key)
-            if is_typeddict(inner) and key not in ("capacities", "participation"):
-                open_paths.append(((*path, key), inner))
-    return [key for key in found if not key.endswith(".name") or key.startswith("train")]
-
-
-def _keys(shape: Any, path: Path) -> list[str]:
-    for step in path:
-        shape = _inside(shape, step)
-    return list(_hints(shape)) if is_typeddict(shape) else []
-
-
-@cache
-def _hints(shape: Any) -> dict[str, Any]:
-    return {key: hint for key, hint in get_type_hints(shape).items() if not key.startswith("__")}
-
-
-def _inside(shape: Any, step: str | int) -> Any:
-    """The type of a mapping's value or a list's item."""
-    if is_typeddict(shape):
-        shape = _hints(shape).get(step, Any)
-    else:
-        arguments = typing.get_args(shape)
-        shape = arguments[-1] if arguments else Any
-    while typing.get_origin(shape) is Annotated:
-        shape = typing.get_args(shape)[0]
-    if typing.get_origin(shape) in (typing.Union, types.UnionType):  # a mapping or null
-        shape = next(filter(is_typeddict, typing.get_args(shape)), shape)
-    return shape

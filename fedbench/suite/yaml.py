@@ -72,7 +72,8 @@ def parse_value(text: str, mark: Mark) -> Node:
 class _Composer:
     """Turns the parser's events into nodes.
 
-    ruamel's own composer recurses as deep as the text says and forgets positions; this one counts, and keeps them.
+    ruamel's own composer recurses as deep as the text says, knows an anchor before what it stands for, and forgets
+    where an alias stood and which tags were written; to tell of these beside it would take a second parse.
     """
 
     def __init__(self, text: str, source: str, problems: Problems) -> None:
@@ -127,6 +128,7 @@ class _Composer:
         if isinstance(event, ev.ScalarEvent):
             node = Node(self._scalar(event), self._mark(event))
         else:
+            assert isinstance(event, ev.CollectionStartEvent)
             if event.tag not in (None, "!"):
                 self._no_tag(event)
             build = self._mapping if isinstance(event, ev.MappingStartEvent) else self._sequence
@@ -151,23 +153,27 @@ class _Composer:
     def _mapping(self, events: Iterator[ev.Event], depth: int) -> dict[str, Node]:
         parts: dict[str, Node] = {}
         while not isinstance(event := next(events), ev.MappingEndEvent):
-            mark = self._mark(event)
-            key = event.value if isinstance(event, ev.ScalarEvent) and _is_text(event.value) else None
-            if not isinstance(event, ev.ScalarEvent):
-                self._node(event, events, depth + 1)
+            mark, key = self._mark(event), self._key(event, events, depth)
             value = self._node(next(events), events, depth + 1)
-            if key is None:
-                self.problems.add(mark, "a key must be a plain text")
-            elif key == "<<" and event.style is None:
-                self.problems.add(
-                    mark, "merge keys (<<) are not YAML 1.2; put what is shared under defaults or overlays"
-                )
-            elif key in parts:
-                first = parts[key].key.line
+            if key in parts:
+                first = parts[key].named.line
                 self.problems.add(mark, f"the key {shown(key)} appears twice here; the first is on line {first}")
-            else:
+            elif key is not None:
                 parts[key] = replace(value, key=mark)
         return parts
+
+    def _key(self, event: ev.Event, events: Iterator[ev.Event], depth: int) -> str | None:
+        """The text of a key; None for any other key, which is told."""
+        if not isinstance(event, ev.ScalarEvent):
+            self._node(event, events, depth + 1)
+        if not isinstance(event, ev.ScalarEvent) or not _is_text(event.value):
+            told = "a key must be a plain text"
+        elif event.value == "<<" and event.style is None:
+            told = "merge keys (<<) are not YAML 1.2; put what is shared under defaults or overlays"
+        else:
+            return event.value
+        self.problems.add(self._mark(event), told)
+        return None
 
     def _scalar(self, event: ev.ScalarEvent) -> Any:
         if event.tag not in (None, "!"):
@@ -196,7 +202,7 @@ class _Composer:
             return INVALID
         return value
 
-    def _no_tag(self, event: ev.Event) -> Any:
+    def _no_tag(self, event: ev.ScalarEvent | ev.CollectionStartEvent) -> Any:
         self.problems.add(self._mark(event), f"tags are not used in suites; remove {shown(str(event.tag))}")
         return INVALID
 

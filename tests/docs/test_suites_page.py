@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
-from fedbench.suite import keys as model
-from fedbench.suite import load
+from fedbench.suite import keys, load
 from fedbench.suite.problems import Problems
-from fedbench.suite.validate import _homes
+from fedbench.suite.shapes import homes
 from fedbench.suite.yaml import parse
 
 # What a fragment leaves out, and what its own settings may.
@@ -31,16 +30,16 @@ def test_every_suite_of_the_pages_loads(examples, block, tmp_path):
             assert load(file, examples.catalogue, profile=profile, data=overlay).points()
 
 
-def keys(shape) -> set[str]:
-    return {key for key in shape.__annotations__ if not key.startswith("__")}
+def keys_of(shape) -> set[str]:
+    return set(shape.__annotations__)
 
 
 def test_every_key_of_a_suite_stands_on_the_page():
     said = in_code("suites.md")
-    wanted = set(_homes()) | keys(model.SuiteFile) | keys(model.Method)
-    wanted |= keys(model.Expected) | keys(model.ExpectedFile)
-    wanted |= {f"capacities.{key}" for key in keys(model.Capacities)}
-    wanted |= {f"participation.{key}" for key in keys(model.Participation)}
+    wanted = set(homes()) | keys_of(keys.SuiteFile) | keys_of(keys.Method)
+    wanted |= keys_of(keys.Expected) | keys_of(keys.ExpectedFile)
+    wanted |= {f"capacities.{key}" for key in keys_of(keys.Capacities)}
+    wanted |= {f"participation.{key}" for key in keys_of(keys.Participation)}
     assert not wanted - said
 
 

@@ -6,9 +6,9 @@ import pytest
 from made_up import SMALL
 
 from fedbench.errors import UserError
-from fedbench.suite import keys as model
 from fedbench.suite.node import Node
 from fedbench.suite.validate import MOST
+from fedbench.suite.values import distinct
 
 SLOW = "{probability: 0.5, deadline: 1, late: lost"
 
@@ -270,5 +270,5 @@ def test_whether_a_seed_is_listed_twice_takes_a_look_at_each(monkeypatch):
             looks.append(other)
             return int(self) == other
 
-    model._distinct([Seed(i) for i in range(1000)])
+    distinct([Seed(i) for i in range(1000)])
     assert len(looks) < 1000
