@@ -82,7 +82,7 @@ def fedbench_register_backbones(register: Register) -> None:
 def fedbench_register_methods(register: Register) -> None:
     """An algorithm: `make(setup, **options) -> fedbench.method.Method`.
 
-    :param setup: a `fedbench.types.Setup`. Options called `allocation`, `aggregator` or `objective` are references to
+    :param setup: a `fedbench.method.Setup`. Options called `allocation`, `aggregator` or `objective` are references to
         components of that kind.
     """
 

@@ -1,18 +1,20 @@
-"""The Method contract: what the runner knows of an algorithm."""
+"""The Method contract: what the runner knows of an algorithm, and what an algorithm is built from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Generator, Tensor
 
-from fedbench.models.cost import ClientCost
-from fedbench.types import Cohort, Report
+from fedbench.models.backbone import Blocks, Plain
+from fedbench.types import ClientCost, Cohort, Report, Scenario, Uploads
 
 State = dict[str, Any]
 Predict = Callable[[Tensor], Tensor | Mapping[str, Tensor]]
+Ref = str | Mapping[str, Any] | Callable[..., Any]  # a component as a suite names it, or the thing itself
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,45 @@ class Method:
     cost: Callable[[int, int], ClientCost | None]
     personal: bool = False
     alone: bool = False
+
+
+class Store(Protocol):
+    """Where clients keep tensors of their own between rounds: a state refers to them by keys, which name their
+    content."""
+
+    def put(self, tensors: Mapping[str, Tensor]) -> str: ...
+
+    def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]: ...
+
+
+def _as_sent(uploads: Uploads, *_: Any) -> Uploads:
+    return uploads
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a method is built from.
+
+    backbone: the frozen model, yet without adapters or classifiers; cut into layers where that can be ·
+    adapter(backbone) attaches the adapters · engine: see `fedbench.engine` · train: the suite's `train` section,
+    resolved · component(kind, ref): makes a component of the registry · fold: whether a predictor may fold its
+    adapters (`fedbench.models.adapter.fold`). For a method that trains by other means than `engine`: store: where
+    clients' own tensors are kept · precision() is the context in which models are called · receive(uploads, start,
+    plan, cohort, t) is what arrives of uploads.
+    """
+
+    backbone: Blocks | Plain
+    adapter: Callable[[Blocks], None]
+    engine: Callable[..., Uploads]
+    scenario: Scenario
+    train: Mapping[str, Any]
+    num_classes: int
+    image_size: int
+    seed: int
+    component: Callable[[str, Any], Any]
+    store: Store
+    device: str = "cpu"
+    profile: str = "paper"
+    fold: bool = False
+    precision: Callable[[], AbstractContextManager[Any]] = nullcontext
+    receive: Callable[..., Uploads] = _as_sent

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.types import Setup
+from fedbench.method import Setup
 
 Objective = Callable[[Sequence[Tensor], Tensor, int], Tensor]
 

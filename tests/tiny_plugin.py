@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
-from fedbench.types import Client, Dataset, Images, Splits
+from fedbench.types import Client, ClientCost, Dataset, Images, Splits
 
 NOTES = Path(__file__).with_name("notes.txt")  # life-cycle hooks write there where it exists
 HALF = (0.5, 0.5, 0.5)
@@ -89,7 +89,6 @@ def chained(setup, until: str = ""):
     import torch
 
     from fedbench.method import Method
-    from fedbench.models.cost import ClientCost
     from fedbench.types import Plan, Report, Uploads
 
     layers = setup.backbone.num_layers

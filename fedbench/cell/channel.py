@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from fedbench.cell.faults import Faults, Message
-from fedbench.engine.groups import Values, holders, mapped, places
+from fedbench.models.places import Values, holders, mapped, places
 from fedbench.types import Cohort, Plan, Uploads
 
 NOT_FINITE = "not finite"  # why an upload is refused

@@ -14,8 +14,7 @@ from fedbench.cell.federation import Federation
 from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
-from fedbench.models.cost import ClientCost
-from fedbench.types import Dataset, Report, Uploads
+from fedbench.types import ClientCost, Dataset, Report, Uploads
 
 Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]

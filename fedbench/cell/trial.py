@@ -25,11 +25,11 @@ from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
-from fedbench.method import Method, State
+from fedbench.method import Method, Setup, State
 from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator, numpy_generator, seed_of
-from fedbench.types import Client, Cohort, Dataset, Job, Plan, Setup, Splits, Uploads
+from fedbench.types import Client, Cohort, Dataset, Job, Plan, Splits, Uploads
 
 Config = Mapping[str, Any]
 

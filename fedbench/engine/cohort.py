@@ -20,11 +20,11 @@ from fedbench.engine import shortcuts
 from fedbench.engine.groups import ROWS, Part, grouped, joined
 from fedbench.engine.leaves import Leaves, clip_each, others_frozen, pulling
 from fedbench.engine.replay import Replayed
-from fedbench.engine.sequential import make_optimizer
 from fedbench.engine.team import ALONE, Team
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import activations
+from fedbench.models.optimizer import make_optimizer
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 

@@ -3,13 +3,12 @@ memory too), never of the machine's load or number of cores, so that equal CPUs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from fedbench.families.aggregation import shared_holders
+from fedbench.models.places import holders
 from fedbench.types import Cohort, Plan, Uploads
 
 # Token rows (images x tokens) of one pass on a CPU. Fewer leave time to Python, more fall out of its caches.
@@ -18,8 +17,6 @@ ROWS = 2080
 # What a group sends back: `r/3/attn.proj.lora_A` and `shared/head.weight`, one row for each holder in the group,
 # in order, and `loss` and `seconds`, one value for each of its clients.
 Part = dict[str, Tensor]
-
-Values = Mapping[str, Any]  # {"r": [{name: tensor}] * L, "shared": {name: tensor}}
 
 
 def grouped(work: Sequence[float], rows: Sequence[int], most: int) -> list[list[int]]:
@@ -36,26 +33,6 @@ def grouped(work: Sequence[float], rows: Sequence[int], most: int) -> list[list[
             room = groups[-1:]
         min(room, key=lambda group: sum(work[i] for i in group)).append(n)
     return [sorted(group) for group in groups if group]
-
-
-def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[int]:
-    """The clients, of a group or of all, that train what stands at `place`: `r/<layer>` or `shared/<name>`."""
-    kind, _, rest = place.partition("/")
-    held = plan.M[:, int(rest.split("/")[0])] if kind == "r" else shared_holders(plan, rest)
-    return [n for n in (range(len(plan.M)) if group is None else group) if held[n]]
-
-
-def places(values: Values) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor with its place, `r/<layer>/<name>` or `shared/<name>`."""
-    for j, r_j in enumerate(values["r"]):
-        yield from ((f"r/{j}/{name}", value) for name, value in r_j.items())
-    yield from ((f"shared/{name}", value) for name, value in values["shared"].items())
-
-
-def mapped(change: Callable[[str, Tensor], Tensor], values: Values) -> dict[str, Any]:
-    """change(place, tensor) of every tensor, in the layout of `values`."""
-    r = [{name: change(f"r/{j}/{name}", value) for name, value in r_j.items()} for j, r_j in enumerate(values["r"])]
-    return {"r": r, "shared": {name: change(f"shared/{name}", value) for name, value in values["shared"].items()}}
 
 
 def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, cohort: Cohort) -> Uploads:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedbench.engine.groups import Part, holders
-from fedbench.models.backbone import Blocks, holds
+from fedbench.engine.groups import Part
+from fedbench.models.backbone import Blocks
+from fedbench.models.places import holders, holds
 from fedbench.types import Plan, Pull
 
 

@@ -4,14 +4,16 @@ against it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedbench.models.adapter import seed_dropout
-from fedbench.models.backbone import Blocks, holds
+from fedbench.models.backbone import Blocks
+from fedbench.models.optimizer import make_optimizer
+from fedbench.models.places import holds
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Pull, Uploads
 
@@ -78,18 +80,6 @@ def _term(pull: Pull | None, S_n: list[int], held: list) -> Callable[[], Tensor 
             g = linear[i][name][len(rows[name])] if linear else 0.0  # the client's own row
             terms.append((w, w.detach().clone(), g))
     return lambda: sum(pull.strength / 2 * ((w - w_start) ** 2).sum() - (g * w).sum() for w, w_start, g in terms)
-
-
-def make_optimizer(parameters: Sequence[Tensor], options: Any, fused: bool = False) -> torch.optim.Optimizer:
-    """SGD or AdamW with a suite's options; each client of each round starts with a fresh one.
-
-    fused: torch's implementation that steps all tensors in one call.
-    """
-    common = {"lr": options["lr"], "weight_decay": options["weight_decay"], "fused": fused or None}
-    if options["name"] == "adamw":
-        on_gpu = any(parameter.is_cuda for parameter in parameters)
-        return torch.optim.AdamW(parameters, capturable=fused and on_gpu, **common)
-    return torch.optim.SGD(parameters, momentum=options["momentum"], **common)
 
 
 def _load_row(parameters: dict[str, nn.Parameter], values: dict[str, Tensor], rows: dict[str, list[Tensor]]) -> None:

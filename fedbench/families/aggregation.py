@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.models.backbone import holds
+from fedbench.models.places import shared_holders
 from fedbench.types import Cohort, Plan, Uploads
 
 WEIGHTS = ("examples", "uniform")
@@ -95,8 +95,3 @@ def shared_mean(old: dict[str, Tensor], uploads: Uploads, plan: Plan, weights: T
         held = shared_holders(plan, name)
         new |= mean_of_returned({name: value}, uploads.shared, uploads.arrived[held], weights[held])
     return new
-
-
-def shared_holders(plan: Plan, name: str) -> Tensor:
-    """(N,) bool: who trains the shared tensor `name`."""
-    return torch.tensor([holds({e.classifier for e in exits}, name) for exits in plan.exits], dtype=torch.bool)

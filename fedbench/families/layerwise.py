@@ -5,22 +5,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from fedbench.families import allocation as alloc
 from fedbench.families.regularizer import first_books, pull_of, server_step
-from fedbench.method import Method, Predict, State
+from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
 from fedbench.models.backbone import Blocks, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.types import Cohort, Exit, Job, Plan, Report, Setup
+from fedbench.types import Cohort, Exit, Job, Plan, Report
 
 HEAD = "head"
-Ref = str | Mapping[str, Any] | Callable
 ExitsOf = Callable[[int], list[Exit]]
 
 

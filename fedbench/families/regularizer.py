@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fedbench.engine.groups import Values, holders, mapped, places
 from fedbench.method import State
+from fedbench.models.places import Values, holders, mapped, places
 from fedbench.types import Plan, Pull, Uploads
 
 Setting = Mapping[str, float] | None  # {"feddyn": a}, {"fedprox": mu} or None

@@ -8,22 +8,20 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from fedbench.engine.sequential import make_optimizer
 from fedbench.errors import NotApplicable
-from fedbench.method import Method, State
+from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.backbone import Body, begin, load
+from fedbench.models.optimizer import make_optimizer, optimizer_states
 from fedbench.seeding import seed_of
-from fedbench.types import Cohort, Exit, Plan, Report, Setup, Uploads
+from fedbench.types import Cohort, Exit, Plan, Report, Uploads
 
 HEAD = "head"
-Ref = str | Mapping[str, Any] | Callable
 Tensors = Mapping[str, Tensor]
 Batch = tuple[Tensor, Tensor]
 
@@ -257,7 +255,7 @@ def price_of(
     """
     flops, activations = cost.counted(model, loss, setup.image_size)
     weights = sum(p.numel() * p.element_size() for p in model.weights().values())
-    trained = (2 + cost.optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
+    trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
     beside = max(models_beside, cost.regularizer_copies(setup.train)) * weights
     return cost.ClientCost(
         flops_per_image=flops,

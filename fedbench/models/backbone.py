@@ -251,12 +251,6 @@ def redraw(model: nn.Module, seed: int) -> None:
             )
 
 
-def holds(classifiers: Iterable[str], name: str) -> bool:
-    """Whether a client with these classifiers trains the shared tensor `name`: its classifiers', and all that is
-    not one's."""
-    return name.startswith("model.") or name.rsplit(".", 1)[0] in classifiers
-
-
 def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -> None:
     """Copy values into parameters of the same names."""
     with torch.no_grad():

@@ -1,35 +1,30 @@
-"""A method's own optimiser, where it is not the suite's: one table may hold methods that are trained differently."""
+"""What clients train with: SGD or AdamW, as a suite's `train.optimizer` says."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedbench.errors import UserError
-from fedbench.types import Setup
+import torch
+from torch import Tensor
 
-OPTIONS = {"sgd": ("lr", "momentum", "weight_decay"), "adamw": ("lr", "weight_decay")}
+_STATES = {"sgd": 1, "adamw": 2}  # tensors it keeps for every trained one
 
 
-def with_own(setup: Setup, optimizer: Mapping[str, Any] | None) -> Setup:
-    """The setup with this in place of `train.optimizer`; None leaves it as it is.
+def make_optimizer(
+    parameters: Sequence[Tensor], options: Mapping[str, Any], fused: bool = False
+) -> torch.optim.Optimizer:
+    """SGD or AdamW with a suite's options; each client of each round starts with a fresh one.
 
-    optimizer: as in a suite; `momentum` and `weight_decay` are 0 where they are left out. Raises UserError.
+    fused: torch's implementation that steps all tensors in one call.
     """
-    if optimizer is None:
-        return setup
-    if not isinstance(optimizer, Mapping) or optimizer.get("name") not in OPTIONS:
-        raise UserError(f"optimizer is {{name: sgd or adamw, lr: ...}} or null, not {optimizer!r}")
-    name, *rest = optimizer["name"], *(key for key in optimizer if key != "name")
-    if odd := [key for key in rest if key not in OPTIONS[name]]:
-        raise UserError(f"optimizer: {name} has no {odd[0]!r}; it has {', '.join(OPTIONS[name])}")
-    for key in ("lr", *rest):
-        value = optimizer.get(key)
-        right = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-        if not right or (key == "lr" and value == 0) or (key == "momentum" and value >= 1):
-            wanted = {"lr": "a number above 0", "momentum": "a number from 0 to below 1"}.get(key, "a number from 0")
-            raise UserError(f"optimizer: {key} is {wanted}, not {value!r}")
-    filled = {"name": name, **dict.fromkeys(OPTIONS[name][1:], 0.0), **optimizer}
-    return replace(setup, train={**setup.train, "optimizer": filled})
+    common = {"lr": options["lr"], "weight_decay": options["weight_decay"], "fused": fused or None}
+    if options["name"] == "adamw":
+        on_gpu = any(parameter.is_cuda for parameter in parameters)
+        return torch.optim.AdamW(parameters, capturable=fused and on_gpu, **common)
+    return torch.optim.SGD(parameters, momentum=options["momentum"], **common)
+
+
+def optimizer_states(optimizer: Mapping[str, Any]) -> int:
+    """How many tensors it keeps for every trained one."""
+    return 0 if optimizer["name"] == "sgd" and not optimizer["momentum"] else _STATES[optimizer["name"]]

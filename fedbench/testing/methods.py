@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.method import Method, State
-from fedbench.models.cost import ClientCost
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
-from fedbench.types import Report
+from fedbench.types import ClientCost, Report
 
 CAPACITIES = (4, 3, 1)
 

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from fedbench.cell.clientstore import ClientStore
 from fedbench.engine import sequential
+from fedbench.method import Setup
 from fedbench.models.backbone import Blocks, body_of
 from fedbench.registry.registry import Registry
-from fedbench.types import Client, Cohort, Scenario, Setup
+from fedbench.types import Client, Cohort, Scenario
 
 CLASSES = 3
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.families.layerwise import Ref, head_at_end, layerwise
-from fedbench.method import Method
+from fedbench.families.layerwise import head_at_end, layerwise
+from fedbench.method import Method, Ref, Setup
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.types import Setup
 
 
 def allsmall(

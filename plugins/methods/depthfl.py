@@ -10,11 +10,11 @@ from torch import Tensor
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.families.layerwise import HEAD, Ref, layerwise
-from fedbench.method import Method, State
+from fedbench.families.layerwise import HEAD, layerwise
+from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import Blocks
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.types import Cohort, Exit, Plan, Setup, Uploads
+from fedbench.types import Cohort, Exit, Plan, Uploads
 
 ANSWERS = ("ensemble", "last")
 HEADS = ("where_no_exit", "always")

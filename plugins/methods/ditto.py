@@ -20,8 +20,7 @@ from fedbench.families.wholemodel import (
     trainable,
     wholemodel,
 )
-from fedbench.method import Method
-from fedbench.types import Setup
+from fedbench.method import Method, Setup
 
 
 def ditto(

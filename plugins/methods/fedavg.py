@@ -6,9 +6,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.wholemodel import Ref, Visit, WholeModel, fit, price_of, trainable, wholemodel
-from fedbench.method import Method
-from fedbench.types import Setup
+from fedbench.families.wholemodel import Visit, WholeModel, fit, price_of, trainable, wholemodel
+from fedbench.method import Method, Ref, Setup
 
 
 def fedavg(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.families.layerwise import Ref, layerwise
-from fedbench.method import Method
-from fedbench.types import Setup
+from fedbench.families.layerwise import layerwise
+from fedbench.method import Method, Ref, Setup
 
 ALLOCATIONS = {"keep": "random", "cover": "cover"}
 

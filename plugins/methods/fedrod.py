@@ -25,9 +25,8 @@ from fedbench.families.wholemodel import (
     trainable,
     wholemodel,
 )
-from fedbench.method import Method
-from fedbench.models.cost import ClientCost
-from fedbench.types import Setup
+from fedbench.method import Method, Setup
+from fedbench.types import ClientCost
 
 PERSONAL = "personal"
 Balanced = Callable[[Tensor, Tensor], Tensor]

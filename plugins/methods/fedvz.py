@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedbench import hookimpl
-from fedbench.families.split import PLAIN_MEAN, Ref, split
-from fedbench.method import Method
-from fedbench.types import Setup
+from fedbench.families.split import PLAIN_MEAN, split
+from fedbench.method import Method, Ref, Setup
 
 
 def fedvz(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fedbench import hookimpl
-from fedbench.families.layerwise import Ref, layerwise
-from fedbench.method import Method
-from fedbench.types import Setup
+from fedbench.families.layerwise import layerwise
+from fedbench.method import Method, Ref, Setup
 
 
 def head_only(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy") -> Method:

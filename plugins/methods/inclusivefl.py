@@ -11,9 +11,9 @@ from fedbench import hookimpl
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import client_weights, mean, shared_mean
 from fedbench.families.allocation import prefix
-from fedbench.families.layerwise import HEAD, Ref, layerwise
-from fedbench.method import Method, State
-from fedbench.types import Cohort, Plan, Setup, Uploads
+from fedbench.families.layerwise import HEAD, layerwise
+from fedbench.method import Method, Ref, Setup, State
+from fedbench.types import Cohort, Plan, Uploads
 
 Update = dict[str, Tensor]
 

@@ -15,13 +15,12 @@ from pages import EXAMPLES, ROOT, Block, file_of, place
 
 from fedbench import hookspecs
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import ClientCost
 from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry
 from fedbench.results.tables import STATUSES
 from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
-from fedbench.types import Report
+from fedbench.types import ClientCost, Report
 
 HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("fedbench_")}
 KIND_OF = {hook: kind for kind, hook in KINDS.items()}

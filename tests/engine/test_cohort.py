@@ -10,8 +10,8 @@ from torch import nn
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
-from fedbench.engine.groups import holders
 from fedbench.families.layerwise import head_at_end, layerwise
+from fedbench.models.places import holders
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Cohort, Exit, Job, Plan, Pull

@@ -4,10 +4,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.engine.groups import grouped, holders, joined
+from fedbench.engine.groups import grouped, joined
 from fedbench.families.layerwise import head_at_end
+from fedbench.models.places import holders
 from fedbench.testing.world import cohort_of
-from fedbench.types import Exit, Plan
+from fedbench.types import Plan
 
 
 def test_six_unequal_clients_make_two_groups_of_equal_work():
@@ -33,12 +34,6 @@ def test_everyone_is_in_one_group_and_no_group_is_too_large(clients):
 
 
 M = torch.tensor([[1, 0], [1, 1], [0, 1], [1, 1]], dtype=torch.bool)
-
-
-def test_holders_are_found_in_a_group_and_among_all():
-    plan = Plan(M, [[Exit(1, "head")], [Exit(1, "exit1"), Exit(2, "head")], [Exit(1, "head")], [Exit(2, "head")]])
-    assert holders(plan, "r/1") == [1, 2, 3] and holders(plan, "r/1", [0, 3]) == [3]
-    assert holders(plan, "shared/exit1.weight") == [1] and holders(plan, "shared/model.stem.lora_A", [2]) == [2]
 
 
 def test_parts_are_joined_in_the_order_of_the_clients():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.models.backbone import Blocks, Plain, begin, body_of, holds, in_layers, redraw
+from fedbench.models.backbone import Blocks, Plain, begin, body_of, in_layers, redraw
 from fedbench.testing.world import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
@@ -125,11 +125,6 @@ def test_running_statistics_are_refused_and_group_norm_is_named():
     model.norm = nn.BatchNorm2d(3)
     with pytest.raises(UserError, match="running statistics.*resnet50_gn"):
         body_of(model)
-
-
-def test_a_parameter_of_the_model_itself_is_everybodys():
-    assert holds([], "model.scale") and holds([], "model.conv.weight")
-    assert holds(["head"], "head.weight") and not holds(["head"], "exit3.weight")
 
 
 # --- weights drawn anew -------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import pytest
 
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import ClientCost, Sent, ServerCost, _measure, _one_image, layer_costs, measure
+from fedbench.models.cost import _measure, _one_image, layer_costs, measure
 from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
-from fedbench.types import Exit
+from fedbench.types import ClientCost, Exit, Sent, ServerCost
 from fedbench_plugins.objectives import cross_entropy, mutual_kl
 
 # The tiny ViT: T tokens of D channels, an MLP of H, LoRA of rank R on attn.proj and mlp.fc2, C classes.

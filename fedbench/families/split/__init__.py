@@ -1,5 +1,6 @@
 """Split learning: client i has a head H_i and a tail T_i, the server the encoder E between them."""
 
-from fedbench.families.split.method import LEARNS, PLAIN_MEAN, Ref, split
+from fedbench.families.split.method import PLAIN_MEAN, split
+from fedbench.families.split.options import LEARNS
 
-__all__ = ["LEARNS", "PLAIN_MEAN", "Ref", "split"]
+__all__ = ["LEARNS", "PLAIN_MEAN", "split"]

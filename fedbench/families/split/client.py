@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fedbench.engine.sequential import make_optimizer
 from fedbench.families.split.cut import HEAD, Cut
 from fedbench.families.split.server import Server, Values
-from fedbench.types import Cohort, Exit, Plan, Setup, Uploads
+from fedbench.method import Setup
+from fedbench.models.optimizer import make_optimizer
+from fedbench.types import Cohort, Exit, Plan, Uploads
 
 
 class Participant:

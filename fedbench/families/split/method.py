@@ -6,28 +6,24 @@ Symbols and line numbers are those of FedV (Shi et al., arXiv 2403.16050, Algori
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Generator, Tensor
 
-from fedbench.errors import NotApplicable, UserError
+from fedbench.errors import NotApplicable
 from fedbench.families.split import price
 from fedbench.families.split.client import Participant, plan_of, uploads_of
 from fedbench.families.split.cut import HEAD, Cut
+from fedbench.families.split.options import check, with_own
 from fedbench.families.split.server import Backward, Frozen, Server, ZerothOrder
-from fedbench.method import Method, Predict, State
+from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import begin, in_layers, load
-from fedbench.models.cost import ClientCost
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.optimizer import with_own
 from fedbench.seeding import seed_of
-from fedbench.types import Cohort, Exit, Report, Setup
+from fedbench.types import ClientCost, Cohort, Exit, Report
 
-Ref = str | Mapping[str, Any] | Callable
 PLAIN_MEAN = {"name": "weighted_mean", "weights": "uniform"}  # 1 / m, line 21
-LEARNS = ("last_step", "every_step", "losses")
 
 
 def split(
@@ -60,7 +56,7 @@ def split(
     l_c = setup.component("objective", objective)
     aggregate = setup.component("aggregator", aggregator)
     lr = setup.train["optimizer"]["lr"] if server_lr is None else server_lr
-    _check(learns, lr, server_decay, epsilon, num_directions, fedround)
+    check(learns, lr, server_decay, epsilon, num_directions, fedround)
     if setup.train.get("regularizer"):
         raise NotApplicable("regularisers pull clients towards a global model; heads and tails here have none")
     in_layers(setup.backbone).to(setup.device).eval()
@@ -141,16 +137,3 @@ def split(
         return priced(t % fedround == 0)
 
     return Method(init, round, predictor, cost, personal=True, alone=True)
-
-
-def _check(learns: str, lr: float, decay: float, epsilon: float, directions: int, fedround: int) -> None:
-    """Raises UserError for an option that means nothing."""
-    if learns not in LEARNS:
-        raise UserError(f"learns is {', '.join(LEARNS)}, not {learns!r}")
-    for option, value, least in (("num_directions", directions, 1), ("fedround", fedround, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UserError(f"{option} is a whole number from {least} on, not {value!r}")
-    for option, value in (("server_lr", lr), ("server_decay", decay), ("epsilon", epsilon)):
-        right = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-        if not right or (value == 0 and option != "server_lr"):
-            raise UserError(f"{option} is a number above 0{' (or 0)' if option == 'server_lr' else ''}, not {value!r}")

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from fedbench.families.split.cut import Cut
-from fedbench.models.cost import ClientCost, Sent, ServerCost, count, on_meta, one_image, optimizer_states
+from fedbench.models.cost import count, on_meta, one_image
+from fedbench.models.optimizer import optimizer_states
+from fedbench.types import ClientCost, Sent, ServerCost
 
 
 @dataclass(frozen=True)
