@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedbench.commands.choices import DEVICE, PLUGINS
+from fedbench.commands.output import listing
 
 if TYPE_CHECKING:
     from fedbench.models.sizes import Size
@@ -49,17 +50,12 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
 
 def _show(found: list[Size], classes: int, batch: int, device: str) -> None:
     """A line for each backbone, and what was timed."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table("backbone", box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("pixels", "parameters", "GMACs", "images/s"):
-        table.add_column(title, justify="right")
-    for size in found:
-        counts = (f"{size.parameters / 1e6:.2f} M", f"{size.macs / 1e9:.3g}", f"{size.images_per_second:.3g}")
-        table.add_row(size.name, str(size.image_size), *counts)
+    table = listing(("backbone", "pixels", "parameters", "GMACs", "images/s"), map(_row, found))
+    for column in table.columns[1:]:
+        column.justify = "right"
     console.print(table)
     threads = f"{found[0].threads} thread{'s' * (found[0].threads > 1)}"
     where = f"on {device}" + (f", {threads}" if device == "cpu" else "")
@@ -68,3 +64,8 @@ def _show(found: list[Size], classes: int, batch: int, device: str) -> None:
         style="dim",
         soft_wrap=True,
     )
+
+
+def _row(size: Size) -> tuple[str, ...]:
+    counts = (f"{size.parameters / 1e6:.2f} M", f"{size.macs / 1e9:.3g}", f"{size.images_per_second:.3g}")
+    return size.name, str(size.image_size), *counts

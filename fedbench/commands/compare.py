@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedbench.commands.output import put
+from fedbench.errors import UserError
+
 if TYPE_CHECKING:
-    from fedbench.report.leaderboards import Leaderboard
+    from fedbench.report.page import View
+    from fedbench.results import Result
 
 
 @click.command(short_help="Print leaderboards from results.")
@@ -39,17 +43,12 @@ if TYPE_CHECKING:
 )
 def compare(
     paths: tuple,
-    metric: str,
-    at: str,
-    baseline: str | None,
     scenarios: tuple,
     methods: tuple,
     variants: tuple,
-    by: str | None,
-    costs: bool,
-    beside: bool,
     hashes: bool,
     form: str,
+    **asked: Any,
 ) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given).
 
@@ -62,7 +61,6 @@ def compare(
     fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
-    from fedbench.errors import UserError
     from fedbench.report.grouping import select
     from fedbench.results import content_hash, load
 
@@ -70,48 +68,24 @@ def compare(
         for path in paths or ("results",):
             click.echo(f"{content_hash(path)}  {path}")
         return
-    if sum((by is not None, costs, beside)) > 1:
+    if sum((asked["by"] is not None, asked["costs"], asked["beside"])) > 1:
         raise UserError("--by, --costs and --paper are views of their own: choose one")
     results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
+    put(_view(results, **asked), form)
+
+
+def _view(
+    results: list[Result], metric: str, at: str, baseline: str | None, by: str | None, costs: bool, beside: bool
+) -> View:
+    """Leaderboards, or the one of their views that is asked for."""
     if beside:
-        from fedbench.report.paper.comparison import comparisons
-        from fedbench.report.paper.records import render, show
+        from fedbench.report.paper import comparison, records
 
         if metric != "accuracy" or baseline is not None:
             raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
-        found = comparisons(results, at=at)
-    else:
-        from fedbench.report.leaderboards import leaderboards
-        from fedbench.report.terminal import show
-        from fedbench.report.text import render
+        return records.view(comparison.comparisons(results, at=at))
+    from fedbench.report import clients, columns, traffic
+    from fedbench.report.leaderboards import leaderboards
 
-        found = leaderboards(results, metric=metric, at=at, baseline=baseline)
-        if by or costs:
-            _view(found, costs, form)
-            return
-    if form == "rich":
-        from rich.console import Console
-
-        show(found, Console(highlight=False))
-    else:
-        click.echo(render(found, form), nl=False)
-
-
-def _view(boards: list[Leaderboard], costs: bool, form: str) -> None:
-    """The costs, or every client. In json, and in csv for clients, a leaderboard has all of it anyway."""
-    from fedbench.report import clients, traffic
-    from fedbench.report import page as sheets
-    from fedbench.report.text import render
-
-    legend = traffic.LEGEND if costs else clients.LEGEND
-    found = [traffic.sheet(board) for board in boards] if costs else clients.sheets(boards)
-    if form == "csv" and costs:
-        click.echo(traffic.to_csv(boards), nl=False)
-    elif form in ("csv", "json"):
-        click.echo(render(boards, form), nl=False)
-    elif form == "rich":
-        from rich.console import Console
-
-        sheets.show(found, legend, Console(highlight=False))
-    else:
-        click.echo(sheets.FORMATS[form](found, legend), nl=False)
+    kind = clients if by else traffic if costs else columns
+    return kind.view(leaderboards(results, metric=metric, at=at, baseline=baseline))

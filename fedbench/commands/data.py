@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedbench.commands.choices import PLUGINS
+from fedbench.commands.output import listing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,9 +46,7 @@ def list_(as_json: bool, plugins: tuple) -> None:
 
     Data sets are looked for in ./data/NAME, or in $FEDBENCH_DATA/NAME. No file is opened.
     """
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from fedbench.commands.shelf import entries
     from fedbench.data import data_dir
@@ -59,10 +58,9 @@ def list_(as_json: bool, plugins: tuple) -> None:
         _print_json([{**vars(entry), "root": str(entry.root) if entry.root else None} for entry in found])
         return
     console = Console(highlight=False)
-    table = Table("data set", "what it is", "here", box=box.SIMPLE_HEAD, pad_edge=False)
+    rows = [(entry.name, entry.summary.split(". ")[0].rstrip("."), entry.status) for entry in found]
+    table = listing(("data set", "what it is", "here"), rows)
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
-    for entry in found:
-        table.add_row(entry.name, entry.summary.split(". ")[0].rstrip("."), entry.status)
     console.print(table)
     for said in (
         f"Data sets are looked for in {data_dir()}/NAME (FEDBENCH_DATA sets another folder).",

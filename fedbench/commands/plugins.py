@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedbench.commands.choices import PLUGINS
+from fedbench.commands.output import listing
 
 if TYPE_CHECKING:
     from fedbench.registry.catalogue import Component
@@ -49,7 +50,7 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     rows = [
         (name, registry.package(name), registry.version(name)) for name in (*registry.entry_points, *registry.files)
     ]
-    console.print(_table(("plugin", "package", "version"), sorted(rows)))
+    console.print(listing(("plugin", "package", "version"), sorted(rows)))
     for message in registry.troubles.values():
         console.print(f"! {message}", style="yellow")
     console.print("`fedbench plugins list --components` lists what they register.", style="dim")
@@ -88,7 +89,7 @@ def show(name: str, plugins: tuple) -> None:
         ]
         if rows:
             heads = ("option", "default", "in a profile") if profiles else ("option", "default")
-            console.print(_table(heads, [row[: len(heads)] for row in rows]))
+            console.print(listing(heads, [row[: len(heads)] for row in rows]))
         if component.open:
             console.print("  and any further option, which is passed on", style="dim")
 
@@ -174,7 +175,7 @@ def _components(catalogue, kind: str | None, console) -> None:
     if kind and kind not in KINDS:
         raise UserError(f"--kind: there is no {kind!r}; kinds are {', '.join(KINDS)}")
     rows = [(c.kind, c.name, c.package, _first_sentence(c.summary)) for c in catalogue if kind in (None, c.kind)]
-    console.print(_table(("kind", "name", "package", "what it is"), rows))
+    console.print(listing(("kind", "name", "package", "what it is"), rows))
     for plugin, message in catalogue.broken.items():
         console.print(f"! {plugin}: {message}", style="yellow")
     for message in catalogue.clashes.values():
@@ -183,13 +184,3 @@ def _components(catalogue, kind: str | None, console) -> None:
 
 def _first_sentence(text: str) -> str:
     return re.split(r"\.\s+(?=[A-Z`])", text)[0].rstrip(".")  # "Eq. 4" ends no sentence
-
-
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]):
-    from rich import box
-    from rich.table import Table
-
-    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*row)
-    return table

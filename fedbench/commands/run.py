@@ -116,6 +116,7 @@ def _close(outcome) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from fedbench.report.columns import view
     from fedbench.report.leaderboards import leaderboards
     from fedbench.report.terminal import show
     from fedbench.results import load
@@ -133,7 +134,7 @@ def _close(outcome) -> None:
     results = load([outcome.folder])
     if any(result.status == "finished" for result in results):
         console.print()
-        show(leaderboards(results), console)
+        show(view(leaderboards(results)), console)
         console.print()
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
     if (outcome.folder / EXPECTED).is_file():

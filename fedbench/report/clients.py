@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.report.columns import Cell, Column, heading, number, subtitle
-from fedbench.report.leaderboards import Leaderboard, Row
+from fedbench.report.board import Leaderboard, Row
+from fedbench.report.columns import heading, number, subtitle
 from fedbench.report.measures import higher_is_better
-from fedbench.report.page import Sheet
+from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.records import to_csv, to_json
 
 MOST = 30  # lines of a table; csv and json have every client
 
 LEGEND = ("Each client on its own test images: mean over seeds.",)
 
 
-def sheets(boards: Sequence[Leaderboard]) -> list[Sheet]:
-    """One for each leaderboard whose clients were tested. Raises: UserError where none were."""
-    found = [_sheet(board) for board in boards if board.by_client]
+def view(boards: Sequence[Leaderboard]) -> View:
+    """A page for each leaderboard whose clients were tested; in CSV and JSON a leaderboard has every client anyway.
+
+    Raises: UserError where none were.
+    """
+    found = [_page(board) for board in boards if board.by_client]
     if not found:
         raise UserError(
             "--by client: these cells were tested by domain, so no client has a score of its own.\n"
             "A suite with `evaluation: {by: client}` tests every client on images of its own."
         )
-    return found
+    return View(found, LEGEND, partial(to_csv, boards), partial(to_json, boards), comments=LEGEND)
 
 
-def _sheet(board: Leaderboard) -> Sheet:
+def _page(board: Leaderboard) -> Page:
     rows = [row for row in board.rows if row.runs]
     scores = [_scores(row) for row in rows]
     everyone = sorted({key for one in scores for key in one}, key=lambda key: key[1])
@@ -40,12 +45,12 @@ def _sheet(board: Leaderboard) -> Sheet:
         shown = [key for key in everyone if key in worst]
     several = len(board.domains) > 1
     names = [f"{client} {domain}" if several else str(client) for domain, client in shown]
-    found = [Column("client", "name", [Cell(name) for name in names])]
+    found = [Column("client", "name", [Shown(name) for name in names])]
     for row, one in zip(rows, scores, strict=True):
-        cells = [Cell(number(one[key], board.metric) if key in one else "") for key in shown]
+        cells = [Shown(number(one[key], board.metric) if key in one else "") for key in shown]
         found.append(Column(row.label, "score", cells))
     left_out = f"{MOST} of {len(everyone)} clients: those that do worst in the mean over these methods; csv has all"
-    return Sheet(heading(board), [(subtitle(board), found)], [left_out] if len(everyone) > MOST else [])
+    return Page(heading(board), [Table(found, subtitle(board))], [left_out] if len(everyone) > MOST else [])
 
 
 def _scores(row: Row) -> dict[tuple[str, int], float]:

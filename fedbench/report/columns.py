@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 
+from fedbench.report.board import Leaderboard, Row, cell, marks
 from fedbench.report.cost import Cost
-from fedbench.report.leaderboards import Leaderboard, Row, cell, marks
 from fedbench.report.measures import Score
+from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.records import to_csv, to_json
 from fedbench.words import amount, human_bytes, three_digits
 
 SPREAD = "±"
@@ -22,26 +24,6 @@ STATUS = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """text is the number, spread what follows it ("±1.3"), mark "best", "second" or ""."""
-
-    text: str
-    spread: str = ""
-    mark: str = ""
-
-
-@dataclass(frozen=True)
-class Column:
-    """cells has one entry a row. part is "name", "score", "cost" or "budget", which stands with either of them. least:
-    how many letters of the title must stay where room is short."""
-
-    title: str
-    part: str
-    cells: Sequence[Cell]
-    least: int = 5
-
-
 def is_fraction(metric: str) -> bool:
     """Accuracies are shown in percent, everything else (a loss) as it is."""
     return "accuracy" in metric
@@ -52,22 +34,33 @@ def number(value: float, metric: str, signed: bool = False) -> str:
     return f"{100 * value:{sign}.1f}" if is_fraction(metric) else f"{value:{sign}.3f}"
 
 
+def view(boards: Sequence[Leaderboard]) -> View:
+    """Leaderboards in every format."""
+    return View([page_of(board) for board in boards], legend(boards), partial(to_csv, boards), partial(to_json, boards))
+
+
+def page_of(board: Leaderboard) -> Page:
+    """A leaderboard as one table; its second outputs stand back."""
+    faint = [i for i, row in enumerate(board.rows) if row.output]
+    return Page(heading(board), [Table(columns(board), subtitle(board), faint=faint)], board.notes)
+
+
 def columns(board: Leaderboard) -> list[Column]:
     """The name, then the scores, then the cost: what `--format rich`, `markdown` and `latex` show."""
     marked = marks(board)
 
-    def scores(column: str, show: Callable[[Score], tuple[str, str]]) -> list[Cell]:
+    def scores(column: str, show: Callable[[Score], tuple[str, str]]) -> list[Shown]:
         cells = []
         for i, row in enumerate(board.rows):
             value = cell(row, column)
             text = show(value) if value else (DASH if row.status == "not_applicable" else "", "")
-            cells.append(Cell(*text, mark=marked.get((i, column), "")))
+            cells.append(Shown(*text, mark=marked.get((i, column), "")))
         return cells
 
     def plain(value: Score) -> tuple[str, str]:
         return number(value.mean, board.metric), ""
 
-    found = [Column("method", "name", [Cell(row.label) for row in board.rows])]
+    found = [Column("method", "name", [Shown(row.label) for row in board.rows])]
     if len(board.domains) > 1 or not board.by_client:
         found += [Column(domain, "score", scores(domain, plain)) for domain in board.domains]
     found.append(Column("average", "score", _averages(board, marked)))
@@ -81,36 +74,36 @@ def columns(board: Leaderboard) -> list[Column]:
         if any(row.gap and row.gap.low is not None for row in board.rows):
             found.append(Column("gap, 95 % interval", "cost", [_interval(row) for row in board.rows]))
     if board.budget is not None:
-        found.append(Column("round", "budget", [Cell(str(row.round) if row.runs else "") for row in board.rows]))
+        found.append(Column("round", "budget", [Shown(str(row.round) if row.runs else "") for row in board.rows]))
         found.append(Column("spent", "budget", [_spent(row, board.at) for row in board.rows]))
     return found + _costs(board)
 
 
-def _averages(board: Leaderboard, marked: dict[tuple[int, str], str]) -> list[Cell]:
+def _averages(board: Leaderboard, marked: dict[tuple[int, str], str]) -> list[Shown]:
     """Where there is no number, the word that says why."""
     cells = []
     for i, row in enumerate(board.rows):
         if row.average is None:
-            cells.append(Cell(STATUS.get(row.status, DASH)))
+            cells.append(Shown(STATUS.get(row.status, DASH)))
             continue
         std = row.average.std
         spread = "" if std is None else SPREAD + number(std, row.metric)
-        cells.append(Cell(number(row.average.mean, row.metric), spread, marked.get((i, "average"), "")))
+        cells.append(Shown(number(row.average.mean, row.metric), spread, marked.get((i, "average"), "")))
     return cells
 
 
-def _gap(row: Row) -> Cell:
-    return Cell(number(row.gap.mean, row.metric, signed=True) if row.gap else "")
+def _gap(row: Row) -> Shown:
+    return Shown(number(row.gap.mean, row.metric, signed=True) if row.gap else "")
 
 
-def _spent(row: Row, what: str) -> Cell:
-    return Cell("" if row.spent is None else amount(row.spent, what))
+def _spent(row: Row, what: str) -> Shown:
+    return Shown("" if row.spent is None else amount(row.spent, what))
 
 
-def _interval(row: Row) -> Cell:
+def _interval(row: Row) -> Shown:
     if row.gap is None or row.gap.low is None:
-        return Cell("")
-    return Cell(f"{number(row.gap.low, row.metric, True)} to {number(row.gap.high, row.metric, True)}")
+        return Shown("")
+    return Shown(f"{number(row.gap.low, row.metric, True)} to {number(row.gap.high, row.metric, True)}")
 
 
 COSTS: Sequence[tuple[str, Callable[[Cost], float | None], Callable[[float], str]]] = (
@@ -131,7 +124,7 @@ def _costs(board: Leaderboard) -> list[Column]:
     for title, pick, show in COSTS:
         values = [pick(row.cost) if row.cost and not row.output else None for row in board.rows]
         if any(value is not None for value in values):
-            cells = [Cell("" if value is None else show(value)) for value in values]
+            cells = [Shown("" if value is None else show(value)) for value in values]
             found.append(Column(title, "cost", cells, least=10 if title.startswith("srv") else 5))
     return found
 

@@ -3,92 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fedbench.errors import UserError
+from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import PAID, Budget, cheapest, read_budget, spending
-from fedbench.report.cost import Cost, cost, mean_cost
+from fedbench.report.cost import cost, mean_cost
 from fedbench.report.grouping import by_label, settings, unknown
-from fedbench.report.measures import AT, Difference, Run, Score, difference, higher_is_better, metrics, run, score
+from fedbench.report.measures import AT, Run, difference, metrics, run, score
 from fedbench.report.notes import notes
 from fedbench.results import Result
 
 # The gap is taken to this method unless another is named: where a suite has it, it is the papers' ceiling.
 DEFAULT_BASELINE = "alllarge"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One method, or a second output of one (output "last" for the metric `accuracy/last`).
-
-    runs, domains, average and worst are over the finished seeds only (within the budget, where there is one), cost over
-    all finished ones; they are empty where there are none.
-    spread and worst_clients are empty where clients were not tested, each on images of its own. gap is the paired
-    difference of the averages to the baseline. status is "finished" as soon as one seed has finished.
-    """
-
-    method: str
-    output: str
-    metric: str
-    status: str
-    runs: Sequence[Run]
-    domains: Mapping[str, Score]
-    average: Score | None
-    worst: Score | None
-    spread: Score | None
-    worst_clients: Score | None
-    gap: Difference | None
-    cost: Cost | None
-
-    @property
-    def label(self) -> str:
-        return f"{self.method}/{self.output}" if self.output else self.method
-
-    @property
-    def round(self) -> int | str:
-        """The round shown; where seeds differ (--at best, or a budget) all of them, as "8/12/9"."""
-        rounds = [r.round for r in self.runs]
-        return rounds[0] if len(set(rounds)) == 1 else "/".join(map(str, rounds))
-
-    @property
-    def spent(self) -> float | None:
-        """What the clients had paid by that round, the mean over seeds; None where no budget is set."""
-        spent = [r.spent for r in self.runs if r.spent is not None]
-        return sum(spent) / len(spent) if spent else None
-
-
-@dataclass(frozen=True)
-class Leaderboard:
-    """Methods in one setting.
-
-    variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at: one of
-    AT, or "bytes" or "flops" with the budget that all clients together had.
-    """
-
-    suite: str
-    scenario: str
-    variant: str
-    backbone: str
-    dataset: str
-    profile: str
-    metric: str
-    split: str
-    at: str
-    budget: float | None
-    baseline: str | None
-    domains: Sequence[str]
-    rows: Sequence[Row]
-    notes: Sequence[str]
-
-    @property
-    def by_client(self) -> bool:
-        """Whether clients were tested, each on images of its own."""
-        return any(row.spread for row in self.rows)
-
-    @property
-    def seeds(self) -> int:
-        """The largest number of finished seeds of any row."""
-        return max((len(row.runs) for row in self.rows), default=0)
 
 
 def leaderboards(
@@ -210,28 +137,3 @@ def _row(
 def _status(results: Sequence[Result]) -> str:
     order = ("finished", "failed", "timeout", "interrupted", "running", "pending", "not_applicable")
     return min((r.status for r in results), key=order.index)
-
-
-def marks(board: Leaderboard) -> dict[tuple[int, str], str]:
-    """What is "best" and "second" in every column: by (row position, domain | "average" | "worst" | "worst_clients").
-
-    The baseline (a ceiling, as a rule, that nobody can realise) and second outputs are not eligible; with
-    fewer than two rows left nothing is marked. Values that look the same in a table (one decimal of a
-    percent) share their mark.
-    """
-    sign = 1 if higher_is_better(board.metric) else -1
-    eligible = [i for i, row in enumerate(board.rows) if row.runs and not row.output and row.method != board.baseline]
-    found: dict[tuple[int, str], str] = {}
-    for column in (*board.domains, "average", "worst", "worst_clients") if len(eligible) > 1 else ():
-        values = {i: sign * round(s.mean, 3) for i in eligible if (s := cell(board.rows[i], column))}
-        ranked = sorted(set(values.values()), reverse=True)[:2]
-        for i, value in values.items():
-            if value in ranked:
-                found[i, column] = ("best", "second")[ranked.index(value)]
-    return found
-
-
-def cell(row: Row, column: str) -> Score | None:
-    """The score of a row in a column: a domain, "average", "worst", "worst_clients" or "spread"."""
-    parts = {"average": row.average, "worst": row.worst, "worst_clients": row.worst_clients, "spread": row.spread}
-    return parts[column] if column in parts else row.domains.get(column)

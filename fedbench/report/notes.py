@@ -9,7 +9,7 @@ from fedbench.report.budget import Budget, spending
 from fedbench.words import amount
 
 if TYPE_CHECKING:
-    from fedbench.report.leaderboards import Row
+    from fedbench.report.board import Row
     from fedbench.results import Result
 
 WORDS = {

@@ -1,12 +1,11 @@
-"""Leaderboards on a terminal, in as many tables as its width needs; readable without colour."""
+"""Views on a terminal, in as many tables as its width needs; readable without colour."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from fedbench.report.columns import Cell, Column, columns, heading, legend, subtitle
-from fedbench.report.leaderboards import Leaderboard
+from fedbench.report.page import Column, Shown, View
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,26 +18,30 @@ STYLES = {"best": "bold green", "second": "underline", "": ""}
 GAP = 1  # blanks between two columns, at least
 
 
-def show(boards: Sequence[Leaderboard], console: Console) -> None:
-    """Print every leaderboard, its notes below it, and once at the end what the columns mean."""
+def show(view: View, console: Console) -> None:
+    """Print every page, its remarks and notes below it, and once at the end what the columns mean."""
     from rich.text import Text
 
-    for board in boards:
-        console.print(Text(heading(board), style="bold"))
-        console.print(Text(subtitle(board), style="dim"))
-        dim = [bool(row.output) for row in board.rows]
-        for page in pages(columns(board), console.width):
-            console.print(table(page, dim, console))
+    for page in view.pages:
+        console.print(Text(page.title, style="bold"))
+        for table in page.tables:
+            for text, style in ((table.caption, "dim"), (table.warning, "yellow")):
+                if text:
+                    console.print(Text(text, style=style))
+            for columns in _fitting(table.columns, console.width):
+                console.print(_table(columns, table.faint, console))
+                console.print()
+        for note in page.remarks:
+            console.print(_indented(note, "dim"))
+        for note in page.notes:
+            console.print(_indented(note, "yellow"))
+        if page.remarks or page.notes:
             console.print()
-        for note in board.notes:
-            console.print(indented(note, "yellow"))
-        if board.notes:
-            console.print()
-    for sentence in legend(boards):
-        console.print(indented(sentence, "dim"))
+    for sentence in view.legend:
+        console.print(_indented(sentence, "dim"))
 
 
-def indented(text: str, style: str) -> Padding:
+def _indented(text: str, style: str) -> Padding:
     """A sentence below a table."""
     from rich.padding import Padding
     from rich.text import Text
@@ -46,7 +49,7 @@ def indented(text: str, style: str) -> Padding:
     return Padding(Text(text, style=style), (0, 0, 0, 1), expand=False)
 
 
-def pages(found: Sequence[Column], width: int) -> list[list[Column]]:
+def _fitting(found: Sequence[Column], width: int) -> list[list[Column]]:
     """The columns in tables that fit: all in one, else scores and cost apart, else these too.
 
     Titles and names are shortened before a table is split further; numbers never are.
@@ -58,23 +61,23 @@ def pages(found: Sequence[Column], width: int) -> list[list[Column]]:
     scores = [column for column in rest if column.part in ("score", "budget")]
     with_budget = "score" if _natural([name, *scores]) <= width else "cost"
     for part in ("score", "cost"):
-        page: list[Column] = []
+        together: list[Column] = []
         for column in (c for c in rest if part == (with_budget if c.part == "budget" else c.part)):
-            if page and _least([name, *page, column]) > width:
-                split.append([name, *page])
-                page = []
-            page.append(column)
-        if page:
-            split.append([name, *page])
+            if together and _least([name, *together, column]) > width:
+                split.append([name, *together])
+                together = []
+            together.append(column)
+        if together:
+            split.append([name, *together])
     return split
 
 
-def _natural(page: Sequence[Column]) -> int:
-    return sum(max(len(c.title), _content(c)) + GAP for c in page) - GAP
+def _natural(columns: Sequence[Column]) -> int:
+    return sum(max(len(c.title), _content(c)) + GAP for c in columns) - GAP
 
 
-def _least(page: Sequence[Column]) -> int:
-    return sum(_floor(c) + GAP for c in page) - GAP
+def _least(columns: Sequence[Column]) -> int:
+    return sum(_floor(c) + GAP for c in columns) - GAP
 
 
 def _content(column: Column) -> int:
@@ -88,11 +91,11 @@ def _floor(column: Column) -> int:
     return max(_content(column), min(len(column.title), column.least))
 
 
-def widths(page: Sequence[Column], width: int) -> list[int]:
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
     """A width for every column: the natural one, or less, the most generous of them shrunk first."""
-    found = [max(len(c.title), _content(c)) for c in page]
-    floors = [_floor(c) for c in page]
-    while sum(found) + GAP * (len(page) - 1) > width:
+    found = [max(len(c.title), _content(c)) for c in columns]
+    floors = [_floor(c) for c in columns]
+    while sum(found) + GAP * (len(columns) - 1) > width:
         spare = [w - floor for w, floor in zip(found, floors, strict=True)]
         if max(spare) <= 0:
             break
@@ -100,7 +103,7 @@ def widths(page: Sequence[Column], width: int) -> list[int]:
     return found
 
 
-def _padded(column: Column, cell: Cell) -> str:
+def _padded(column: Column, cell: Shown) -> str:
     """A cell with its spread and its mark, or as many blanks where others have them: numbers line up."""
     if not cell.text or cell.text.isalpha():
         return cell.text
@@ -110,16 +113,16 @@ def _padded(column: Column, cell: Cell) -> str:
     return text + (MARKS[cell.mark] if has_marks else "")
 
 
-def table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Table:
-    """One page of columns; dim says which of its rows stand back."""
+def _table(columns: Sequence[Column], faint: Collection[int], console: Console) -> Table:
+    """Columns that fit; the rows at the positions `faint` stand back."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     room = console.width
-    sizes = widths(page, room)
+    sizes = _widths(columns, room)
     # What is left over goes between the columns, up to two more blanks.
-    spare = max(0, room - sum(sizes) - GAP * (len(page) - 1)) // max(1, len(page) - 1)
+    spare = max(0, room - sum(sizes) - GAP * (len(columns) - 1)) // max(1, len(columns) - 1)
     found = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -127,21 +130,21 @@ def table(page: Sequence[Column], dim: Sequence[bool], console: Console) -> Tabl
         pad_edge=False,
         header_style="bold",
     )
-    for column, size in zip(page, sizes, strict=True):
+    for column, size in zip(columns, sizes, strict=True):
         justify = "left" if column.part == "name" else "right"
         title = column.title
         if column.title == "Γ*" and not console.encoding.startswith("utf"):
             title = "G*"
         # As Text: a str would be read as rich's markup, and a domain may be called "[/x]".
         found.add_column(Text(title), justify=justify, width=size, no_wrap=True, overflow="ellipsis")
-    for i, faint in enumerate(dim):
-        if page[-1].part == "cost" and not any(column.cells[i].text for column in page[1:]):
+    for i in range(len(columns[0].cells)):
+        if columns[-1].part == "cost" and not any(column.cells[i].text for column in columns[1:]):
             continue
-        found.add_row(*(_text(column, column.cells[i]) for column in page), style="dim" if faint else "")
+        found.add_row(*(_text(column, column.cells[i]) for column in columns), style="dim" if i in faint else "")
     return found
 
 
-def _text(column: Column, cell: Cell) -> Text:
+def _text(column: Column, cell: Shown) -> Text:
     from rich.text import Text
 
     text = Text(_padded(column, cell))

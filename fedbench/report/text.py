@@ -1,139 +1,53 @@
-"""Leaderboards as text for other programs and for papers: CSV, JSON, Markdown and LaTeX."""
+"""Views as text: for papers in Markdown and LaTeX, for other programs in CSV and JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
-from fedbench.report.columns import Cell, Column, columns, heading, legend, subtitle
-from fedbench.report.leaderboards import Leaderboard, Row
-from fedbench.report.measures import Score, score
-from fedbench.types import GLOBAL
-
-CSV_COLUMNS = (
-    "suite", "scenario", "method", "variant", "backbone", "dataset", "metric", "domain", "client", "split",
-    "mean", "std", "n_seeds", "round",
-)  # fmt: skip
+from fedbench.report.page import Column, Shown, Table, View
 
 
-def render(boards: Sequence[Leaderboard], format: str) -> str:
-    """The text of all leaderboards in one of FORMATS, ending with a line break."""
-    return FORMATS[format](boards)
+def render(view: View, format: str) -> str:
+    """The text in one of FORMATS, ending with a line break."""
+    return FORMATS[format](view)
 
 
-def to_csv(boards: Sequence[Leaderboard]) -> str:
-    """A row for every method, metric and domain (and client, where each is tested), then the average.
-
-    client is -1 for the global model and empty for a mean over clients; std is empty for one seed. Where clients are
-    tested, `client_sd` and `worst_10_percent` follow in place of a domain; where a budget is set, `spent` and
-    `budget` with the metric `client_bytes` or `client_flops`. A method without a finished cell has no rows.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for board in boards:
-        for row in (row for row in board.rows if row.runs):
-            where = (board.suite, board.scenario, row.method, board.variant, board.backbone, board.dataset)
-            values = [(row.metric, *value) for value in _csv_scores(row)] + list(_csv_budget(board, row))
-            for metric, domain, client, value in values:
-                std = "" if value.std is None else value.std
-                writer.writerow((*where, metric, domain, client, board.split, value.mean, std, value.n, row.round))
-    return out.getvalue()
-
-
-def _csv_scores(row: Row) -> Iterator[tuple[str, int | str, Score]]:
-    by_client: dict[tuple[str, int], list[float]] = {}
-    for run in row.runs:
-        for key, value in run.clients.items():
-            by_client.setdefault(key, []).append(value)
-    for (domain, client), values in by_client.items():
-        yield domain, client, score(values)
-    everyone = any(client == GLOBAL for _, client in by_client)
-    if not everyone:
-        for domain, value in row.domains.items():
-            yield domain, "", value
-    yield "average", GLOBAL if everyone else "", row.average
-    if row.spread and row.worst_clients:
-        yield "client_sd", "", row.spread
-        yield "worst_10_percent", "", row.worst_clients
-
-
-def _csv_budget(board: Leaderboard, row: Row) -> Iterator[tuple[str, str, str, Score]]:
-    if board.budget is not None and not row.output:
-        metric, n = f"client_{board.at}", len(row.runs)
-        yield metric, "spent", "", score([run.spent for run in row.runs if run.spent is not None])
-        yield metric, "budget", "", Score(board.budget, None, n)
-
-
-def to_json(boards: Sequence[Leaderboard]) -> str:
-    """Everything a leaderboard knows, in fractions, bytes, FLOPs and seconds; what does not exist is null."""
-    found = [plain(_board(board)) for board in boards]
-    return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _board(board: Leaderboard) -> dict[str, Any]:
-    found = asdict(board) | {"domains": list(board.domains)}
-    for row, into in zip(board.rows, found["rows"], strict=True):
-        into |= {"label": row.label, "n_seeds": len(row.runs), "round": row.round if row.runs else None}
-        into["spent"] = row.spent
-        for run in into["runs"]:
-            run["clients"] = [
-                {"domain": d, "client": c, "value": v} for (d, c), v in run["clients"].items() if c != GLOBAL
-            ]
-    return found
-
-
-def plain(value: Any) -> Any:
-    """JSON has no NaN: what is not a finite number becomes null."""
-    if isinstance(value, Mapping):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def to_markdown(boards: Sequence[Leaderboard]) -> str:
-    """Pipe tables; best in bold, second in italics."""
+def to_markdown(view: View) -> str:
+    """A pipe table for each caption, best in bold and second in italics; remarks and notes as a list."""
     parts = []
-    for board in boards:
-        lines = [f"### {escape_markdown(heading(board))}", "", escape_markdown(subtitle(board)), ""]
-        lines += piped_table(columns(board))
-        if board.notes:
-            lines += ["", *(f"- {escape_markdown(note)}" for note in board.notes)]
+    for page in view.pages:
+        lines = [f"### {_escape_markdown(page.title)}"]
+        for table in page.tables:
+            for text in filter(None, (table.caption, table.warning)):
+                lines += ["", _escape_markdown(text)]
+            lines += ["", *_piped_table(table.columns)]
+        if told := (*page.remarks, *page.notes):
+            lines += ["", *(f"- {_escape_markdown(note)}" for note in told)]
         parts.append("\n".join(lines))
-    return "\n\n".join([*parts, markdown_legend(legend(boards))]) + "\n"
+    # The marks of a terminal are not those of Markdown.
+    said = (text.replace("* best, + second", "Bold best, italic second", 1) for text in view.legend)
+    return "\n\n".join([*parts, view.between.join(map(_escape_markdown, said))]) + "\n"
 
 
-def markdown_legend(sentences: Sequence[str]) -> str:
-    """What columns mean, with Markdown's marks in the place of a terminal's."""
-    return escape_markdown(" ".join(sentences).replace("* best, + second", "Bold best, italic second", 1))
-
-
-def piped_table(page: Sequence[Column]) -> list[str]:
-    """The lines of a Markdown table."""
-    lines = [_piped([escape_markdown(column.title) for column in page])]
-    lines.append(_piped([":--" if column.part == "name" else "--:" for column in page]))
-    return lines + [_piped([_markdown(column.cells[i]) for column in page]) for i in range(len(page[0].cells))]
+def _piped_table(columns: Sequence[Column]) -> list[str]:
+    lines = [_piped([_escape_markdown(column.title) for column in columns])]
+    lines.append(_piped([":--" if column.part == "name" else "--:" for column in columns]))
+    return lines + [_piped([_markdown(column.cells[i]) for column in columns]) for i in range(len(columns[0].cells))]
 
 
 def _piped(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def escape_markdown(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Text on one line without what Markdown would read as its own."""
     return "".join(f"\\{c}" if c in "\\|*_`<[]" else c for c in text).replace("\n", " ")
 
 
-def _markdown(cell: Cell) -> str:
+def _markdown(cell: Shown) -> str:
     around = {"best": "**", "second": "*", "": ""}[cell.mark]
-    return around + escape_markdown(cell.text) + around + (f" {cell.spread}" if cell.spread else "")
+    return around + _escape_markdown(cell.text) + around + (f" {cell.spread}" if cell.spread else "")
 
 
 LATEX = {
@@ -144,30 +58,40 @@ LATEX = {
 }  # fmt: skip
 
 
-def to_latex(boards: Sequence[Leaderboard]) -> str:
-    """Two booktabs tables for each leaderboard, scores and cost; best in bold, second underlined."""
+def to_latex(view: View) -> str:
+    """A booktabs table for each caption, scores and cost apart; best in bold, second underlined. Remarks and notes are
+    comments below."""
     lines = ["% \\usepackage{booktabs}"]
-    for board in boards:
-        name, *rest = columns(board)
-        for parts, told in ((("score", "budget"), subtitle(board)), (("cost",), "cost")):
-            if chosen := [column for column in rest if column.part in parts]:
-                lines += tabular([name, *chosen], "; ".join([heading(board), told]))
-        lines += [f"% {note}" for note in board.notes]
-    return "\n".join(lines) + "\n"
+    for page in view.pages:
+        for table in page.tables:
+            for columns, *told in _halves(table):
+                lines += _tabular(columns, "; ".join(filter(None, (page.title, *told))))
+        lines += [f"% {note}" for note in (*page.remarks, *page.notes)]
+    return "\n".join([*lines, *(f"% {sentence}" for sentence in view.comments)]) + "\n"
 
 
-def tabular(page: Sequence[Column], caption: str) -> list[str]:
+def _halves(table: Table) -> Iterator[tuple[Sequence[Column], str, str]]:
+    """A table that has both scores and cost as two, each with the names, its caption and its warning."""
+    name, *rest = table.columns
+    scores = [column for column in rest if column.part != "cost"]
+    costs = [column for column in rest if column.part == "cost"]
+    yield [name, *(scores or costs)], table.caption, table.warning
+    if scores and costs:
+        yield [name, *costs], "cost", ""
+
+
+def _tabular(columns: Sequence[Column], caption: str) -> list[str]:
     """The lines of a LaTeX table with booktabs' rules."""
-    rows = range(len(page[0].cells))
+    rows = range(len(columns[0].cells))
     return [
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_escape_latex(caption)}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(page) - 1)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
         r"\toprule",
-        " & ".join(_escape_latex(column.title) for column in page) + r" \\",
+        " & ".join(_escape_latex(column.title) for column in columns) + r" \\",
         r"\midrule",
-        *(" & ".join(_latex(column.cells[i]) for column in page) + r" \\" for i in rows),
+        *(" & ".join(_latex(column.cells[i]) for column in columns) + r" \\" for i in rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -179,7 +103,7 @@ def _escape_latex(text: str) -> str:
     return "".join(LATEX.get(c, c) for c in text)
 
 
-def _latex(cell: Cell) -> str:
+def _latex(cell: Shown) -> str:
     """A minus sign is set as one: -3.4 becomes $-$3.4."""
     text = re.sub(r"(?<!\S)-(?=\d)", "$-$", _escape_latex(cell.text))
     command = {"best": r"\textbf", "second": r"\underline", "": ""}[cell.mark]
@@ -187,9 +111,9 @@ def _latex(cell: Cell) -> str:
     return f"{marked} {_escape_latex(cell.spread)}" if cell.spread else marked
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Leaderboard]], str]] = {
-    "csv": to_csv,
-    "json": to_json,
+FORMATS: Mapping[str, Callable[[View], str]] = {
+    "csv": lambda view: view.to_csv(),
+    "json": lambda view: view.to_json(),
     "markdown": to_markdown,
     "latex": to_latex,
 }

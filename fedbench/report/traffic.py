@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
-from fedbench.report.columns import DASH, Cell, Column, heading
+from fedbench.report.board import Leaderboard, Row
+from fedbench.report.columns import DASH, heading
 from fedbench.report.cost import Cost, Traffic
-from fedbench.report.leaderboards import Leaderboard, Row
-from fedbench.report.page import Sheet
+from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.records import csv_text, to_json
 from fedbench.words import human_bytes, human_flops, three_digits
 
 # In the order of a round: what is given once, and then what every step exchanges.
@@ -31,29 +32,35 @@ Computed = tuple[float | None, float | None, float | None]
 TEXTS = (three_digits, lambda gflops: human_flops(gflops * 1e9), human_bytes)
 
 
-def sheet(board: Leaderboard) -> Sheet:
+def view(boards: Sequence[Leaderboard]) -> View:
+    """The costs of leaderboards; in JSON they have them anyway."""
+    pages = [page_of(board) for board in boards]
+    return View(pages, LEGEND, partial(to_csv, boards), partial(to_json, boards), comments=LEGEND)
+
+
+def page_of(board: Leaderboard) -> Page:
     """Tables of one leaderboard: up, down, and what clients and servers compute. Second outputs cost nothing of their
     own."""
     rows = [row for row in board.rows if row.cost and not row.output]
     tables = []
     if rows:
-        names = Column("method", "name", [Cell(row.label) for row in rows])
+        names = Column("method", "name", [Shown(row.label) for row in rows])
         up = _moved(rows, lambda one: one.up, lambda c: (c.bytes_up, c.total_bytes_up))
         down = _moved(rows, lambda one: one.down, lambda c: (c.bytes_down, c.total_bytes - c.total_bytes_up))
         costs = [row.cost for row in rows if row.cost]
         clients: list[Computed] = [(c.gflops, c.total_gflops, c.memory_bytes) for c in costs]
         servers: list[Computed] = [(c.server_gflops, c.server_total_gflops, c.server_memory_bytes) for c in costs]
         tables = [
-            ("what leaves the client (up)", [names, *up]),
-            ("what the client is sent (down)", [names, *down]),
-            ("what the client computes", [names, *_computed(clients)]),
+            Table([names, *up], "what leaves the client (up)"),
+            Table([names, *down], "what the client is sent (down)"),
+            Table([names, *_computed(clients)], "what the client computes"),
         ]
         if any(flops is not None for flops, *_ in servers):
-            tables.append(("what the server computes for it", [names, *_computed(servers)]))
+            tables.append(Table([names, *_computed(servers)], "what the server computes for it"))
     without = [row.label for row in rows if row.cost and not row.cost.exchange]
     notes = [f"{', '.join(without)}: computed before fedbench recorded what crosses, by kind"] if without else []
     missing = [row.label for row in board.rows if not row.cost and not row.output]
-    return Sheet(heading(board), tables, notes + ([f"{', '.join(missing)}: no costs"] if missing else []))
+    return Page(heading(board), tables, notes + ([f"{', '.join(missing)}: no costs"] if missing else []))
 
 
 def _kinds(rows: Sequence[Row]) -> list[str]:
@@ -73,7 +80,7 @@ def _moved(
     totals = [total(row.cost) if row.cost else (0.0, 0.0) for row in rows]
     columns["all kinds"], columns["whole run"] = map(list, zip(*totals, strict=True))
     return [
-        Column(title, "cost", [Cell(human_bytes(value) if value else DASH) for value in values])
+        Column(title, "cost", [Shown(human_bytes(value) if value else DASH) for value in values])
         for title, values in columns.items()
     ]
 
@@ -83,7 +90,7 @@ def _computed(costs: Sequence[Computed]) -> list[Column]:
         tuple(DASH if value is None else text(value) for value, text in zip(cost, TEXTS, strict=True)) for cost in costs
     ]
     return [
-        Column(title, "cost", [Cell(text) for text in texts])
+        Column(title, "cost", [Shown(text) for text in texts])
         for title, texts in zip(("GFLOPs", "whole run", "memory"), zip(*shown, strict=True), strict=True)
     ]
 
@@ -93,16 +100,14 @@ def to_csv(boards: Sequence[Leaderboard]) -> str:
 
     total is empty for memory, and per_client_round for seconds; a quantity that a method does not have has no row.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for board in boards:
-        where = (board.suite, board.scenario, board.variant, board.backbone, board.dataset, board.profile)
-        for row in board.rows:
-            for quantity in _quantities(row.cost) if row.cost and not row.output else ():
-                values = ["" if value is None else value for value in quantity]
-                writer.writerow((*where, row.method, len(row.runs), *values))
-    return out.getvalue()
+    return csv_text(CSV_COLUMNS, (record for board in boards for record in _records(board)))
+
+
+def _records(board: Leaderboard) -> Iterator[tuple[Any, ...]]:
+    where = (board.suite, board.scenario, board.variant, board.backbone, board.dataset, board.profile)
+    for row in board.rows:
+        for quantity in _quantities(row.cost) if row.cost and not row.output else ():
+            yield *where, row.method, len(row.runs), *quantity
 
 
 def _quantities(cost: Cost) -> Iterator[tuple[str, str, str, float | None, float | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fedbench.commands.choices import PLUGINS
+from fedbench.commands.output import put
 
 
 @click.command(short_help="Attack split methods: images from features.")
@@ -52,8 +53,6 @@ def invert(
     Finished cells of FedV, FedVZ, FESTA and the like are attacked, on a CPU, some twenty seconds a victim. Nothing
     is written into them. A score near its controls says that this attack failed, not that another one would.
     """
-    from rich.console import Console
-
     from fedbench.registry.registry import Registry
     from fedbench.report.grouping import select
     from fedbench.results import load
@@ -61,15 +60,12 @@ def invert(
     from .attack import Descent
     from .findings import Probe
     from .observer import ATTACKS
-    from .report import render, reports, show
+    from .report import reports, view
 
     draw = _drawing(images)
     results = select(load(paths or ("results",)), **chosen)
     found = reports(results, Registry(plugins), Probe(victims, attacks or ATTACKS, Descent(steps=steps)))
-    if form == "rich":
-        show(found, Console(highlight=False))
-    else:
-        click.echo(render(found, form), nl=False)
+    put(view(found), form)
     if images:
         draw(found, images)
 

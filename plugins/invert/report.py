@@ -1,28 +1,23 @@
-"""What the probe found, a block for each method: for a terminal, for other programs and for papers."""
+"""What the probe found, a block for each method, in every format."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.report.columns import Cell, Column
 from fedbench.report.grouping import by_label, settings
-from fedbench.report.terminal import indented, pages, table
-from fedbench.report.text import escape_markdown, piped_table, plain
+from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.records import csv_text, json_text
 
 from .findings import Finding, Probe, findings, is_split
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fedbench.registry.registry import Registry
     from fedbench.results import Result
 
@@ -82,50 +77,16 @@ def _report(where: Mapping[str, str], label: str, seeds: Sequence[tuple[list[Fin
     return Report(where, label, list(together.values()), [image for _, truth in seeds for image in truth])
 
 
-def show(found: Sequence[Report], console: Console) -> None:
-    """Print a table for each leaderboard, and once at the end what the columns mean."""
-    from rich.text import Text
-
-    for title, part in _boards(found).items():
-        console.print(Text(title, style="bold"))
-        page = _columns(part)
-        for one in pages(page, console.width):
-            console.print(table(one, [False] * len(page[0].cells), console))
-            console.print()
-    for sentence in LEGEND:
-        console.print(indented(sentence, "dim"))
-
-
-def render(found: Sequence[Report], format: str) -> str:
-    """The text in one of FORMATS, ending with a line break."""
-    return FORMATS[format](found)
-
-
-def to_csv(found: Sequence[Report]) -> str:
-    """A row for each method, thing seen and attack; scores are means over the victims."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(_records(found))
-    return out.getvalue()
-
-
-def to_json(found: Sequence[Report]) -> str:
-    """The rows of the CSV, each with `by_victim`: the same scores in lists."""
-    return json.dumps(plain(_records(found)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def to_markdown(found: Sequence[Report]) -> str:
-    """A pipe table for each leaderboard."""
-    parts = ["\n".join([f"### {escape_markdown(t)}", "", *piped_table(_columns(p))]) for t, p in _boards(found).items()]
-    return "\n\n".join([*parts, *map(escape_markdown, LEGEND)]) + "\n"
-
-
-def _boards(found: Sequence[Report]) -> dict[str, list[Report]]:
+def view(found: Sequence[Report]) -> View:
+    """A page for each leaderboard. In CSV and JSON a row for each method, thing seen and attack, whose scores are means
+    over the victims; JSON has each victim's too."""
     boards: dict[str, list[Report]] = {}
     for report in found:
         boards.setdefault(report.title, []).append(report)
-    return boards
+    pages = [Page(title, [Table(_columns(part))]) for title, part in boards.items()]
+    rows = _records(found)
+    values = [[row[name] for name in CSV_COLUMNS] for row in rows]
+    return View(pages, LEGEND, partial(csv_text, CSV_COLUMNS, values), partial(json_text, rows), between="\n\n")
 
 
 def _records(found: Sequence[Report]) -> list[dict[str, Any]]:
@@ -145,17 +106,10 @@ def _records(found: Sequence[Report]) -> list[dict[str, Any]]:
 
 def _columns(found: Sequence[Report]) -> list[Column]:
     rows = _records(found)
-    names = [Column(n, "name", [Cell(row[n]) for row in rows]) for n in ("method", "seen", "attack")]
+    names = [Column(n, "name", [Shown(row[n]) for row in rows]) for n in ("method", "seen", "attack")]
     numbers = [n for kind in ("psnr_db", "correlation") for n in (kind, f"mean_{kind}", f"blind_{kind}")]
     digits = [1 if n.endswith("db") else 2 for n in numbers]
     return names + [
-        Column(title, "score", [Cell(f"{row[n]:.{d}f}") for row in rows])
+        Column(title, "score", [Shown(f"{row[n]:.{d}f}") for row in rows])
         for title, n, d in zip(TITLES, numbers, digits, strict=True)
     ]
-
-
-FORMATS: Mapping[str, Callable[[Sequence[Report]], str]] = {
-    "csv": to_csv,
-    "json": to_json,
-    "markdown": to_markdown,
-}

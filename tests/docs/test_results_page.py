@@ -38,7 +38,7 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
 
 @pytest.mark.parametrize(
     ("heading", "module"),
-    [("CSV", "text"), ("Beside a paper", "paper.records"), ("What leaves the clients", "traffic")],
+    [("CSV", "records"), ("Beside a paper", "paper.records"), ("What leaves the clients", "traffic")],
 )
 def test_every_csv_column_stands_on_the_page(heading, module):
     columns = importlib.import_module(f"fedbench.report.{module}").CSV_COLUMNS

@@ -7,8 +7,10 @@ import io
 from factories import eval_rows, write_cell
 from rich.console import Console
 
+from fedbench.report.columns import view
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.terminal import show
+from fedbench.report.text import render
 from fedbench.results import load
 
 
@@ -29,5 +31,9 @@ def row(found, label):
 
 def shown(boards, width=80):
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    show(boards, console)
+    show(view(boards), console)
     return console.file.getvalue()
+
+
+def rendered(boards, format):
+    return render(view(boards), format)

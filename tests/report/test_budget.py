@@ -8,7 +8,7 @@ import json
 import math
 
 import pytest
-from boards import board
+from boards import board, rendered
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
@@ -16,7 +16,6 @@ from fedbench.errors import UserError
 from fedbench.report.budget import Budget, read_budget, spending
 from fedbench.report.columns import columns, subtitle
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.text import render
 from fedbench.results import load
 from fedbench.results.tables import to_table
 
@@ -165,12 +164,12 @@ def test_csv_and_json_say_what_was_spent(tmp_path):
     for seed in (0, 1):
         cell(tmp_path / "s", "fedv", seed, rounds=paid(6, (1 + seed) * MB))
     found = board(tmp_path, at="bytes=8MB")
-    rows = list(csv.DictReader(io.StringIO(render([found], "csv"))))
+    rows = list(csv.DictReader(io.StringIO(rendered([found], "csv"))))
     assert [(r["metric"], r["domain"], r["round"]) for r in rows[2:]] == [
         *(("accuracy", "average", "4/2"), ("client_bytes", "spent", "4/2"), ("client_bytes", "budget", "4/2")),
     ]
     assert (float(rows[3]["mean"]), float(rows[4]["mean"])) == (8 * MB, 8 * MB)
-    (told,) = json.loads(render([found], "json"))
+    (told,) = json.loads(rendered([found], "json"))
     assert (told["at"], told["budget"], told["rows"][0]["spent"]) == ("bytes", 8 * MB, 8 * MB)
     assert [run["spent"] for run in told["rows"][0]["runs"]] == [8 * MB, 8 * MB]
 

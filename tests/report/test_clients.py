@@ -7,16 +7,15 @@ import io
 import json
 
 import pytest
-from boards import board
+from boards import board, rendered
 from command import fedbench
 from factories import DOMAINS, eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.clients import MOST, sheets
+from fedbench.report.board import marks
+from fedbench.report.clients import MOST, view
 from fedbench.report.columns import columns, legend
-from fedbench.report.leaderboards import marks
 from fedbench.report.measures import curve, run, worst_tenth
-from fedbench.report.text import render
 from fedbench.results import load
 
 
@@ -97,7 +96,7 @@ def test_domains_have_no_spread_over_clients(tmp_path):
 
 
 def test_csv_has_spread_and_worst_after_the_average(fsl):
-    rows = [r for r in csv.DictReader(io.StringIO(render([board(fsl)], "csv"))) if r["method"] == "fedv"]
+    rows = [r for r in csv.DictReader(io.StringIO(rendered([board(fsl)], "csv"))) if r["method"] == "fedv"]
     assert [(r["domain"], r["client"]) for r in rows] == [
         *(("a", "0"), ("a", "1"), ("b", "2"), ("a", ""), ("b", "")),
         *(("average", ""), ("client_sd", ""), ("worst_10_percent", "")),
@@ -110,12 +109,12 @@ def test_csv_has_spread_and_worst_after_the_average(fsl):
 
 def test_json_markdown_and_latex_have_them_too(fsl):
     found = board(fsl)
-    (row, _) = json.loads(render([found], "json"))[0]["rows"]
+    (row, _) = json.loads(rendered([found], "json"))[0]["rows"]
     assert row["worst_clients"]["mean"] == pytest.approx(0.3) and row["spread"]["n"] == 2
     assert row["runs"][0]["spread"] == pytest.approx((0.26 / 3) ** 0.5)
-    assert "| **55.0** ±7.1 | 22.9 | **30.0** |" in render([found], "markdown")
-    assert r"\textbf{55.0} $\pm$7.1 & 22.9 & \textbf{30.0} \\" in render([found], "latex")
-    assert r"worst 10 \%" in render([found], "latex")
+    assert "| **55.0** ±7.1 | 22.9 | **30.0** |" in rendered([found], "markdown")
+    assert r"\textbf{55.0} $\pm$7.1 & 22.9 & \textbf{30.0} \\" in rendered([found], "latex")
+    assert r"worst 10 \%" in rendered([found], "latex")
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -153,15 +152,15 @@ def test_of_many_clients_the_worst_are_listed_in_their_order(tmp_path, metric, l
     values = [("mixed", 0.9 - n / 100) for n in range(MOST + 2)]
     rows = of_clients(*values) + of_clients(*values, metric="loss")
     write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
-    (sheet,) = sheets([board(tmp_path, metric=metric)])
-    (_, (names, _)) = sheet.tables[0]
+    (page,) = view([board(tmp_path, metric=metric)]).pages
+    names, _ = page.tables[0].columns
     listed = [cell.text for cell in names.cells]
     assert len(listed) == MOST and {str(n) for n in range(MOST + 2)} - set(listed) == left_out
     assert listed == sorted(listed, key=int)
-    assert f"{MOST} of {MOST + 2} clients" in sheet.notes[0]
+    assert f"{MOST} of {MOST + 2} clients" in page.notes[0]
 
 
 def test_by_client_needs_clients_that_were_tested(tmp_path):
     write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
     with pytest.raises(UserError, match="tested by domain"):
-        sheets([board(tmp_path)])
+        view([board(tmp_path)])

@@ -7,13 +7,12 @@ import io
 
 import numpy as np
 import pytest
-from boards import board, row, shown, write
+from boards import board, rendered, row, shown, write
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
+from fedbench.report.board import marks
 from fedbench.report.columns import columns
-from fedbench.report.leaderboards import marks
-from fedbench.report.text import render
 
 
 def test_means_spread_worst_and_gap_over_seeds(tmp_path):
@@ -109,7 +108,7 @@ def test_clients_with_models_of_their_own(tmp_path):
     found = board(tmp_path)
     assert found.rows[0].domains["a"].mean == pytest.approx(0.3)
     assert found.rows[0].average.mean == pytest.approx(0.5)  # every client counts as much as any other
-    lines = list(csv.DictReader(io.StringIO(render([found], "csv"))))
+    lines = list(csv.DictReader(io.StringIO(rendered([found], "csv"))))
     assert [(r["domain"], r["client"], float(r["mean"])) for r in lines] == [
         ("a", "0", 0.2),
         ("a", "1", 0.4),

@@ -7,13 +7,12 @@ import io
 import json
 
 import pytest
-from boards import board
+from boards import board, rendered
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
 from fedbench.report.columns import columns
-from fedbench.report.text import render
-from fedbench.report.traffic import CSV_COLUMNS, KINDS, sheet, to_csv
+from fedbench.report.traffic import CSV_COLUMNS, KINDS, page_of, to_csv
 
 SCORES = eval_rows({2: {"a": 0.5}})
 
@@ -69,7 +68,7 @@ def test_bytes_by_kind_are_means_over_client_rounds_and_seeds(both):
 
 
 def test_a_table_for_each_direction_and_each_side_that_computes(both):
-    tables = dict(sheet(board(both)).tables)
+    tables = {table.caption: table.columns for table in page_of(board(both)).tables}
     assert list(tables) == [
         *("what leaves the client (up)", "what the client is sent (down)"),
         *("what the client computes", "what the server computes for it"),
@@ -108,21 +107,21 @@ def test_a_leaderboard_shows_the_server_where_a_method_has_one(both, tmp_path):
 def test_kinds_stand_in_the_order_of_a_round_and_new_ones_behind(tmp_path):
     exchange = [sent(1, what, 0, 1) for what in ("scores", *reversed(KINDS))]
     write_cell(tmp_path / "s", "fedv", evaluation=SCORES, exchange=exchange)
-    found = sheet(board(tmp_path))
-    assert [column.title for column in found.tables[0][1][1:-2]] == [*KINDS, "scores"]
-    assert [column.title for column in found.tables[1][1]] == ["method", "all kinds", "whole run"]  # nothing down
+    found = page_of(board(tmp_path))
+    assert [column.title for column in found.tables[0].columns[1:-2]] == [*KINDS, "scores"]
+    assert [column.title for column in found.tables[1].columns] == ["method", "all kinds", "whole run"]  # nothing down
 
 
 def test_cells_of_an_older_fedbench_say_that_kinds_are_not_known(tmp_path):
     write_cell(tmp_path / "s", "fedra", evaluation=SCORES)
     write_cell(tmp_path / "s", "exclusive", status="not_applicable", reason="nobody")
-    found = sheet(board(tmp_path))
+    found = page_of(board(tmp_path))
     assert found.notes == [
         "fedra: computed before fedbench recorded what crosses, by kind",
         "exclusive: no costs",
     ]
     assert len(found.tables) == 3  # no server computes
-    assert texts(found.tables[0][1]) == {"method": ["fedra"], "all kinds": ["3.58 MB"], "whole run": ["258 MB"]}
+    assert texts(found.tables[0].columns) == {"method": ["fedra"], "all kinds": ["3.58 MB"], "whole run": ["258 MB"]}
 
 
 def test_csv_has_a_row_for_each_quantity(both):
@@ -138,7 +137,7 @@ def test_csv_has_a_row_for_each_quantity(both):
 
 
 def test_json_holds_the_costs_of_both_sides(both):
-    fedv, fedavg = (row["cost"] for row in json.loads(render([board(both)], "json"))[0]["rows"])
+    fedv, fedavg = (row["cost"] for row in json.loads(rendered([board(both)], "json"))[0]["rows"])
     assert fedv["exchange"]["features"] == {"down": 300, "up": 600, "total_down": 1200, "total_up": 2400}
     assert (fedv["server_gflops"], fedavg["server_gflops"]) == (6, None)
 
@@ -154,7 +153,7 @@ def test_every_format_has_the_view(both):
     said = {form: fedbench("compare", both, "--costs", "--format", form, cwd=both).output for form in
             ("csv", "json", "markdown", "latex")}  # fmt: skip
     assert said["csv"] == to_csv([board(both)])
-    assert said["json"] == render([board(both)], "json")
+    assert said["json"] == rendered([board(both)], "json")
     assert "| fedv | 10 B | 600 B | 610 B | 2.44 kB |" in said["markdown"]
     assert "fedv & 10 B & 600 B & 610 B & 2.44 kB \\\\" in said["latex"]
 

@@ -154,11 +154,11 @@ def test_reading_results_needs_neither_torch_nor_pandas(tmp_path):
     code = (
         "import io, sys; from rich.console import Console; from fedbench.results import load;"
         "from fedbench.report.leaderboards import leaderboards; from fedbench.report.terminal import show;"
-        "from fedbench.report.text import render;"
+        "from fedbench.report import columns, traffic; from fedbench.report.text import FORMATS, render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]));"
-        "show(boards, Console(file=io.StringIO())); render(boards, 'csv');"
+        "show(columns.view(boards), Console(file=io.StringIO())); [render(columns.view(boards), f) for f in FORMATS];"
         f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
-        "from fedbench.report.traffic import sheet; [sheet(board) for board in boards];"
+        "traffic.view(boards);"
         "print([m for m in ('torch', 'pandas', 'scipy', 'filelock', 'timm') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedbench.report.columns import DASH, SPREAD, STATUS, Cell, Column, number
-from fedbench.report.leaderboards import Row, cell
+from fedbench.report.board import Row, cell
+from fedbench.report.columns import DASH, SPREAD, STATUS, heading, number, subtitle
+from fedbench.report.page import Column, Page, Shown, Table
 from fedbench.report.paper.comparison import AVERAGE, Comparison, Paper
 from fedbench.report.paper.order import order
+
+
+def page_of(comparison: Comparison) -> Page:
+    """A comparison as one table; what the paper says and how far it is away stand back."""
+    found, board = columns(comparison), comparison.board
+    faint = [i for i, name in enumerate(found[0].cells) if name.text.startswith(" ")]
+    table = Table(found, subtitle(board), warning(comparison), faint)
+    return Page(heading(board), [table], board.notes, remarks(comparison))
 
 
 def columns(comparison: Comparison) -> list[Column]:
@@ -18,23 +27,23 @@ def columns(comparison: Comparison) -> list[Column]:
 def _one_below_the_other(comparison: Comparison) -> list[Column]:
     """Measured, paper and difference as three lines of each method, so that six domains fit on a page."""
     (paper,) = comparison.papers
-    names: list[Cell] = []
-    scores: dict[str, list[Cell]] = {column: [] for column in comparison.columns}
+    names: list[Shown] = []
+    scores: dict[str, list[Shown]] = {column: [] for column in comparison.columns}
     for label, row in comparison.methods:
         subtracted = {column: comparison.difference(label, row, column) for column in scores}
-        names += [Cell(label), Cell("  paper")]
+        names += [Shown(label), Shown("  paper")]
         for column, cells in scores.items():
             cells += [measured(row, column), printed(paper, label, column)]
         if any(value is not None for value in subtracted.values()):
-            names.append(Cell("  difference"))
+            names.append(Shown("  difference"))
             for column, cells in scores.items():
                 value = subtracted[column]
-                cells.append(Cell(DASH if value is None else f"{value:+.1f}"))
+                cells.append(Shown(DASH if value is None else f"{value:+.1f}"))
     return [Column("method", "name", names), *(Column(title, "score", cells) for title, cells in scores.items())]
 
 
 def _side_by_side(comparison: Comparison) -> list[Column]:
-    names = [Cell(label) for label, _ in comparison.methods]
+    names = [Shown(label) for label, _ in comparison.methods]
     found = [
         Column("method", "name", names),
         Column("measured", "score", [measured(row, AVERAGE) for _, row in comparison.methods]),
@@ -50,21 +59,21 @@ def titles(comparison: Comparison) -> list[str]:
     return ["paper"] if count == 1 else [f"paper {place}" for place in range(1, count + 1)]
 
 
-def measured(row: Row | None, column: str) -> Cell:
+def measured(row: Row | None, column: str) -> Shown:
     """A dash where a method has not run, and the word that says why where it has no number."""
     score = None if row is None else cell(row, column)
     if row is None or score is None:
-        return Cell(DASH if row is None or column != AVERAGE else STATUS.get(row.status, DASH))
+        return Shown(DASH if row is None or column != AVERAGE else STATUS.get(row.status, DASH))
     spread = SPREAD + number(score.std, row.metric) if column == AVERAGE and score.std is not None else ""
-    return Cell(number(score.mean, row.metric), spread)
+    return Shown(number(score.mean, row.metric), spread)
 
 
-def printed(paper: Paper, label: str, column: str) -> Cell:
+def printed(paper: Paper, label: str, column: str) -> Shown:
     """A number as the paper prints it, with two decimals at least."""
     row = paper.values.get((label, column))
     if row is None:
-        return Cell(DASH)
-    return Cell(_decimals(row.value_percent), "" if row.std is None else SPREAD + _decimals(row.std))
+        return Shown(DASH)
+    return Shown(_decimals(row.value_percent), "" if row.std is None else SPREAD + _decimals(row.std))
 
 
 def _decimals(value: float) -> str:

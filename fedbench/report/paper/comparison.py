@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.report.board import Leaderboard, Row, cell
 from fedbench.report.grouping import settings
-from fedbench.report.leaderboards import Leaderboard, Row, cell, leaderboards
+from fedbench.report.leaderboards import leaderboards
 from fedbench.results import Result
 from fedbench.results.expected import EXPECTED, Expected, read_expected
 

@@ -1,22 +1,17 @@
-"""Comparisons with a paper for a terminal, for other programs and for papers."""
+"""Comparisons with a paper in every format, and as records for other programs."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
-from fedbench.report.columns import heading, subtitle
-from fedbench.report.leaderboards import cell
-from fedbench.report.paper.columns import columns, legend, remarks, warning
+from fedbench.report.board import cell
+from fedbench.report.page import View
+from fedbench.report.paper.columns import legend, page_of
 from fedbench.report.paper.comparison import Comparison, percent
 from fedbench.report.paper.order import order
-from fedbench.report.text import escape_markdown, piped_table, plain, tabular
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from fedbench.report.records import csv_text, json_text
 
 # *_percent and difference are in percent and points; difference is empty where the two are not comparable.
 CSV_COLUMNS = (
@@ -25,45 +20,16 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
-def show(comparisons: Sequence[Comparison], console: Console) -> None:
-    """Print every comparison, and once at the end what the words mean."""
-    from rich.text import Text
-
-    from fedbench.report.terminal import indented, pages, table
-
-    for comparison in comparisons:
-        console.print(Text(heading(comparison.board), style="bold"))
-        console.print(Text(subtitle(comparison.board), style="dim"))
-        if told := warning(comparison):
-            console.print(Text(told, style="yellow"))
-        found = columns(comparison)
-        dim = [name.text.startswith(" ") for name in found[0].cells]
-        for page in pages(found, console.width):
-            console.print(table(page, dim, console))
-            console.print()
-        for note in remarks(comparison):
-            console.print(indented(note, "dim"))
-        for note in comparison.board.notes:
-            console.print(indented(note, "yellow"))
-        console.print()
-    for sentence in legend(comparisons):
-        console.print(indented(sentence, "dim"))
-
-
-def render(comparisons: Sequence[Comparison], format: str) -> str:
-    """The text of all comparisons in one of FORMATS, ending with a line break."""
-    return FORMATS[format](comparisons)
+def view(comparisons: Sequence[Comparison]) -> View:
+    """Comparisons in every format."""
+    pages = [page_of(comparison) for comparison in comparisons]
+    return View(pages, legend(comparisons), partial(to_csv, comparisons), partial(to_json, comparisons))
 
 
 def to_csv(comparisons: Sequence[Comparison]) -> str:
     """A row for every method, domain and combination of the paper, then its average."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for comparison in comparisons:
-        for record in _records(comparison):
-            writer.writerow(record)
-    return out.getvalue()
+    records = (record for comparison in comparisons for record in _records(comparison))
+    return csv_text(CSV_COLUMNS, ([record[name] for name in CSV_COLUMNS] for record in records))
 
 
 def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
@@ -115,35 +81,4 @@ def to_json(comparisons: Sequence[Comparison]) -> str:
                 "notes": list(comparison.board.notes),
             }
         )
-    return json.dumps(plain(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def to_markdown(comparisons: Sequence[Comparison]) -> str:
-    """A pipe table for each comparison, and lists of what is to be known about it."""
-    parts = []
-    for comparison in comparisons:
-        above = [subtitle(comparison.board), *filter(None, [warning(comparison)])]
-        lines = [f"### {escape_markdown(heading(comparison.board))}"]
-        lines += [line for text in above for line in ("", escape_markdown(text))]
-        lines += ["", *piped_table(columns(comparison)), ""]
-        lines += [f"- {escape_markdown(note)}" for note in (*remarks(comparison), *comparison.board.notes)]
-        parts.append("\n".join(lines))
-    return "\n\n".join([*parts, escape_markdown(" ".join(legend(comparisons)))]) + "\n"
-
-
-def to_latex(comparisons: Sequence[Comparison]) -> str:
-    """A booktabs table for each comparison; what is to be known about it as comments below."""
-    lines = ["% \\usepackage{booktabs}"]
-    for comparison in comparisons:
-        caption = [heading(comparison.board), subtitle(comparison.board), *filter(None, [warning(comparison)])]
-        lines += tabular(columns(comparison), "; ".join(caption))
-        lines += [f"% {note}" for note in (*remarks(comparison), *comparison.board.notes)]
-    return "\n".join(lines) + "\n"
-
-
-FORMATS: Mapping[str, Callable[[Sequence[Comparison]], str]] = {
-    "csv": to_csv,
-    "json": to_json,
-    "markdown": to_markdown,
-    "latex": to_latex,
-}
+    return json_text(found)

@@ -9,7 +9,9 @@ from rich.console import Console
 
 from fedbench.report.paper.columns import columns
 from fedbench.report.paper.comparison import comparisons
-from fedbench.report.paper.records import show
+from fedbench.report.paper.records import view
+from fedbench.report.terminal import show
+from fedbench.report.text import render
 from fedbench.results import load
 
 VIT = "vit_base_patch16_224"
@@ -47,5 +49,9 @@ def cells(found):
 
 def shown(found, width=80):
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    show(found, console)
+    show(view(found), console)
     return console.file.getvalue()
+
+
+def rendered(found, format):
+    return render(view(found), format)

@@ -6,12 +6,11 @@ import json
 
 import pytest
 from factories import eval_rows, write_cell
-from papers import VIT, cells, compared, measure, numbers, shown
+from papers import VIT, cells, compared, measure, numbers, rendered, shown
 
 from fedbench.errors import UserError
 from fedbench.report.paper.columns import columns, remarks, warning
 from fedbench.report.paper.comparison import comparisons
-from fedbench.report.paper.records import render
 from fedbench.results import load
 from fedbench.results.expected import write_expected
 
@@ -103,9 +102,9 @@ def test_what_differs_from_the_paper_is_said_and_nothing_is_subtracted(suite, ch
         "paper": ["86.48", "79.79", "39.87"],
     }
     for format in ("csv", "json", "markdown", "latex"):
-        text = render([found], format)
+        text = rendered([found], format)
         assert "-1.48" not in text and "-1.5" not in text and "85.7" not in text  # the difference, and the mean of both
-    assert {row["difference"] for row in json.loads(render([found], "json"))[0]["rows"]} == {None}
+    assert {row["difference"] for row in json.loads(rendered([found], "json"))[0]["rows"]} == {None}
 
 
 @pytest.mark.parametrize(

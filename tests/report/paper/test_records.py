@@ -9,10 +9,10 @@ import json
 import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
-from papers import VIT, compared, measure, numbers, shown
+from papers import VIT, compared, measure, numbers, rendered, shown
 
 from fedbench.report.paper.comparison import comparisons
-from fedbench.report.paper.records import CSV_COLUMNS, render
+from fedbench.report.paper.records import CSV_COLUMNS
 from fedbench.results import load
 from fedbench.results.expected import write_expected
 
@@ -20,7 +20,7 @@ from fedbench.results.expected import write_expected
 def test_csv_has_a_row_for_every_number_of_either_side(suite):
     measure(suite, "fedra", (0.9, 0.8))
     measure(suite, "head_only", (0.5, 0.6))
-    text = render([compared(suite)], "csv")
+    text = rendered([compared(suite)], "csv")
     assert text.splitlines()[0].split(",") == list(CSV_COLUMNS)
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 4 * 3
@@ -36,7 +36,7 @@ def test_csv_has_a_row_for_every_number_of_either_side(suite):
 def test_json_says_what_is_apart_and_both_orders(suite):
     measure(suite, "fedra", (0.9, 0.8), train__rounds=1)
     measure(suite, "depthfl", (0.5, 0.6), train__rounds=1)
-    (found,) = json.loads(render([compared(suite)], "json"))
+    (found,) = json.loads(rendered([compared(suite)], "json"))
     assert not found["comparable"] and "1 round" in found["apart"]
     (both,) = found["orders"]
     assert both["measured"] == both["paper"] == [["fedra"], ["depthfl"]]
@@ -45,7 +45,7 @@ def test_json_says_what_is_apart_and_both_orders(suite):
 def test_markdown_and_latex_say_it_too(suite):
     measure(suite, "fedra", (0.9, 0.8), train__rounds=1)
     found = [compared(suite)]
-    markdown, latex = render(found, "markdown"), render(found, "latex")
+    markdown, latex = rendered(found, "markdown"), rendered(found, "latex")
     assert "| fedra | 85.0 | 86.48 |" in markdown and "not comparable" in markdown
     assert r"fedra & 85.0 & 86.48 \\" in latex and "not comparable" in latex
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 1
