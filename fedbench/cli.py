@@ -6,12 +6,13 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from typing import NoReturn
 
 import click
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.registry import entrypoints as installed
+from fedbench.registry import entrypoints
 from fedbench.words import meant
 
 COMMANDS = (
@@ -74,10 +75,10 @@ class Commands(click.Group):
 
 
 def _foreign() -> dict[str, EntryPoint]:
-    return {point.name: point for point in installed.points(GROUP)[0]}
+    return {point.name: point for point in entrypoints.points(GROUP)[0]}
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True)
     sys.exit(2)
 

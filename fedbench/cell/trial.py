@@ -19,7 +19,6 @@ from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.pixels import NORMALIZE, Pixels
 from fedbench.cell.shares import Share, of_clients, of_domains
 from fedbench.cell.state import taken_apart
-from fedbench.data import dataset_of
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -27,7 +26,7 @@ from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
 from fedbench.method import Method, Setup, State
 from fedbench.models.backbone import Blocks, Source, body_of
-from fedbench.registry.registry import Registry
+from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator, numpy_generator, seed_of
 from fedbench.types import Client, Cohort, Dataset, Job, Plan, Splits, Uploads
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -74,7 +75,7 @@ class Shard(click.ParamType):
 class Amount(click.FloatRange):
     """A number of a range, within which click would take nan and inf too."""
 
-    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
         number = super().convert(value, param, context)
         return number if math.isfinite(number) else self.fail(f"{value!r} is no amount.", param, context)
 

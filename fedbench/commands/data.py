@@ -155,7 +155,7 @@ def prepare(
     if done.skipped:
         console.print(f"{len(done.skipped):,} images cannot be read and were skipped")
     took = "there already" if done.known else f"took {done.seconds:.1f} s"
-    if done.cache:
+    if done.cache and done.size is not None:
         console.print(f"{decimal(done.size)} at {image_size} pixels, {took}: {done.cache}", markup=False)
     else:
         console.print(f"{name} keeps nothing in the cache")

@@ -24,7 +24,7 @@ def doctor(plugins: tuple, results: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from fedbench.doctor import checkup
+    from fedbench.commands.checkup import checkup
 
     console = Console(highlight=False)
     styles = {"ok": "green", "note": "yellow", "STOP": "red"}

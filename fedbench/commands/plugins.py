@@ -11,7 +11,9 @@ from fedbench.commands.choices import PLUGINS
 from fedbench.commands.output import listing
 
 if TYPE_CHECKING:
-    from fedbench.registry.catalogue import Component
+    from rich.console import Console
+
+    from fedbench.registry.catalogue import Catalogue, Component
     from fedbench.registry.registry import Registry
 
 VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
@@ -147,7 +149,7 @@ def _verdict(registry: Registry, component: Component) -> tuple[str, str]:
     return "ok", ""
 
 
-def _named(catalogue, name: str) -> list:
+def _named(catalogue: Catalogue, name: str) -> list[Component]:
     """Every component of that name. Raises UserError with the nearest name of any kind."""
     from fedbench.errors import UserError
     from fedbench.words import meant
@@ -160,7 +162,7 @@ def _named(catalogue, name: str) -> list:
     return found
 
 
-def _in_profiles(component, key: str) -> str:
+def _in_profiles(component: Component, key: str) -> str:
     import json
 
     return ", ".join(
@@ -168,7 +170,7 @@ def _in_profiles(component, key: str) -> str:
     )
 
 
-def _components(catalogue, kind: str | None, console) -> None:
+def _components(catalogue: Catalogue, kind: str | None, console: Console) -> None:
     from fedbench.errors import UserError
     from fedbench.registry.catalogue import KINDS
 

@@ -13,7 +13,7 @@ from typing import Any
 from fedbench.data.archive import md5, unpack
 from fedbench.data.cache import entry_of, holds
 from fedbench.data.lists import read_list
-from fedbench.data.sources import Part, root_of
+from fedbench.data.sources import Part, Source, root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED
 from fedbench.registry.registry import Registry
@@ -38,9 +38,11 @@ def entries(registry: Registry) -> list[Entry]:
     found = []
     for name, component in registry.catalogue.components["dataset"].items():
         needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
-        root = root_of(name) if component.source else None
-        status = component.source.status(root) if component.source else f"needs {needs}" if needs else BUILT_IN
-        found.append(Entry(name, component.summary, status, root))
+        if component.source:
+            root = root_of(name)
+            found.append(Entry(name, component.summary, component.source.status(root), root))
+        else:
+            found.append(Entry(name, component.summary, f"needs {needs}" if needs else BUILT_IN, None))
     return found
 
 
@@ -72,8 +74,8 @@ class Shelf:
     def check(self, image_size: int) -> Iterator[Finding]:
         """Look at everything: the parts, the archives' checksums, the lists, and every image, decoded at that size."""
         if self.source:
-            yield from self._archives()
-            yield from self._lists()
+            yield from self._archives(self.source)
+            yield from self._lists(self.source)
             if lacks := self.source.lacks(self.name, self.root):
                 yield Finding("WRONG", lacks)
                 return
@@ -101,8 +103,8 @@ class Shelf:
         else:
             yield Finding("WRONG", f"{len(skipped):,} images cannot be read, such as {skipped[0]}")
 
-    def _archives(self) -> Iterator[Finding]:
-        archives = {part.archive: part for part in self.source.parts if part.archive}
+    def _archives(self, source: Source) -> Iterator[Finding]:
+        archives = {part.archive: part for part in source.parts if part.archive}
         untold = []
         for name, part in archives.items():
             file = part.packed(self.root)
@@ -119,19 +121,19 @@ class Shelf:
             return Finding("ok", f"{part.archive} has the official md5")
         return Finding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
 
-    def _lists(self) -> Iterator[Finding]:
-        known = [part for part in self.source.parts if part.lines is not None and part.find(self.root)]
+    def _lists(self, source: Source) -> Iterator[Finding]:
+        known = [(part, file) for part in source.parts if part.lines is not None and (file := part.find(self.root))]
         right = 0
-        for part in known:
+        for part, file in known:
             try:
-                lines = len(read_list(part.find(self.root)))
+                lines = len(read_list(file))
             except UserError as error:
                 yield Finding("WRONG", str(error))
                 continue
             if lines == part.lines:
                 right += 1
             else:
-                yield Finding("WRONG", f"{part.find(self.root)} has {lines:,} lines, the official list {part.lines:,}")
+                yield Finding("WRONG", f"{file} has {lines:,} lines, the official list {part.lines:,}")
         if right:
             yield Finding("ok", f"{right} of {len(known)} lists have the official number of lines")
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
+from fedbench.commands.bars import Bars
+from fedbench.runs.outcome import Listen
 from fedbench.runs.plan import Cell
 from fedbench.words import counted, duration
 
@@ -32,20 +24,18 @@ MARKS = {
     "interrupted": ("stopped", "yellow"),
 }
 
-BAR, BESIDE_TITLE = 16, 50  # columns of a bar, and of all that stands in a bar's line beside its title
-
 
 class Watch:
     """Listens to a run's events and shows them; a context manager, so that bars are cleared whatever happens."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         self.console, self.quiet = console, quiet
-        self.bars: Progress | None = None
+        self.bars: Bars | None = None
         self.began: dict[str, float] = {}
         self.done = 0
         self.stopping = False
 
-    def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Any:
+    def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Listen:
         self.cells = {cell.id: cell for cell in missing}
         self.total = len(missing)
         kept = len(cells) - len(missing)
@@ -56,19 +46,7 @@ class Watch:
         heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total} to run"
         self.console.print(Text.assemble((suite, "bold"), heading), soft_wrap=True)
         if self.console.is_terminal and missing:
-            self.bars = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=BAR),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=self.console,
-                transient=True,
-            )
-            self.rounds = self.bars.add_task("all rounds", total=sum(_rounds(cell) for cell in missing))
-            self.tasks: dict[str, Any] = {}
+            self.bars = Bars(self.console, sum(_rounds(cell) for cell in missing))
             self.bars.start()
         return self.event
 
@@ -77,8 +55,7 @@ class Watch:
 
     def __exit__(self, *_: Any) -> None:
         if self.bars:
-            with suppress(OSError):
-                self.bars.stop()
+            self.bars.stop()
 
     def event(self, event: dict[str, Any]) -> None:
         if self.quiet:
@@ -98,14 +75,14 @@ class Watch:
         if event["event"] == "started":
             self.began[folder] = time.monotonic()
             if self.bars:
-                self.tasks[folder] = self.bars.add_task(self._short(cell.title), total=_rounds(cell))
+                self.bars.add(folder, cell.title, _rounds(cell))
         elif event["event"] == "round" and self.bars:
-            self._advance(folder, event["round"])
+            self.bars.advance(folder, event["round"])
         elif event["event"] == "resumed":
             told = f"{cell.title} goes on after round {event['round']} of {_rounds(cell)}"
             self.console.print(Text(told, style="dim"), soft_wrap=True)
             if self.bars:
-                self._advance(folder, event["round"])
+                self.bars.advance(folder, event["round"])
         elif event["event"] == "torn":
             for reason in event["reasons"]:
                 self.console.print(Text(reason, style="yellow"), soft_wrap=True)
@@ -123,20 +100,10 @@ class Watch:
         elif event["event"] in ("elsewhere", "unclaimed"):
             self._ended(event, cell, "by another run" if event["event"] == "elsewhere" else "not started")
 
-    def _advance(self, folder: str, t: int) -> None:
-        """Show t rounds as done; more than one at once where a cell goes on from its checkpoint."""
-        task = self.tasks[folder]
-        self.bars.advance(self.rounds, t - self.bars.tasks[self.bars.task_ids.index(task)].completed)
-        self.bars.update(task, completed=t)
-
-    def _short(self, title: str) -> str:
-        room = max(20, self.console.width - BESIDE_TITLE)
-        return title if len(title) <= room else f"{title[: room - 1]}…"
-
     def _ended(self, event: dict[str, Any], cell: Cell, took: str) -> None:
         self.done += event["status"] != "taken"
         if self.bars:
-            self._clear(event, cell)
+            self.bars.clear(event["folder"], 0 if event["status"] == "taken" else _rounds(cell))
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
         line = Text.assemble(
@@ -145,14 +112,6 @@ class Watch:
         self.console.print(line, soft_wrap=True)
         if event["status"] != "finished" and event.get("reason"):
             self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"), soft_wrap=True)
-
-    def _clear(self, event: dict[str, Any], cell: Cell) -> None:
-        """Take a cell's bar away; what it had done counts again when the cell is taken, and all of it when it ended."""
-        task = self.tasks.pop(event["folder"], None)
-        done = self.bars.tasks[self.bars.task_ids.index(task)].completed if task is not None else 0
-        self.bars.advance(self.rounds, -done if event["status"] == "taken" else _rounds(cell) - done)
-        if task is not None:
-            self.bars.remove_task(task)
 
 
 def _rounds(cell: Cell) -> int:

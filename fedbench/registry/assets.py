@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import importlib.util
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fedbench
 from fedbench.disk import remembered
 from fedbench.errors import UserError
-from fedbench.registry.registry import Registry, package_version
+from fedbench.registry.registry import Registry, dataset_of, dataset_ref, package_version
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset
 
@@ -69,8 +69,6 @@ class Assets:
     def dataset(self, data: Ref, image_size: int) -> Dataset:
         """The data set of a `data` section, loaded once, however it is dealt to clients; its own image size wins over
         the backbone's."""
-        from fedbench.data import dataset_of
-
         sizes, size = self._sizes(data), data.get("image_size") or image_size
         if size not in sizes:
             with self.registry.blaming("dataset", data["name"]):
@@ -80,8 +78,6 @@ class Assets:
 
     def _sizes(self, data: Ref) -> dict[int, Dataset]:
         """What is known already of a data set, by image size."""
-        from fedbench.data import dataset_ref
-
         return self._datasets.setdefault(json.dumps(dataset_ref(data), sort_keys=True), {})
 
     def prepare(self, config: Mapping[str, Any]) -> None:
@@ -110,7 +106,7 @@ class Assets:
             self._stamps[plugin] = [
                 self.registry.version(plugin),
                 _tree(self.registry.module_file(plugin)),
-                _tree(importlib.util.find_spec("fedbench").origin),
+                _tree(fedbench.__file__),
                 package_version("torch"),
                 package_version("timm"),
             ]

@@ -8,23 +8,27 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 from fedbench import __version__, hookspecs
 from fedbench.disk import cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError
-from fedbench.registry import entrypoints as installed
+from fedbench.registry import entrypoints
 from fedbench.registry.catalogue import KINDS, Catalogue, Component
 
+if TYPE_CHECKING:
+    from fedbench.types import Dataset
+
 GROUP = "fedbench"
+BESIDE = ("partition", "normalize", "image_size")  # what a `data` section has beside the options of the data set itself
 _LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") and name not in KINDS.values()]
 
 
@@ -36,7 +40,7 @@ class Registry:
 
     def __init__(self, files: Sequence[str] = ()) -> None:
         self.entry_points: dict[str, EntryPoint] = {}
-        points, self.troubles = installed.points(GROUP)
+        points, self.troubles = entrypoints.points(GROUP)
         for point in points:
             first = self.entry_points.setdefault(point.name, point)
             if first.value != point.value:
@@ -106,7 +110,7 @@ class Registry:
         file = self.files[plugin]
         name = f"fedbench_plugin_{file.stem}"
         spec = importlib.util.spec_from_file_location(name, file)
-        if spec is None:
+        if spec is None or spec.loader is None:
             raise ImportError("a plugin's file is called *.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
@@ -126,19 +130,19 @@ class Registry:
             self.manager.subset_hook_caller(hook, others)(register=functools.partial(register, kind))
         return made
 
-    def component(self, kind: str, ref: dict[str, Any]) -> tuple[Callable, Component]:
+    def component(self, kind: str, ref: Mapping[str, Any]) -> tuple[Callable, Component]:
         """The maker behind a resolved reference `{name: ..., option: value}`, importing its plugin."""
         component = self.catalogue.find(kind, ref["name"])
         return self.load(component.plugin)[kind, component.name]
 
-    def make(self, kind: str, ref: dict[str, Any], **given: Any) -> Any:
+    def make(self, kind: str, ref: Mapping[str, Any], **given: Any) -> Any:
         """Make a component from the options of `ref` and what the core gives (`setup`, `image_size`) if asked for."""
         maker, component = self.component(kind, ref)
         options = {key: value for key, value in ref.items() if key != "name"}
         if component.name != ref["name"]:  # a name left to the component `timm`
             options["name"] = ref["name"]
         if kind == "allocation":  # what is registered is the allocation itself
-            allocate = functools.partial(maker, **options)
+            allocate = _Allocation(maker, **options)
             allocate.exact, allocate.name = component.exact, f"the allocation {component.name!r} of {component.package}"
             return allocate
         return maker(**options, **_accepted(maker, given))
@@ -193,6 +197,23 @@ class Registry:
             facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
             facts.append(_file_stamp(point.module))
         return facts
+
+
+class _Allocation(functools.partial[Any]):
+    """An allocation with its options; `exact` and `name` are what the core asks of it besides."""
+
+    exact: bool
+    name: str
+
+
+def dataset_ref(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a configuration's `data` section that makes the data set: its name and its own options."""
+    return {key: value for key, value in data.items() if key not in BESIDE}
+
+
+def dataset_of(data: Mapping[str, Any], registry: Registry, image_size: int) -> Dataset:
+    """The data set of a configuration's `data` section, at its own image size or else the given one."""
+    return registry.make("dataset", dataset_ref(data), image_size=data.get("image_size") or image_size)
 
 
 def _by_name(files: Sequence[str]) -> dict[str, Path]:

@@ -51,13 +51,8 @@ def on_ray(
     def execute(jobs: Iterable[str], on_event: OnEvent) -> None:
         with _connected(library, address, most, cpus_per_cell):
             cluster = _Cluster(library, most, {"CPU": cpus_per_cell, "GPU": gpu, **resources})
-            Dispatch(
-                cluster,
-                {"timeout": timeout, "memory_limit": memory_limit},
-                changes(gpu, cpus_per_cell),
-                attempts,
-                on_event,
-            ).run(jobs)
+            limits = {"timeout": timeout, "memory_limit": memory_limit}
+            Dispatch(cluster, limits, changes(gpu, cpus_per_cell), attempts, on_event).run(jobs)
 
     return execute
 
@@ -135,7 +130,7 @@ def _connected(library: Any, address: str | None, most: int | None, cpus: int) -
     if address not in (None, "auto"):
         _reach(address)
     with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as scratch:  # sockets: a short path
-        here = {"num_cpus": (most or machine.cores() // cpus or 1) * cpus, "object_store_memory": STORE}
+        here: dict[str, Any] = {"num_cpus": (most or machine.cores() // cpus or 1) * cpus, "object_store_memory": STORE}
         here |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": scratch}
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:

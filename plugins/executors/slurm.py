@@ -52,36 +52,24 @@ def on_slurm(
     library = _library(cluster)
     if min(cpus_per_cell, attempts, at_once) < 1:
         raise UserError("--executor slurm: cpus_per_cell, attempts and at_once are whole numbers from 1")
-    if gpu not in (0.0, 1.0) and "gres" not in additional:
-        raise UserError(
-            f"--gpu-fraction {gpu:g}: Slurm gives whole GPUs. Where yours gives out parts of one, say which to "
-            "--executor, such as '{name: slurm, additional: {gres: \"shard:1\"}}'"
-        )
-    minutes = time or (math.ceil((timeout + LOADING) / 60) if timeout else DAY)
     wanted = {
-        "timeout_min": minutes,
+        "timeout_min": time or (math.ceil((timeout + LOADING) / 60) if timeout else DAY),
         "cpus_per_task": cpus_per_cell,
         "mem_gb": memory,
-        "gpus_per_node": None if "gres" in additional else int(gpu) or None,
+        "gpus_per_node": _gpus(gpu, additional),
         "slurm_partition": partition,
         "slurm_account": account,
         "slurm_array_parallelism": most or at_once,
         "slurm_additional_parameters": {"no-requeue": True, **additional},  # a job that is lost is submitted anew here
     }
-    asked = {name: value for name, value in wanted.items() if value is not None}
     room = most or (machine.cores() // cpus_per_cell or 1 if cluster == "local" else at_once)
 
     def execute(jobs: Iterable[str], on_event: OnEvent) -> None:
         folder = Path(logs or cache_dir() / "slurm").resolve() / secrets.token_hex(4)
-        slurm = _Cluster(library, cluster, folder, asked, room)
+        slurm = _Cluster(library, cluster, folder, wanted, room)
         try:
-            Dispatch(
-                slurm,
-                {"timeout": timeout, "memory_limit": memory_limit},
-                changes(gpu, cpus_per_cell),
-                attempts,
-                on_event,
-            ).run(jobs)
+            limits = {"timeout": timeout, "memory_limit": memory_limit}
+            Dispatch(slurm, limits, changes(gpu, cpus_per_cell), attempts, on_event).run(jobs)
         finally:
             if not slurm.troubled:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -89,17 +77,29 @@ def on_slurm(
     return execute
 
 
+def _gpus(gpu: float, additional: dict[str, Any]) -> int | None:
+    """How many to ask for; None where `additional` does. Raises: UserError for a part of one."""
+    if "gres" in additional:
+        return None
+    if gpu not in (0.0, 1.0):
+        raise UserError(
+            f"--gpu-fraction {gpu:g}: Slurm gives whole GPUs. Where yours gives out parts of one, say which to "
+            "--executor, such as '{name: slurm, additional: {gres: \"shard:1\"}}'"
+        )
+    return int(gpu) or None
+
+
 class _Cluster:
     """submitit's jobs as tasks of a `dispatch.Cluster`. What they answer is read from what they print: submitit pickles
     results too, and nobody opens those. troubled: whether their logs should be kept."""
 
-    def __init__(self, library: Any, cluster: str, folder: Path, asked: dict[str, Any], room: int) -> None:
-        """room: for how many cells, waiting in Slurm's queue or at work."""
+    def __init__(self, library: Any, cluster: str, folder: Path, wanted: dict[str, Any], room: int) -> None:
+        """wanted: of each job; None leaves it to Slurm · room: for how many cells, in Slurm's queue or at work."""
         self.error, self.poll, self.most, self.troubled = library.core.utils.FailedJobError, POLL[cluster], room, False
         self.asked_at = -ASK
         try:
             self.executor = library.AutoExecutor(folder=folder, cluster=cluster)
-            self.executor.update_parameters(**asked)
+            self.executor.update_parameters(**{name: value for name, value in wanted.items() if value is not None})
         except (RuntimeError, ValueError, TypeError, NameError, OSError) as error:
             raise UserError(f"--executor slurm: {error}") from error
 

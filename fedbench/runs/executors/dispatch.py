@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -121,7 +121,7 @@ class Dispatch:
         """Whether cells are left that may start once there is room."""
         return self.going and (bool(self.again) or not self.dry)
 
-    def _fill(self, waiting: Iterable[str]) -> None:
+    def _fill(self, waiting: Iterator[str]) -> None:
         """Submit what there is room for, cells that were lost first."""
         new: list[_Sent] = []
         room = self.cluster.room(len(self.sent)) if self.going else 0

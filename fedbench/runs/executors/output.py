@@ -21,9 +21,6 @@ class Output:
         self.open = True
         os.set_blocking(pipe, False)
 
-    def fileno(self) -> int:
-        return self.pipe
-
     def read(self) -> bool:
         """Take what is there, at most 64 KiB; whether there was anything."""
         try:

@@ -18,7 +18,7 @@ from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
-from fedbench.results.claims import is_to_end
+from fedbench.results.claims import Claim, is_to_end
 from fedbench.runs.executors.local import Local, local
 from fedbench.runs.plan import versions_of
 
@@ -125,7 +125,7 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _stopping(execute: Local, claim: Mapping[str, str]) -> Iterator[None]:
+def _stopping(execute: Local, claim: Claim) -> Iterator[None]:
     """Within, the run's wish and SIGUSR2, by which Slurm says that time is over, stop an execution as SIGTERM does."""
     done = threading.Event()
 

@@ -107,10 +107,10 @@ def _watch(cell: int, line: Connection, output: Output, wake: int, memory_limit:
     memory, due = None, 0.0
     while True:
         patience = max(0.0, due - time.monotonic()) if memory_limit else None
-        ready = wait([line, wake, *([output] if output.open else [])], patience)
+        ready = wait([line, wake, *([output.pipe] if output.open else [])], patience)
         if line in ready:
             _heed(line, cell)
-        if output in ready:
+        if output.pipe in ready:
             output.read()
         if wake in ready:
             os.read(wake, 2**10)

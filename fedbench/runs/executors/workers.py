@@ -72,7 +72,8 @@ class Worker:
         self.folder = self.order.folder
         self.before = read_manifest(self.folder)
         self.asked: bytes | None = None
-        self.ready, self.late, self.round, self.broke = False, False, 0, {}
+        self.ready, self.late, self.round = False, False, 0
+        self.broke: dict[str, Any] = {}
         receive, send = context.Pipe(duplex=False)
         self.line, far = context.Pipe()
         self.process = context.Process(target=supervise, args=(job, send, far, memory_limit))
@@ -125,7 +126,7 @@ class Worker:
             self._ask(STOP, grace)
         elif self.asked == STOP:
             self.end()
-        else:
+        elif self.process.pid:
             trees.end_tree(self.process.pid)
             self.process.join(LAST)
 
@@ -157,7 +158,7 @@ class Worker:
 def stirring(workers: Sequence[Worker]) -> list[Worker]:
     """Those that have something to say, have ended, or are out of time; waits a moment for one."""
     ends = {worker.process.sentinel: worker for worker in workers}
-    voices = [worker.events for worker in workers if worker.events.open]
+    voices = [worker.events.pipe for worker in workers if worker.events.open]
     ready = set(wait([*voices, *ends], max(0.0, min([PATIENCE, *(w.deadline - time.monotonic() for w in workers)]))))
     late = time.monotonic()
-    return [w for w in workers if w.events in ready or w.process.sentinel in ready or w.deadline < late]
+    return [w for w in workers if w.events.pipe in ready or w.process.sentinel in ready or w.deadline < late]
