@@ -1,5 +1,9 @@
 """What goes wrong by the user's hand, and what cannot be done: no traceback belongs to either."""
 
+from __future__ import annotations
+
+import traceback
+
 
 class UserError(Exception):
     """Input that cannot work: what, where, and what would be right. The command line exits with 2."""
@@ -19,3 +23,10 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.exit_code = 128 + number
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line, with the place that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -1,4 +1,4 @@
-"""The machine a result was made on: facts for manifests and for `fedbench doctor`. Without torch."""
+"""The machine a result was made on, and what is installed there. Without torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
@@ -67,6 +68,14 @@ def describe(device: str) -> dict[str, str | int]:
 
         facts["gpu"] = torch.cuda.get_device_name()
     return facts
+
+
+def package_version(name: str) -> str | None:
+    """The installed version of a distribution, without importing it."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def git_revision(folder: Path) -> str | None:

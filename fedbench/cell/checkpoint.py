@@ -18,7 +18,7 @@ from fedbench.results import read_rows
 from fedbench.results.documents import json_text, read_json
 from fedbench.results.files import set_aside
 from fedbench.results.tables import COLUMNS, table_bytes
-from fedbench.results.untrusted import check_checkpoint
+from fedbench.results.untrusted import check, check_all, is_folder_name
 
 EVERY = 60.0  # seconds between two checkpoints, where nobody says
 CHECKPOINT, FACTS = "checkpoint", "checkpoint.json"
@@ -28,6 +28,13 @@ REQUIRED = ("format", "id", "device", "number", "round", "seconds", "off_cpu", "
 NEXT, OLD = ".next", ".old"  # a checkpoint being written, and one being deleted
 GONE = ".checkpoint.gone"  # all of them, being deleted
 CLIENTS = "clients"  # the tensors of clients that checkpoints refer to
+TYPES: dict[str, Any] = {
+    **dict.fromkeys(("format", "number", "round"), int),
+    **dict.fromkeys(("id", "device"), str),
+    **dict.fromkeys(("off_cpu", "clients"), list),
+    "seconds": int | float,
+    "files": dict,
+}
 
 
 @dataclass
@@ -133,7 +140,7 @@ class Checkpoints:
         if own != _own(facts):
             raise UserError(f"{path}: torn (its hash is another).")
         try:
-            check_checkpoint(facts)
+            _check_facts(facts)
         except TypeError as error:
             raise UserError(f"{path}: not a checkpoint of fedbench ({error}).") from error
         for name, mine in (("id", self.id), ("device", self.device)):
@@ -164,6 +171,21 @@ def forget(folder: Path) -> None:
 
 def _own(facts: dict[str, Any]) -> str:
     return hash_of_json(facts)
+
+
+def _check_facts(facts: dict[str, Any]) -> None:
+    """Raises: TypeError, saying what is wrong, for what fedbench did not write of a checkpoint: whoever can change its
+    file can make the hash in it agree."""
+    check_all(facts, TYPES)
+    if min(facts["number"], facts["round"]) < 0:
+        raise TypeError("number or round is below 0")
+    for name, value in facts["files"].items():
+        if not is_folder_name(name):
+            raise TypeError(f"files has {name!r:.80}")
+        check(f"files.{name}", value, str)
+    for what in ("off_cpu", "clients"):
+        for value in facts.get(what, ()):
+            check(what, value, str)
 
 
 def _check(place: Path, facts: dict[str, Any]) -> None:

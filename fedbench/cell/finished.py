@@ -11,10 +11,10 @@ import torch
 
 from fedbench.cell.state import STRUCTURE, load, save
 from fedbench.cell.trial import Trial
-from fedbench.errors import UserError
+from fedbench.errors import UserError, told
 from fedbench.method import Predict
 from fedbench.registry.assets import Assets
-from fedbench.registry.registry import Registry, told
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.types import Client, Dataset, Images, Splits
 from fedbench.words import shortened

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedbench.disk import remembered
-from fedbench.errors import NotApplicable, UserError
+from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry.assets import Assets
-from fedbench.registry.registry import told
 
 
 def totals_of(assets: Assets, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,11 +25,12 @@ from fedbench.cell.order import Order
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
 from fedbench.engine.team import Team, together
-from fedbench.errors import NotApplicable, UserError
-from fedbench.registry.registry import Registry, told
+from fedbench.errors import NotApplicable, UserError, told
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.claims import Taken, joined
 from fedbench.results.files import cleared, described
+from fedbench.results.status import KEPT
 from fedbench.results.tables import ONLY_WITH_ROWS
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class _Computation:
         """Write the last manifest, and return it."""
         self.check()
         self.manifest = {**self.manifest, **outcome, "seconds": self._seconds()}
-        done = outcome["status"] in ("finished", "not_applicable")
+        done = outcome["status"] in KEPT
         if done:
             self.manifest.pop("round", None)
         write_manifest(self.folder, self.manifest)

@@ -12,7 +12,8 @@ from fedbench import __version__, disk, machine
 from fedbench.commands.shelf import BUILT_IN, entries
 from fedbench.data.sources import INCOMPLETE, PACKED, READY
 from fedbench.errors import UserError
-from fedbench.registry.registry import Registry, package_version
+from fedbench.machine import package_version
+from fedbench.registry.registry import Registry
 from fedbench.runs.plan import NUMERICAL
 
 ENOUGH_DISK_GIB = 2.0

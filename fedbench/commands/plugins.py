@@ -133,8 +133,8 @@ def _verdict(registry: Registry, component: Component) -> tuple[str, str]:
     """How a component keeps its contract, and why not: one that needs options, or data that are not here, cannot be
     tried."""
     from fedbench.data import root_of
+    from fedbench.errors import told
     from fedbench.registry.catalogue import REQUIRED
-    from fedbench.registry.registry import told
 
     if needed := [option for option, default in component.options.items() if default == REQUIRED]:
         return "skipped", f"it needs {', '.join(needed)}"

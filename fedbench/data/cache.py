@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from fedbench.disk import NO_ROOM, cache_dir, free_disk, hash_of_bytes, put_in_place
+from fedbench.disk import NO_ROOM, cache_dir, free_disk, hash_of_bytes, put_in_place, settle
 from fedbench.errors import UserError
 from fedbench.types import Images, Splits
 
@@ -100,7 +100,7 @@ def _read(entry: Path, fingerprint: str) -> Splits | None:
         arrays = {}
         for name in ARRAYS:
             file, facts = entry / f"{name}.npy", index["arrays"][name]
-            mapped = "r" if name.endswith("_x") else None
+            mapped: Literal["r"] | None = "r" if name.endswith("_x") else None
             array = np.load(file, mmap_mode=mapped, allow_pickle=False)
             if _facts(file, array) != {key: facts[key] for key in ("bytes", "shape", "dtype")}:
                 return None
@@ -117,7 +117,7 @@ def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -
     """Build into a temporary folder, then rename it into place: an entry is there whole or not at all."""
     draft, old = (entry.with_name(f"{entry.name}.{what}.tmp") for what in ("new", "old"))
     with put_in_place(entry, draft, old) as folder:  # what is there is torn or foreign, or it would have been read
-        given: dict[str, np.ndarray] = {}
+        given: dict[str, np.memmap] = {}
 
         def new_array(name: str, shape: tuple[int, ...]) -> np.ndarray:
             given[name] = _allocate(folder, name, shape)
@@ -129,13 +129,13 @@ def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -
             _check(split, images)
             for part in DTYPES:
                 name, array = f"{split}_{part}", getattr(images, part)
-                facts[name] = _store(folder, name, array, in_place=array is given.get(name))
+                facts[name] = _store(folder, name, array, given.get(name))
         index = {"version": CACHE_VERSION, "fingerprint": fingerprint}
         index |= {"arrays": facts, "skipped": list(splits.skipped)}
         (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
 
 
-def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.ndarray:
+def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.memmap:
     """A memory map of a new npy file, blocks reserved: on a full disk, writing to a hole kills (SIGBUS)."""
     import numpy as np
 
@@ -153,22 +153,22 @@ def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.ndarray:
     return array
 
 
-def _store(folder: Path, name: str, array: np.ndarray, in_place: bool) -> dict:
-    """Bring one array to disk and say what the index must know about it."""
+def _store(folder: Path, name: str, array: np.ndarray, given: np.memmap | None) -> dict[str, Any]:
+    """Bring one array to disk and say what the index must know about it. given: the map of its file, if there is."""
     file = folder / f"{name}.npy"
-    if not in_place:
-        # `array` may be a view of this very file: it keeps its pixels until the map is closed
-        file.unlink(missing_ok=True)
-        values, array = array, _allocate(folder, name, array.shape)
-        array[...] = values
-    array.flush()
-    with file.open("r+b") as handle:
-        os.fsync(handle.fileno())
-    facts = _facts(file, array)
-    return facts if name.endswith("_x") else facts | {"sha256": _sha256(array)}
+    if given is None or array is not given:
+        file.unlink(
+            missing_ok=True
+        )  # `array` may be a view of this very file: it keeps its pixels while that is mapped
+        given = _allocate(folder, name, array.shape)
+        given[...] = array
+    given.flush()
+    settle(file)
+    facts = _facts(file, given)
+    return facts if name.endswith("_x") else facts | {"sha256": _sha256(given)}
 
 
-def _facts(file: Path, array: np.ndarray) -> dict:
+def _facts(file: Path, array: np.ndarray) -> dict[str, Any]:
     return {"bytes": file.stat().st_size, "shape": list(array.shape), "dtype": str(array.dtype)}
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import fedbench
 from fedbench.disk import remembered
 from fedbench.errors import UserError
-from fedbench.registry.registry import Registry, dataset_of, dataset_ref, package_version
+from fedbench.machine import package_version
+from fedbench.registry.registry import Registry, dataset_of, dataset_ref
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset
 

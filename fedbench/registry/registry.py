@@ -7,11 +7,10 @@ import importlib.util
 import inspect
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.metadata import EntryPoint, PackageNotFoundError, version
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ import pluggy
 
 from fedbench import __version__, hookspecs
 from fedbench.disk import cache_file, hash_of_file, keep, kept
-from fedbench.errors import NotApplicable, UserError
+from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry import entrypoints
 from fedbench.registry.catalogue import KINDS, Catalogue, Component
 
@@ -253,18 +252,3 @@ def _file_stamp(module: str) -> list[int] | None:
         return None
     stat = os.stat(file)
     return [stat.st_mtime_ns, stat.st_size]
-
-
-def told(error: BaseException) -> str:
-    """An exception in one line, with the place that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
-
-
-def package_version(name: str) -> str | None:
-    """The installed version of a distribution, without importing it."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -1,17 +1,10 @@
 """Results on disk: a cell's manifest and tables, and everything under a folder as a list of results."""
 
 from fedbench.results.index import Entry, merge_index, prepare_folder, read_index
-from fedbench.results.loading import (
-    Result,
-    content_hash,
-    load,
-    load_results,
-    read_manifest,
-    read_rows,
-    write_manifest,
-    write_rows,
-)
-from fedbench.results.tables import RESULT_VERSION, STATUSES
+from fedbench.results.loading import Result, content_hash, load, load_results
+from fedbench.results.manifest import read_manifest, write_manifest
+from fedbench.results.status import STATUSES
+from fedbench.results.tables import RESULT_VERSION, read_rows, write_rows
 from fedbench.results.untrusted import refuse_links
 
 __all__ = [

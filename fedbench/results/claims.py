@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import secrets
 import threading
 import time
@@ -22,10 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from fedbench.disk import cannot_write, write_atomically
 from fedbench.errors import UserError
+from fedbench.results.processes import is_gone, this_process
 
 LOCK = ".claims.lock"
 BEATS = 6  # signs of life within the time after which a claim is stale
@@ -78,7 +76,7 @@ class Claims:
             file.unlink(missing_ok=True)
             try:
                 with open(file, "x") as new:
-                    json.dump({"token": token, "run": _self(), "worker": None}, new)
+                    json.dump({"token": token, "run": this_process(), "worker": None}, new)
             except FileExistsError:  # by a machine that the lock does not reach
                 return None
             except OSError as error:
@@ -123,7 +121,7 @@ class Claims:
 
     def _is_stale(self, id: str, content: dict[str, Any], sign: int) -> bool:
         processes = [one for one in (content.get("run"), content.get("worker")) if one]
-        if processes and all(_is_gone(one) for one in processes):
+        if processes and all(is_gone(one) for one in processes):
             return True
         if self._seen.get(id, (None,))[0] != sign:
             self._seen[id] = (sign, time.monotonic())
@@ -153,7 +151,7 @@ def joined(claim: Claim | None) -> Iterator[Callable[[], None]]:
         check()
         content, _ = _read(file) or ({}, 0)
         with suppress(UserError):  # a full disk: the run's own sign of life stands, and the next write tells of it
-            write_atomically(file, json.dumps({**content, "worker": _self()}).encode())
+            write_atomically(file, json.dumps({**content, "worker": this_process()}).encode())
     stop = _beat({"": claim})
     try:
         yield check
@@ -255,46 +253,3 @@ def _read(file: Path) -> tuple[dict[str, Any], int] | None:
         return {}, sign
     ours = isinstance(content, dict) and all(isinstance(content.get(k) or {}, dict) for k in ("run", "worker"))
     return (content, sign) if ours else ({}, sign)
-
-
-def _self() -> dict[str, Any]:
-    return {"host": platform.node(), "place": _place(), "pid": os.getpid(), "began": _began(os.getpid())}
-
-
-def _is_gone(process: dict[str, Any]) -> bool:
-    """Whether a process of this machine has ended; of other machines' processes nothing is known."""
-    if process.get("place") != _place():
-        return False
-    began = _began(process.get("pid"))
-    return began != process.get("began") and not (began is None and _is_hidden(process.get("pid")))
-
-
-def _is_hidden(pid: Any) -> bool:
-    """Whether it is somebody else's process: /proc need not show those (`hidepid`)."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, TypeError, OverflowError):
-        pass
-    return False
-
-
-def _place() -> str:
-    """Where a process number means one process: this machine since it was started, and this container in it."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return f"{platform.node()} {psutil.boot_time():.0f}"
-
-
-def _began(pid: int | None) -> str | None:
-    """When a process was started, which tells it from a later one of its number; None where it has ended."""
-    try:
-        if psutil.LINUX:  # in ticks since the machine was started, which no setting of the clock changes
-            state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            return None if state in "ZX" else rest[18]
-        return f"{psutil.Process(pid).create_time():.2f}"
-    except (OSError, psutil.Error):
-        return None

@@ -11,10 +11,11 @@ from typing import Any
 from fedbench.disk import cannot_write
 from fedbench.errors import UserError
 from fedbench.results.documents import read_json, write_json
+from fedbench.results.manifest import MANIFEST
 from fedbench.results.untrusted import is_folder_name, typed
 from fedbench.words import shortened
 
-INDEX, MANIFEST = "index.json", "manifest.json"
+INDEX = "index.json"
 SOME = 5  # names of files that are none of fedbench's, in a message
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
 

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.disk import hash_of_json, write_atomically
+from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.documents import read_json, write_json
 from fedbench.results.files import fault
-from fedbench.results.index import (
-    INDEX,
-    MAKE_SOME,
-    MANIFEST,
-    SOME,
-    Entry,
-    read_index,
-    visible,
-)
-from fedbench.results.tables import COLUMNS, STATUSES, TIMINGS, arrow_schema, read_table, table_bytes
-from fedbench.results.untrusted import check_manifest
+from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, read_index, visible
+from fedbench.results.manifest import MANIFEST, read_manifest
+from fedbench.results.status import PENDING
+from fedbench.results.tables import COLUMNS, TIMINGS, arrow_schema, read_table
 from fedbench.words import shortened
 
 if TYPE_CHECKING:
@@ -45,7 +37,7 @@ class Result:
 
     @property
     def status(self) -> str:
-        return self.manifest.get("status", "pending")
+        return self.manifest.get("status", PENDING)
 
     @property
     def num_rounds(self) -> int:
@@ -109,37 +101,6 @@ def _empty(kind: str) -> pyarrow.Table:
     from pyarrow import Table
 
     return Table.from_batches([], schema=arrow_schema(kind))
-
-
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
-    if manifest.get("status") not in STATUSES:
-        raise ValueError(f"status {manifest.get('status')!r} is not one of {', '.join(STATUSES)}")
-    write_json(Path(folder) / MANIFEST, manifest)
-
-
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """manifest.json of one cell, or None where there is none. Raises: UserError where it cannot be used."""
-    path = Path(folder) / MANIFEST
-    if not path.is_file():
-        return None
-    mend = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
-    manifest = read_json(path, ("status", "config"), mend)
-    try:
-        check_manifest(manifest)
-    except TypeError as error:
-        raise UserError(f"{path}: not a manifest of fedbench ({error}).\n{mend}") from error
-    return manifest
-
-
-def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
-    write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows))
-
-
-def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """What `write_rows` wrote, for a cell that goes on from its checkpoint."""
-    return read_table(kind, Path(folder) / f"{kind}.parquet").to_pylist()
 
 
 def load(paths: Iterable[str | Path]) -> list[Result]:

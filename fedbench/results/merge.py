@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from fedbench.disk import cannot_write, hash_of_json, put_in_place, settle, writ
 from fedbench.errors import UserError
 from fedbench.results.claims import Claims
 from fedbench.results.expected import EXPECTED, read_expected
-from fedbench.results.index import INDEX, MAKE_SOME, MANIFEST, Entry, merge_index, prepare_folder, read_index, visible
-from fedbench.results.loading import cell_content, content_hash, read_manifest
-from fedbench.results.tables import ENDED
+from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, merge_index, prepare_folder, read_index, visible
+from fedbench.results.loading import cell_content, content_hash
+from fedbench.results.manifest import MANIFEST, read_manifest
+from fedbench.results.status import ENDED, GIVEN_UP
 from fedbench.results.untrusted import is_folder_name, refuse_links
 
 # What gives way to what: a cell that nobody has finished to one that failed, and that to one with a result.
@@ -36,8 +37,8 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class _Cell:
-    """content: a hash of each part of a result, as of `cell_content`."""
+class _Candidate:
+    """What one shard has of a cell. content: a hash of each part of a result, as of `cell_content`."""
 
     folder: Path
     rank: int
@@ -52,7 +53,7 @@ class _Suite:
     target: Path
     shards: dict[Path, Sequence[Entry]] = field(default_factory=dict)
     named: dict[tuple, Path] = field(default_factory=dict)  # the first folder that a name means
-    cells: dict[str, _Cell] = field(default_factory=dict)  # the best there is, by id
+    cells: dict[str, _Candidate] = field(default_factory=dict)  # the best there is, by id
 
     def add(self, shard: Path, entries: Sequence[Entry]) -> None:
         """Take in what one shard has. Raises: UserError where it contradicts another."""
@@ -64,7 +65,7 @@ class _Suite:
             self._add(_read_cell(shard / name))
         self.shards[shard] = entries
 
-    def _add(self, new: _Cell) -> None:
+    def _add(self, new: _Candidate) -> None:
         old = self.cells.setdefault(_id(new.folder.name), new)
         if old.rank < new.rank:
             self.cells[_id(new.folder.name)] = new
@@ -87,8 +88,7 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
     if (into / INDEX).is_file() or (into / MANIFEST).is_file():
         raise UserError(f"{into}: --into takes a results folder, which holds the suites' folders; this is one of them.")
     suites: dict[str, _Suite] = {}
-    for folder in (folder for shard in shards for folder in _suite_folders(Path(shard))):
-        index = read_index(folder)
+    for folder, index in (found for shard in shards for found in _suite_folders(Path(shard))):
         if not is_folder_name(index.suite):
             raise UserError(f"{folder / INDEX}: {index.suite!r} is not the name of a suite.")
         if index.suite not in suites:
@@ -99,11 +99,13 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
     return [_write(suite, numbers[suite.name]) for suite in suites.values()]
 
 
-def _suite_folders(path: Path) -> list[Path]:
+def _suite_folders(path: Path) -> Iterator[tuple[Path, Index]]:
     found = [path] if (path / INDEX).is_file() else sorted(index.parent for index in path.glob(f"*/{INDEX}"))
     if not found:
         raise UserError(f"{path}: no fedbench results: neither a results folder nor a suite's folder.\n{MAKE_SOME}")
-    return found
+    for folder in found:
+        if index := read_index(folder):
+            yield folder, index
 
 
 def _started(name: str, target: Path) -> _Suite:
@@ -116,16 +118,16 @@ def _started(name: str, target: Path) -> _Suite:
     return suite
 
 
-def _read_cell(folder: Path) -> _Cell:
+def _read_cell(folder: Path) -> _Candidate:
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] not in ENDED:
-        return _Cell(folder, UNFINISHED)
-    if manifest["status"] in ("failed", "timeout"):
-        return _Cell(folder, FAILED)
+        return _Candidate(folder, UNFINISHED)
+    if manifest["status"] in GIVEN_UP:
+        return _Candidate(folder, FAILED)
     content = cell_content(folder, manifest)
     if manifest["status"] == "finished" and not {"eval", "rounds"} <= content.keys():
         raise UserError(f"{folder}: said to be finished, but its tables are not all there.")
-    return _Cell(folder, RESULT, {part: hash_of_json(said) for part, said in content.items()})
+    return _Candidate(folder, RESULT, {part: hash_of_json(said) for part, said in content.items()})
 
 
 def _two_cells(one: Path, other: Path) -> str:

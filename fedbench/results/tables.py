@@ -7,6 +7,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
 RESULT_VERSION = 1
 MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file of some bytes can claim any number
 VERSION_KEY = b"fedbench.result_version"
-
-STATUSES = ("running", "interrupted", "finished", "failed", "timeout", "not_applicable")
-
-ENDED = ("finished", "failed", "timeout", "not_applicable")  # those of a cell that nobody is at any more
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     # A row for each evaluated round x split x domain or client x metric. client -1 is the global model;
@@ -180,6 +177,16 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
     if not table.schema.equals(arrow_schema(kind)) or _has_nulls(table):
         raise UserError(f"{path}: its columns are not those of a fedbench {kind} table.\n{mend}")
     return table
+
+
+def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
+    write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows))
+
+
+def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """What `write_rows` wrote, for a cell that goes on from its checkpoint."""
+    return read_table(kind, Path(folder) / f"{kind}.parquet").to_pylist()
 
 
 def _has_nulls(table: pyarrow.Table) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claim, Claims
-from fedbench.results.tables import ENDED
+from fedbench.results.status import ENDED
 from fedbench.runs.plan import Cell
 
 POLL = 0.5  # seconds between two looks at cells that other runs have

@@ -8,10 +8,8 @@ from typing import Any
 
 from fedbench import machine
 from fedbench.cell.checkpoint import EVERY
-from fedbench.runs.outcome import GIVEN_UP
+from fedbench.results.status import GIVEN_UP, KEPT
 from fedbench.runs.plan import Cell
-
-KEPT = ("finished", "not_applicable")
 
 
 @dataclass(frozen=True)

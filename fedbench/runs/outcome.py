@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.tables import ENDED
-
-GIVEN_UP = ("failed", "timeout")
+from fedbench.results.status import ENDED, GIVEN_UP
 
 Listen = Callable[[dict[str, Any]], None]
 

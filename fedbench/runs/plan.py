@@ -11,12 +11,14 @@ from typing import Any
 
 from fedbench import __version__
 from fedbench.disk import hash_of_bytes
+from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import KINDS
-from fedbench.registry.registry import Registry, package_version
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.files import damage
 from fedbench.results.index import Entry
+from fedbench.results.status import DAMAGED, PENDING
 from fedbench.results.tables import RESULT_VERSION
 from fedbench.suite import Point
 
@@ -107,8 +109,8 @@ def status(cell: Cell, suite_folder: Path) -> str:
     folder = cell.folder_in(suite_folder)
     manifest = read_manifest(folder)
     if manifest is None:
-        return "pending"
-    return "damaged" if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
+        return PENDING
+    return DAMAGED if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
 
 
 def versions_of(config: dict[str, Any], registry: Registry) -> dict[str, str]:

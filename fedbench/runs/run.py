@@ -21,11 +21,11 @@ from fedbench.results import read_manifest, refuse_links
 from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.index import Entry, merge_index, prepare_folder
-from fedbench.results.tables import ENDED
+from fedbench.results.status import ENDED, GIVEN_UP, PENDING, TAKEN
 from fedbench.runs.backlog import Backlog
 from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options
-from fedbench.runs.outcome import GIVEN_UP, Ends, Listen, Outcome
+from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.plan import Cell, entries, status
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
@@ -97,7 +97,7 @@ class Run:
                     if not backlog.is_out(event["folder"]):  # told twice
                         return ends.may_start
                     if not backlog.ended(event["folder"]):
-                        event = {**event, "status": "taken", "reason": "another run has taken it over"}
+                        event = {**event, "status": TAKEN, "reason": "another run has taken it over"}
                 ends.note(event)
                 return ends.may_start
 
@@ -185,7 +185,7 @@ def _asked_for_nothing(executor: str, left: int) -> UserError:
 
 def _last(cell: Cell, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
     """The last manifest of a cell; where its end could not be written down, that end is told all the same."""
-    manifest = read_manifest(place) or {**cell.manifest(), "status": "pending"}
+    manifest = read_manifest(place) or {**cell.manifest(), "status": PENDING}
     if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
         return {**manifest, "status": end["status"], "reason": end["reason"]}
     return manifest

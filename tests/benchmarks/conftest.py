@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedbench import machine
-from fedbench.registry.registry import package_version
+from fedbench.machine import package_version
 
 PACKAGES = ("torch", "timm", "flwr", "ray", "pfl", "peft")
 

@@ -25,7 +25,8 @@ from torch import nn
 from fedbench import machine
 from fedbench.engine import cohort, sequential
 from fedbench.engine import replay as graph
-from fedbench.registry.registry import Registry, package_version
+from fedbench.machine import package_version
+from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 

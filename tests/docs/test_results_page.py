@@ -16,7 +16,8 @@ from fedbench.cell import worker
 from fedbench.registry.assets import Assets
 from fedbench.results import merge_index, read_manifest, write_manifest, write_rows
 from fedbench.results.index import Entry
-from fedbench.results.tables import COLUMNS, STATUSES
+from fedbench.results.status import STATUSES
+from fedbench.results.tables import COLUMNS
 from fedbench.runs import runner
 from fedbench.runs.plan import cells_of
 

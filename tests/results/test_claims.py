@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.results.claims import Claims, Taken, _self, ask_to_end, handed_out, is_held, is_to_end, joined, patience
+from fedbench.results.claims import Claims, Taken, ask_to_end, handed_out, is_held, is_to_end, joined, patience
+from fedbench.results.processes import this_process
 
 CELL = "0123456789ab"
 STALE_AFTER = 0.6  # seconds; signs of life come every tenth of a second
@@ -41,7 +42,7 @@ def gone() -> dict:
     """A process of this machine that has ended."""
     ended = subprocess.Popen(["true"])
     ended.wait()
-    return {**_self(), "pid": ended.pid}
+    return {**this_process(), "pid": ended.pid}
 
 
 DEEP = "[" * 100_000
@@ -58,7 +59,7 @@ def left_behind(folder, run: dict, worker: dict | None = None, token: str = "old
 def test_a_cell_has_one_owner_until_it_is_given_back(tmp_path):
     with Claims(tmp_path) as one, Claims(tmp_path) as other:
         assert one.take(CELL) and other.take(CELL) is None and one.take(CELL) is None
-        assert other.holder(CELL) == f"process {os.getpid()} on {_self()['host']}"
+        assert other.holder(CELL) == f"process {os.getpid()} on {this_process()['host']}"
         assert one.release(CELL)
         assert other.holder(CELL) is None and other.take(CELL)
     assert not list(tmp_path.glob("*.claim"))
@@ -97,7 +98,7 @@ def test_a_process_of_somebody_elses_that_proc_does_not_show_is_not_gone(tmp_pat
 
     left_behind(tmp_path, gone())
     other = Claims(tmp_path)
-    monkeypatch.setattr("fedbench.results.claims.os.kill", of_another)
+    monkeypatch.setattr("fedbench.results.processes.os.kill", of_another)
     assert other.holder(CELL) and other.take(CELL) is None
     clock.seconds += STALE_AFTER + 0.1
     assert other.take(CELL)
@@ -125,7 +126,7 @@ def test_events_that_nobody_reads_any_more_are_deleted(tmp_path, clock):
 
 def test_a_later_process_of_the_same_number_is_not_the_owner(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDBENCH_STALE_AFTER", "600")
-    left_behind(tmp_path, {**_self(), "began": "0"})
+    left_behind(tmp_path, {**this_process(), "began": "0"})
     with Claims(tmp_path) as claims:
         assert claims.take(CELL)
 

@@ -11,12 +11,11 @@ from typing import Any
 from fedbench import machine
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
+from fedbench.results.status import PENDING, RAN
 from fedbench.runs.estimate.past import past_rates
 from fedbench.runs.estimate.probes import Place, Probes
 from fedbench.runs.estimate.rates import Rates, kind_of
 from fedbench.runs.plan import Cell
-
-RAN = ("finished", "failed", "timeout")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def estimate(
     totals: of every cell by its id, see `Ledger.totals` · device: `cpu` or `cuda` · workers: processes side by side.
     """
     cells = [cell for cell in cells if "flops" in totals[cell.id]]
-    manifests = {cell.id: read_manifest(cell.folder_in(folder)) or {"status": "pending"} for cell in cells}
+    manifests = {cell.id: read_manifest(cell.folder_in(folder)) or {"status": PENDING} for cell in cells}
     times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
     waiting = [cell for cell in cells if cell.id not in times]
     place = Place(machine.describe(device), workers, len(waiting))

@@ -12,7 +12,8 @@ from typing import Any
 
 from fedbench.cell.order import Order
 from fedbench.disk import cache_file, keep, kept
-from fedbench.registry.registry import Registry, package_version
+from fedbench.machine import package_version
+from fedbench.registry.registry import Registry
 from fedbench.runs.estimate.rates import Rates, kind_of
 from fedbench.runs.plan import Cell
 

@@ -16,7 +16,7 @@ from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.claims import Claim, Taken, ask_to_end, handed_out
-from fedbench.results.tables import ENDED
+from fedbench.results.status import ENDED, TAKEN
 from fedbench.runs.executors import OnEvent
 from fedbench.runs.executors.local import GRACE
 from fedbench.runs.executors.workers import ONE_THREAD
@@ -146,7 +146,7 @@ class Dispatch:
             one.attempt = handed_out(one.claim)
         except Taken as taken:
             one.attempt = {}
-            self._end(one, {"status": "taken", "reason": str(taken), "seconds": None})
+            self._end(one, {"status": TAKEN, "reason": str(taken), "seconds": None})
             return None
         except UserError as error:  # the disk is full, say
             one.attempt = {}

@@ -1,0 +1,77 @@
+"""manifest.json: what a cell is, how it stands, and what its files were when it was finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.results.documents import read_json, write_json
+from fedbench.results.status import STATUSES
+from fedbench.results.untrusted import check, check_all, is_folder_name
+
+MANIFEST = "manifest.json"
+MEND = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
+
+# The parts of a manifest and of its configuration that are read; what else stands there is passed on as it is.
+MANIFEST_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("status", "started", "id", "signal"), str),
+    **dict.fromkeys(("reason", "traceback", "git"), str | None),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files"), dict),
+    **dict.fromkeys(("round", "exit_code"), int),
+    "seconds": int | float,
+}
+CONFIG_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("backbone", "adapter", "data", "capacities", "participation"), dict),
+    **dict.fromkeys(("train", "method", "evaluation"), dict),
+    **dict.fromkeys(("profile", "precision"), str),
+    "seed": int,
+}
+FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
+NAMED = ("backbone", "adapter", "data", "method")
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
+    if manifest.get("status") not in STATUSES:
+        raise ValueError(f"status {manifest.get('status')!r} is not one of {', '.join(STATUSES)}")
+    write_json(Path(folder) / MANIFEST, manifest)
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """manifest.json of one cell, or None where there is none. Raises: UserError where it cannot be used."""
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        return None
+    manifest = read_json(path, ("status", "config"), MEND)
+    try:
+        check_manifest(manifest)
+    except TypeError as error:
+        raise UserError(f"{path}: not a manifest of fedbench ({error}).\n{MEND}") from error
+    return manifest
+
+
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Raises: TypeError, saying what is wrong, for a manifest that fedbench did not write."""
+    check_all(manifest, MANIFEST_TYPES)
+    if manifest["status"] not in STATUSES:
+        raise TypeError(f"status is {manifest['status']!r:.80}")
+    config = manifest["config"]
+    check_all(config, CONFIG_TYPES, "config.")
+    for part in NAMED:
+        check_all(config.get(part, {}), {"name": str}, f"config.{part}.")
+    check_all(config.get("train", {}), {"rounds": int}, "config.train.")
+    for way, depths in config.get("capacities", {}).items():
+        check(f"config.capacities.{way}", [] if depths is True else depths, list)
+        for depth in () if depths is True else depths:
+            check(f"a depth of config.capacities.{way}", depth, int)
+    for what in ("versions", "fingerprints"):
+        for name, value in manifest.get(what, {}).items():
+            check(f"{what}.{name}", value, str)
+    for name, facts in manifest.get("files", {}).items():
+        if not is_folder_name(name):  # a run sets damaged files aside: that must move nothing of another folder
+            raise TypeError(f"files has {name!r:.80}")
+        check(f"files.{name}", facts, dict)
+        for what, wanted in FILE_TYPES.items():
+            check(f"files.{name}.{what}", facts.get(what), wanted)
