@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import shutil
 import stat
@@ -11,6 +12,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -115,7 +117,8 @@ def _limit(archive: Path) -> int:
 def _parts(archive: Path, member: Member) -> list[str]:
     """The member's path in pieces, cut at backslashes as well, which some tools of Windows write.
 
-    Raises: UserError for anything but a file or folder below the archive's top.
+    Stricter than tarfile's data filter, which takes a link within the folder and drops a leading slash; and a zip has
+    no filter. Raises: UserError for anything but a file or folder below the archive's top.
     """
     if member.refused:
         raise UserError(f"{archive} holds {member.refused}, {member.name!r}, which is not unpacked")
@@ -143,7 +146,7 @@ def _of_zip(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
             refused = "a link" if kind == stat.S_IFLNK else "a device file" if kind and not _plain(kind) else ""
             refused = "an encrypted file" if entry.flag_bits & 1 else refused
             folder = entry.filename.endswith(("/", "\\"))
-            yield Member(entry.filename, None if folder else lambda e=entry: opened.open(e), refused)
+            yield Member(entry.filename, None if folder else partial(opened.open, entry), refused)
             advance(entry.compress_size)
 
 
@@ -151,13 +154,13 @@ def _plain(kind: int) -> bool:
     return kind in (stat.S_IFREG, stat.S_IFDIR)
 
 
-class _Bounded:
+class _Bounded(io.BufferedIOBase):
     """A tar as it is unpacked: headers too, which nobody writes but tarfile reads into memory, have an end."""
 
-    def __init__(self, archive: Path, stream: IO[bytes]) -> None:
+    def __init__(self, archive: Path, stream: io.BufferedIOBase) -> None:
         self.archive, self.stream, self.left = archive, stream, 2 * _limit(archive) + BLOCK
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         block = self.stream.read(size)
         self.left -= len(block)
         if self.left < 0:
@@ -178,9 +181,15 @@ def _of_tar(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
             for entry in opened:
                 plain = entry.isfile() or entry.isdir()
                 refused = "" if plain else "a link" if entry.islnk() or entry.issym() else "a device file"
-                yield Member(entry.name, None if entry.isdir() else lambda e=entry: opened.extractfile(e), refused)
+                yield Member(entry.name, None if entry.isdir() else partial(_content, opened, entry), refused)
                 advance(raw.tell() - seen)
                 seen = raw.tell()
         while block := stream.read(BLOCK):
             if block.strip(b"\0"):
                 raise tarfile.ReadError("a header cannot be read")
+
+
+def _content(opened: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    content = opened.extractfile(entry)
+    assert content is not None  # it is a file
+    return content

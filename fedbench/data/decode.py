@@ -113,7 +113,7 @@ def decode(
             x[to] = x[at]
         x = x[: len(kept)]
     y, domain = (np.array([s[column] for s in samples], dtype=np.int64)[kept] for column in (1, 2))
-    return Images(x, y, domain), [samples[i].path for i in np.flatnonzero(~readable)]
+    return Images(x, y, domain), [samples[i].path for i in np.flatnonzero(~readable).tolist()]
 
 
 def pixels(encoded: bytes, image_size: int, interpolation: str) -> np.ndarray:

@@ -75,12 +75,12 @@ class Said:
         if there is not here:
             raise UserError(f"{here}: {path} is listed already, at {there}; an image is in one split, once")
         name = path.split("/")[1]
-        known, there = self._names.setdefault(label, (name, here))
-        if known != name:
-            raise UserError(f"{here}: label {label} is {name!r} here and {known!r} at {there}")
-        known, there = self._labels.setdefault(name, (label, here))
-        if known != label:
-            raise UserError(f"{here}: {name!r} has the label {label} here and {known} at {there}")
+        known_name, there = self._names.setdefault(label, (name, here))
+        if known_name != name:
+            raise UserError(f"{here}: label {label} is {name!r} here and {known_name!r} at {there}")
+        known_label, there = self._labels.setdefault(name, (label, here))
+        if known_label != label:
+            raise UserError(f"{here}: {name!r} has the label {label} here and {known_label} at {there}")
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class Lists:
         if self.classes < 2:
             raise UserError(f"classes must be at least 2, not {self.classes}")
         said = Said()
-        splits = [self._split(split, said) for split in (0, 1)]
+        train, test = (self._split(split, said) for split in (0, 1))
         classes = [said.name_of(label) for label in range(self.classes)]
-        return image_dataset(self.images, list(self.files), classes, *splits, image_size, interpolation, unreadable)
+        return image_dataset(self.images, list(self.files), classes, train, test, image_size, interpolation, unreadable)
 
     def _split(self, split: int, said: Said) -> list[Sample]:
         samples = []

@@ -49,6 +49,12 @@ class Part:
         """Where it lies, or None where it does not."""
         return next((root / path for path in self.paths if (root / path).exists()), None)
 
+    def at(self, root: Path) -> Path:
+        """Where it lies; for whoever knows, as after `Source.require`, that it is there."""
+        found = self.find(root)
+        assert found is not None, self.paths
+        return found
+
     def packed(self, root: Path) -> Path | None:
         """Its archive, where that is there."""
         return root / self.archive if self.archive and (root / self.archive).is_file() else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
@@ -22,7 +22,7 @@ IMAGE_SIZE = 32
 HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the normalisation
 WEIGHTS = Path(__file__).parent / "weights"
 SHAPE = {"img_size": IMAGE_SIZE, "patch_size": 8, "embed_dim": 64}
-TIMM = {
+TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "micro_vit": (
         "timm.models.vision_transformer:VisionTransformer",
         {**SHAPE, "depth": 12, "num_heads": 4, "mlp_ratio": 2},

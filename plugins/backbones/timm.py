@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
@@ -32,7 +33,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
         near = nearest(base, timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"]), 3)
         raise UserError(f"no backbone is called {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
     try:
-        model = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
+        model: Any = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
     except Exception as error:  # timm and the hub client raise many kinds; the cause is kept
         raise UserError(_cannot_make(name, pretrained, error)) from error
     fingerprint = f"timm:{name}:drawn"

@@ -45,7 +45,7 @@ class Version:
         check_options(image_size, interpolation)
         folder = root_of(self.name, root)
         self.source.require(self.name, folder)
-        base = self.source.parts[0].find(folder).parent
+        base = self.source.parts[0].at(folder).parent
         classes = [line for line in content(base, self.names).decode("utf-8", "replace").split() if line]
         if len(set(classes)) != self.num_classes or len(classes) != self.num_classes:
             raise UserError(f"{base / self.names} must name {self.num_classes} classes, not {len(classes)}")
@@ -54,13 +54,13 @@ class Version:
         fingerprint = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
         def build(new_array: NewArray) -> Splits:
-            halves = []
-            for split, files in (("train", self.train), ("test", [self.test])):
+            def half(split: str, files: Sequence[str]) -> Images:
                 x, y = self._records(base, files)
                 out = new_array(f"{split}_x", (len(y), 3, image_size, image_size))
                 _resize(x, out, interpolation)
-                halves.append(Images(out, y, y * 0))
-            return Splits(*halves)
+                return Images(out, y, y * 0)
+
+            return Splits(half("train", self.train), half("test", [self.test]))
 
         return Dataset(("all",), tuple(classes), fingerprint, lambda: cached(fingerprint, build))
 

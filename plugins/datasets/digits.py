@@ -99,7 +99,7 @@ def thin(ink: np.ndarray) -> np.ndarray:
     ink = ink.copy()
     ring = ((1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1))  # north first, clockwise
     left = -1
-    while left != (left := np.count_nonzero(ink)):
+    while left != (left := int(np.count_nonzero(ink))):
         for first_side in (True, False):
             around = [np.roll(ink, shift, (1, 2)) for shift in ring]
             count = sum(p.astype(np.uint8) for p in around)

@@ -54,7 +54,7 @@ def make(
     """
     folder = root_of("domainnet", root)
     SOURCE.require("domainnet", folder)
-    files = {domain: tuple(_list(domain, split).find(folder) for split in ("train", "test")) for domain in DOMAINS}
+    files = {domain: (_list(domain, "train").at(folder), _list(domain, "test").at(folder)) for domain in DOMAINS}
     return Lists(folder, files, classes, leave_out=True).dataset(image_size, interpolation, unreadable)
 
 

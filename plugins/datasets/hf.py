@@ -5,6 +5,7 @@ No code of a data set is ever run: where `datasets` still knows loading scripts,
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import itertools
@@ -58,12 +59,12 @@ def make(
     where, domains = {split: [0] * len(y[split]) for split in y}, ["all"]
     if domain:
         where, domains = _codes(halves, _column(halves, "domain", domain))
-    samples = [
+    of_train, of_test = (
         [Sample(f"{split}/{row}", *codes) for row, codes in enumerate(zip(y[split], where[split], strict=True))]
         for split in halves
-    ]
+    )
     rows = Rows(halves, [path, config], image)
-    return image_dataset(rows, domains, classes, *samples, image_size, interpolation, unreadable)
+    return image_dataset(rows, domains, classes, of_train, of_test, image_size, interpolation, unreadable)
 
 
 def _load(path: str, config: str | None, split: str) -> datasets.Dataset:
@@ -130,13 +131,14 @@ def _column(halves: dict[str, datasets.Dataset], option: str, given: str | None,
         if feature == "Image" and kinds[found[0]] != feature:
             raise UserError(f"hf: column {found[0]!r} holds no images; split {split!r} has {columns}")
         given = found[0]
+    assert given is not None  # there are two splits
     return given
 
 
 def _codes(halves: dict[str, datasets.Dataset], column: str) -> tuple[dict[str, list[int]], list[str]]:
     """A column's values as whole numbers from 0, split by split, and the names they stand for, of both splits."""
     values = {split: half[column][:] for split, half in halves.items()}
-    named = [getattr(half.features[column], "names", None) for half in halves.values()]
+    named: list[Any] = [getattr(half.features[column], "names", None) for half in halves.values()]
     for split, found in values.items():  # -1 stands for a class that is not told
         if bad := sum(not isinstance(value, int | str) or any(named) and value == -1 for value in found):
             raise UserError(
@@ -174,7 +176,7 @@ class Rows:
             mine = [path for path in paths if path.rpartition("/")[0] == split]
             tables = [_facts(file["filename"]) for file in half.cache_files]
             if tables:
-                hashes = remembered([*self.source, split, self.image, tables], lambda mine=mine: self._inside(mine))
+                hashes = remembered([*self.source, split, self.image, tables], functools.partial(self._inside, mine))
             else:
                 hashes = self._inside(mine)
             found |= dict(zip(mine, hashes, strict=True))

@@ -40,8 +40,8 @@ def make(image_size: int, root: str | None = None, unreadable: str = "fail", int
     """
     folder = root_of("nicopp", root)
     SOURCE.require("nicopp", folder)
-    files = {domain: tuple(_list(domain, split).find(folder) for split in ("train", "test")) for domain in DOMAINS}
-    images = _images(DOMAINS[0]).find(folder).parent
+    files = {domain: (_list(domain, "train").at(folder), _list(domain, "test").at(folder)) for domain in DOMAINS}
+    images = _images(DOMAINS[0]).at(folder).parent
     return Lists(images, files, 60).dataset(image_size, interpolation, unreadable)
 
 

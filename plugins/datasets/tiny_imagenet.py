@@ -29,7 +29,7 @@ def make(image_size: int, root: str | None = None, unreadable: str = "fail", int
     """
     folder = root_of("tiny_imagenet", root)
     SOURCE.require("tiny_imagenet", folder)
-    base = WNIDS.find(folder).parent
+    base = WNIDS.at(folder).parent
     classes = [line for line in _lines(base / "wnids.txt") if line]
     label = {wnid: number for number, wnid in enumerate(classes)}
     if len(label) < max(len(classes), 2):

@@ -4,43 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dealt import check, flowers, labels, same, shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
 from fedbench.types import MIXED
 from fedbench_plugins.partitions import by_domain, dirichlet, iid, pathological
-
-
-def labels(num_domains: int, per_class: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """y and domain of a training split in shuffled order."""
-    domain, y = np.divmod(np.arange(num_domains * classes * per_class) // per_class, classes)
-    order = np.random.default_rng(seed).permutation(len(y))
-    return y[order], domain[order]
-
-
-def check(clients, y, domain, num_domains: int, clients_per_domain: int) -> None:
-    """Every index once, in its own domain; ids consecutive, domain by domain."""
-    assert [client.id for client in clients] == list(range(num_domains * clients_per_domain))
-    assert [client.domain for client in clients] == [d for d in range(num_domains) for _ in range(clients_per_domain)]
-    assert np.array_equal(np.sort(np.concatenate([client.indices for client in clients])), np.arange(len(y)))
-    for client in clients:
-        assert (domain[client.indices] == client.domain).all()
-        assert (np.diff(client.indices) > 0).all()
-
-
-def same(one, other) -> bool:
-    return all(np.array_equal(a.indices, b.indices) for a, b in zip(one, other, strict=True))
-
-
-shapes = st.fixed_dictionaries(
-    {
-        "num_domains": st.integers(1, 4),
-        "per_class": st.integers(8, 30),
-        "classes": st.integers(1, 6),
-        "seed": st.integers(0, 9),
-    }
-)
 
 
 @settings(max_examples=40, deadline=None)
@@ -53,27 +23,6 @@ def test_by_domain_gives_every_image_once_and_evenly(shape, clients_per_domain, 
     sizes = [len(client) for client in clients]
     assert max(sizes) - min(sizes) <= 1
     assert same(clients, deal(y, domain, shape["num_domains"], np.random.default_rng(seed)))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    shape=shapes,
-    clients_per_domain=st.integers(1, 5),
-    alpha=st.floats(0.05, 100),
-    balanced=st.booleans(),
-    seed=st.integers(0, 2**32),
-)
-def test_dirichlet_gives_every_image_once(shape, clients_per_domain, alpha, balanced, seed):
-    y, domain = labels(**shape)
-    split = dirichlet.make(alpha, clients_per_domain, balanced, min_examples=1)
-    try:
-        clients = split(y, domain, shape["num_domains"], np.random.default_rng(seed))
-    except UserError as error:  # few images, many clients and a small alpha: said with numbers
-        assert "1,000 draws" in str(error)
-        return
-    check(clients, y, domain, shape["num_domains"], clients_per_domain)
-    assert min(len(client) for client in clients) >= 1
-    assert same(clients, split(y, domain, shape["num_domains"], np.random.default_rng(seed)))
 
 
 @given(shape=shapes, n=st.integers(1, 8), seed=st.integers(0, 2**32))
@@ -131,96 +80,6 @@ def test_generator_matters():
         assert not same(split(y, domain, 2, np.random.default_rng(0)), split(y, domain, 2, np.random.default_rng(1)))
 
 
-def reference_draw(y: np.ndarray, alpha: float, n: int, least: int, generator: np.random.Generator) -> list[list[int]]:
-    """The usual balanced draw, written out per client as FedRA's released code and its ancestors do."""
-    while True:
-        held: list[list[int]] = [[] for _ in range(n)]
-        for label in range(int(y.max()) + 1):
-            of_label = generator.permutation(np.where(y == label)[0])
-            p = generator.dirichlet([alpha] * n)
-            p = np.array([share * (len(own) < len(y) / n) for share, own in zip(p, held, strict=True)])
-            p = p / p.sum()
-            ends = [0, *(np.cumsum(p) * len(of_label)).astype(int)[:-1], len(of_label)]
-            for client in range(n):
-                held[client] += of_label[ends[client] : ends[client + 1]].tolist()
-        if min(map(len, held)) >= least:
-            return held
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_balanced_draw_is_the_reference_one(seed):
-    y, domain = labels(1, 30, 7, seed)
-    clients = dirichlet.make(0.5, 5)(y, domain, 1, np.random.default_rng(seed))
-    expected = reference_draw(y, 0.5, 5, 10, np.random.default_rng(seed))
-    assert [client.indices.tolist() for client in clients] == [sorted(own) for own in expected]
-
-
-def listed_draw(y, alpha, n, balanced, generator):
-    """The draw as it was first written, with a list of arrays for each client."""
-    parts = [[] for _ in range(n)]
-    sizes = np.zeros(n, dtype=np.int64)
-    for label in np.unique(y):
-        of_label = generator.permutation(np.flatnonzero(y == label))
-        p = generator.dirichlet(np.full(n, alpha))
-        if balanced:
-            p = p * (sizes < len(y) / n)
-            p = p / p.sum()
-        for client, part in enumerate(np.split(of_label, (np.cumsum(p) * len(of_label)).astype(int)[:-1])):
-            parts[client].append(part)
-            sizes[client] += len(part)
-    return [np.sort(np.concatenate(part)) for part in parts]
-
-
-@pytest.mark.parametrize("balanced", [True, False])
-@pytest.mark.parametrize(("n", "alpha"), [(1, 0.5), (5, 0.1), (30, 0.5), (400, 10.0)])
-def test_the_draw_is_to_the_image_what_it_was_at_first(n, alpha, balanced):
-    for seed in range(5):
-        y = labels(1, 60, 7, seed)[0]
-        one = dirichlet.draw(y, alpha, n, balanced, np.random.default_rng(seed))
-        two = listed_draw(y, alpha, n, balanced, np.random.default_rng(seed))
-        assert [part.tolist() for part in one] == [part.tolist() for part in two]
-
-
-def test_balanced_client_overshoots_its_share_by_one_class_at_most():
-    y, domain = labels(1, 40, 10)
-    for seed in range(20):
-        clients = dirichlet.make(0.1, 4, balanced=True)(y, domain, 1, np.random.default_rng(seed))
-        assert max(len(client) for client in clients) < 100 + 40
-
-
-def test_plain_draw_is_more_uneven_than_the_balanced_one():
-    y, domain = labels(1, 40, 10)
-
-    def largest(balanced: bool) -> float:
-        split = dirichlet.make(0.1, 4, balanced)
-        return np.mean([max(map(len, split(y, domain, 1, np.random.default_rng(s)))) for s in range(20)])
-
-    assert largest(False) > largest(True)
-
-
-def test_small_alpha_skews_labels_and_a_large_one_does_not():
-    y, domain = labels(1, 50, 6)
-
-    def skew(alpha: float) -> float:
-        clients = dirichlet.make(alpha, 3)(y, domain, 1, np.random.default_rng(0))
-        return np.mean([np.bincount(y[client.indices], minlength=6).max() / len(client) for client in clients])
-
-    assert skew(1000) < 0.2 < 0.3 < skew(0.1)
-
-
-def test_vanishing_alpha_still_gives_every_image_away():
-    y, domain = labels(1, 20, 12)
-    parts = dirichlet.draw(y, 1e-9, 4, True, np.random.default_rng(0))
-    assert sorted(np.concatenate(parts).tolist()) == list(range(len(y)))
-
-
-def test_each_client_has_min_examples():
-    y, domain = labels(2, 20, 5)
-    for seed in range(10):
-        clients = dirichlet.make(0.3, 4, min_examples=15)(y, domain, 2, np.random.default_rng(seed))
-        assert min(len(client) for client in clients) >= 15
-
-
 def test_impossible_minimum_is_refused_with_numbers():
     y, domain = labels(2, 5, 4)
     generator = np.random.default_rng(0)
@@ -272,17 +131,6 @@ def test_plugin_registers_under_its_file_name(plugin):
     assert seen == {plugin.__name__.split(".")[-1]: plugin.make}
 
 
-# --- the same by flwr-datasets ------------------------------------------------------------------------------------
-
-
-def flowers(partitioner, y: np.ndarray) -> list[np.ndarray]:
-    """The positions in y (N,) that one of flwr-datasets' partitioners gives each client."""
-    from datasets import Dataset
-
-    partitioner.dataset = Dataset.from_dict({"y": y.tolist(), "at": list(range(len(y)))})
-    return [np.array(partitioner.load_partition(i)["at"]) for i in range(partitioner.num_partitions)]
-
-
 @pytest.mark.parametrize("n", [1, 3, 7, 20])
 def test_iid_sizes_are_those_of_flwr_datasets(n):
     """Theirs are cut from the images as they come, ours from a random order of them."""
@@ -309,34 +157,3 @@ def test_pathological_counts_are_those_of_flwr_datasets(n, c):
     ours = np.array([np.bincount(y[client.indices], minlength=10) for client in own])
     assert ((ours > 0).sum(1) == (counts > 0).sum(1)).all()
     assert sorted(np.sort(ours.T).tolist()) == sorted(np.sort(counts.T).tolist())
-
-
-class Shares:
-    """In place of a generator: known shares for every class, and no permutation."""
-
-    def __init__(self, shares):
-        self.shares = iter(shares)
-
-    def dirichlet(self, alpha):
-        return next(self.shares)
-
-    def permutation(self, x):
-        return x
-
-    def shuffle(self, x):
-        pass
-
-
-@pytest.mark.parametrize("balanced", [True, False])
-def test_dirichlet_cuts_are_those_of_flwr_datasets(balanced):
-    """Given the same shares, the same images. In a balanced draw theirs stops a client above its even share, ours, as
-    FedRA's code, at it: equal unless somebody has exactly N/n."""
-    from flwr_datasets.partitioner import DirichletPartitioner
-
-    y = labels(1, 31, 6)[0]
-    for seed in range(5):
-        shares = np.random.default_rng(seed).dirichlet(np.full(4, 0.7), size=6)
-        partitioner = DirichletPartitioner(4, "y", 0.7, min_partition_size=0, self_balancing=balanced)
-        partitioner._rng = Shares(shares)
-        ours = dirichlet.draw(y, 0.7, 4, balanced, Shares(shares))
-        assert [part.tolist() for part in ours] == [sorted(part.tolist()) for part in flowers(partitioner, y)]
