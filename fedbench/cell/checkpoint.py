@@ -100,8 +100,8 @@ class Checkpoints:
         contents = file_bytes(progress.state)
         contents |= {f"{kind}.parquet": table_bytes(kind, rows) for kind, rows in progress.tables.items()}
         tensors, _ = taken_apart(progress.state)
-        place, clients = PLACES[self.place == PLACES[0]], keys_of(progress.state)
-        facts = {
+        place, clients = PLACES[self.place == PLACES[0]], keys_of(progress.state or {})
+        facts: dict[str, Any] = {
             "format": FORMAT,
             "id": self.id,
             "device": self.device,
@@ -119,7 +119,7 @@ class Checkpoints:
         except OSError as error:
             raise cannot_write(self.folder, error) from error
         self.store.pinned[place] = frozenset(clients)
-        self.store.sweep(progress.state)
+        self.store.sweep(progress.state or {})
         self.number, self.place, self.written = facts["number"], place, time.monotonic()
 
     def _put(self, contents: dict[str, bytes], place: Path) -> None:

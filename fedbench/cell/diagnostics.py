@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.families.aggregation import client_weights, mean
+from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks
 from fedbench.types import Report, Uploads
 
@@ -52,14 +53,17 @@ def effects(
     return [Effect(j, n, *four) for (j, n), four in zip(holders.items(), norms, strict=True)]
 
 
-def _by_layer(before: Mapping[str, Any], after: Mapping[str, Any], up: Uploads) -> list[tuple[dict, dict]]:
+def _by_layer(
+    before: Mapping[str, Any], after: Mapping[str, Any], up: Uploads
+) -> list[tuple[dict[str, Tensor], dict[str, Tensor]]]:
     """(old r_j, new r_j) of every layer; none where a method's state has no such thing."""
-    old, new = before.get("r"), after.get("r")
     wanted = [{name: rows.shape[1:] for name, rows in r_j.items()} for r_j in up.r]
-    return list(zip(old, new, strict=True)) if _shapes(old) == _shapes(new) == wanted else []
+    if not _shapes(before.get("r")) == _shapes(after.get("r")) == wanted:
+        return []
+    return list(zip(before["r"], after["r"], strict=True))
 
 
-def _shapes(r: Any) -> list[dict[str, torch.Size]] | None:
+def _shapes(r: Any) -> list[dict[str, torch.Size | None]] | None:
     """The shapes of what could be the r of a state; None where it is something else."""
     if not isinstance(r, list) or not all(isinstance(r_j, dict) for r_j in r):
         return None
@@ -98,8 +102,9 @@ def factors(layer: nn.Module, rows: Mapping[str, Tensor]) -> Iterator[tuple[Tens
     rows; a convolution's kernel counts as part of `in`."""
     names = {id(parameter): name for name, parameter in layer.named_parameters()}
     for module in layer.modules():
-        if hasattr(module, "low_rank"):
-            own = module.low_rank()
+        low_rank: Callable[[], LowRank] | None = getattr(module, "low_rank", None)
+        if low_rank:
+            own = low_rank()
             if id(own.A) in names and id(own.B) in names:
                 B, A = rows[names[id(own.B)]], rows[names[id(own.A)]]
                 yield own.alpha / own.rank * B.flatten(2), A.flatten(2)

@@ -23,7 +23,7 @@ class Faults:
 
     def __init__(self, settings: Mapping[str, Any], seed: int) -> None:
         self.dropout, self.stragglers, self.seed = settings.get("dropout", 0.0), settings.get("stragglers"), seed
-        self.spoiling = settings.get("corrupted")
+        self.spoiling: Mapping[str, Any] = settings.get("corrupted") or {}
 
     def of(self, t: int, client: int, steps: int) -> tuple[int, bool]:
         """(steps done, whether the work arrives) of a client of round t that would usually take `steps` of them.
@@ -54,7 +54,7 @@ class Faults:
 
     def kind_of(self, t: int, client: int) -> str:
         """How what this client sends in round t is spoilt on its way; empty where it arrives as it was sent."""
-        if self.spoiling is None:
+        if not self.spoiling:
             return ""
         draw = numpy_generator(self.seed, t, client, "faults/corrupted")
         return self.spoiling["kind"] if draw.random() < self.spoiling["probability"] else ""

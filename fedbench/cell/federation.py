@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -28,7 +28,15 @@ class Registered(Sequence[Client]):
     def __len__(self) -> int:
         return len(self.domains)
 
-    def __getitem__(self, i: int) -> Client:
+    @overload
+    def __getitem__(self, i: int) -> Client: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Client]: ...
+
+    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+        if isinstance(i, slice):
+            return [self[n] for n in range(len(self))[i]]
         if not 0 <= i < len(self):
             raise IndexError(i)
         return Client(i, int(self.domains[i]), self.indices[self.starts[i] : self.starts[i + 1]])

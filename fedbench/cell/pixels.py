@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ AHEAD = 2  # batches that are on their way to a GPU while one is computed
 EMBEDDED_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
 
 
+@dataclass
+class _Kept:
+    """Embeddings of a split: what makes them, tokens (n, T, D), and which of every EMBEDDED_TOGETHER are there."""
+
+    embed: Callable[[Tensor], Tensor]
+    tokens: Tensor
+    done: np.ndarray
+
+
 class Pixels:
     """The images of a split, by their positions."""
 
@@ -38,8 +48,7 @@ class Pixels:
         self.on_gpu = str(device).startswith("cuda")
         self._labels = torch.from_numpy(np.array(images.y)).to(device) if self.on_gpu else None
         self._resident = self._on_device() if self.on_gpu else None
-        self._embed: Callable[[Tensor], Tensor] | None = None
-        self._tokens: Tensor | None = None
+        self._kept: _Kept | None = None
 
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, 3, H, W) normalised, y (B,) int64."""
@@ -47,7 +56,7 @@ class Pixels:
 
     def embedded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, T, D) embedded where that is kept, or as above."""
-        x = self._normalised(indices) if self._embed is None else self._embedded(indices)
+        x = self._normalised(indices) if self._kept is None else self._embedded(self._kept, indices)
         return x, self._labels_of(indices)
 
     def _labels_of(self, indices: np.ndarray) -> Tensor:
@@ -72,9 +81,8 @@ class Pixels:
         with torch.no_grad():
             one = embed(self._normalised(np.arange(1)))
         if one.nbytes * len(self.images) <= EMBEDDED_BYTES:
-            self._embed = embed
-            self._tokens = one.new_empty((len(self.images), *one.shape[1:]))
-            self._done = np.zeros(-(-len(self.images) // EMBEDDED_TOGETHER), dtype=bool)
+            tokens = one.new_empty((len(self.images), *one.shape[1:]))
+            self._kept = _Kept(embed, tokens, np.zeros(-(-len(self.images) // EMBEDDED_TOGETHER), dtype=bool))
 
     def _on_device(self) -> Tensor | None:
         """All images in uint8 on the GPU, where they take at most RESIDENT of its free memory."""
@@ -96,14 +104,14 @@ class Pixels:
         return (x.to(self.dtype) / 255 - self.mean) / self.std
 
     @torch.no_grad()
-    def _embedded(self, indices: np.ndarray) -> Tensor:
+    def _embedded(self, kept: _Kept, indices: np.ndarray) -> Tensor:
         asked = np.unique(indices // EMBEDDED_TOGETHER)
-        for some in asked[~self._done[asked]]:
+        for some in asked[~kept.done[asked]]:
             first = some * EMBEDDED_TOGETHER
             these = np.arange(first, min(first + EMBEDDED_TOGETHER, len(self.images)))
-            self._tokens[first : first + len(these)] = self._embed(self._normalised(these))
-            self._done[some] = True
-        return self._tokens[torch.from_numpy(indices)]
+            kept.tokens[first : first + len(these)] = kept.embed(self._normalised(these))
+            kept.done[some] = True
+        return kept.tokens[torch.from_numpy(indices)]
 
 
 def ahead(batches: Iterator[Batch], how_many: int = AHEAD) -> Iterator[Batch]:

@@ -34,7 +34,7 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         write_atomically(Path(folder) / name, content)
 
 
-def file_bytes(state: dict[str, Any]) -> dict[str, bytes]:
+def file_bytes(state: Any) -> dict[str, bytes]:
     """The two files of a state by name. Raises UserError for what is no state."""
     import torch
     from safetensors.torch import save as serialized
@@ -47,7 +47,7 @@ def file_bytes(state: dict[str, Any]) -> dict[str, bytes]:
     return {TENSORS: content, STRUCTURE: json_text(written).encode()}
 
 
-def taken_apart(state: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
+def taken_apart(state: Any) -> tuple[dict[str, Tensor], Any]:
     """The tensors of a state by their places, which are JSON pointers (RFC 6901), and the rest of it as JSON.
 
     Raises UserError for what is no state.

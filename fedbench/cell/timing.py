@@ -14,7 +14,7 @@ from fedbench.cell.trial import Trial
 from fedbench.engine.groups import ROWS, grouped
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import dealt
-from fedbench.models.backbone import Source
+from fedbench.models.backbone import Source, in_layers
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator, seed_of
 from fedbench.types import Cohort
@@ -148,7 +148,7 @@ def longest_share(trial: Trial, batch_size: int, processes: int) -> float:
     of clients is not split. The first round stands for all."""
     if processes == 1:
         return 1.0
-    cohort, tokens = trial.federation.cohort(0), trial.model.tokens(trial.evaluation.test.images.x.shape[-1])
+    cohort, tokens = trial.federation.cohort(0), in_layers(trial.model).tokens(trial.evaluation.test.images.x.shape[-1])
     work, rows = [], []
     for n, L_n in enumerate(cohort.capacities.tolist()):
         if (cost := trial.method.cost(L_n, 0)) is not None:

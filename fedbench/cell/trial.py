@@ -121,7 +121,8 @@ class Trial:
         """Around training steps and answers, and nothing else: fp32 as IEEE has it, TF32 nowhere; or torch's autocast,
         which must not keep rounded copies of what is trained."""
         rounded = self.config["precision"] == "bf16"
-        kinds = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+        cudnn: Any = torch.backends.cudnn  # whose stubs lack `conv` and `rnn`
+        kinds = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
         before = [kind.fp32_precision for kind in kinds]
         for kind in kinds:
             kind.fp32_precision = "ieee"
@@ -138,7 +139,7 @@ class Trial:
         together = self.fast and self.device == "cpu" and not self.method.alone
         return max(1, len(self.federation.cohort(0))) if together else 1
 
-    def _train(self, model: Blocks, start: Mapping[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
+    def _train(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
         """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
         of_a_round = (model, start, plan, cohort, job)
         with self.precision():

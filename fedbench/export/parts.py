@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +43,7 @@ class Parts:
     @property
     def classifier(self) -> nn.Linear:
         """The deepest one, which becomes the plain model's head."""
-        return self.model.blocks.classifiers[self.model.last.classifier]
+        return cast(nn.Linear, self.model.blocks.classifiers[self.model.last.classifier])
 
     def head(self) -> dict[str, Tensor]:
         """The deepest classifier's `head.weight` (C, D) and `head.bias` (C,)."""
@@ -67,12 +68,12 @@ def parts_of(model: GlobalModel, image_size: int) -> Parts:
     root, layers = model.blocks.model, list(model.layers[: model.last.depth])
     new = {f"blocks.{old}": f"blocks.{i}" for i, old in enumerate(layers)}
 
-    def named(name: str) -> str | None:
-        """The name in the model of these layers alone, None for what is in others."""
+    def named(name: str) -> str:
+        """The name in the model of these layers alone, empty for what is in others."""
         if not name.startswith("blocks."):
             return name
         block = ".".join(name.split(".")[:2])
-        return new[block] + name.removeprefix(block) if block in new else None
+        return new[block] + name.removeprefix(block) if block in new else ""
 
     low_rank = {name: module.low_rank() for name, module in root.named_modules() if hasattr(module, "low_rank")}
     inside = tuple(f"{name}." for name in low_rank)

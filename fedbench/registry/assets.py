@@ -64,7 +64,7 @@ class Assets:
         key = json.dumps(ref, sort_keys=True)
         if key not in self._sources:
             with torch.device("meta"), self.registry.blaming("backbone", ref["name"]):
-                self._sources[key] = self.registry.make("backbone", ref, load=False)
+                self._sources[key] = self.registry.make("backbone", dict(ref), load=False)
         return copy.deepcopy(self._sources[key])
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:

@@ -1,5 +1,4 @@
-"""Checkpoints: a cell that is broken off and taken up again ends as one that was not, to the bit; what is torn is
-noticed and not used."""
+"""Checkpoints on disk: the newest that is whole comes back to the bit; what is torn is noticed and not used."""
 
 from __future__ import annotations
 
@@ -10,135 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import TINY, write_suite
 
 from fedbench.cell.checkpoint import CHECKPOINT, FACTS, NEXT, OLD, Checkpoints, Progress, _own, forget
-from fedbench.cell.state import STRUCTURE, TENSORS, file_bytes
-from fedbench.cell.trial import Trial
-from fedbench.engine.team import together
-from fedbench.errors import NotApplicable, UserError
-from fedbench.registry.registry import Registry
+from fedbench.cell.state import STRUCTURE, TENSORS
+from fedbench.errors import UserError
 from fedbench.results.documents import json_text
-from fedbench.runs.runner import load
 from fedbench.testing.world import same
-
-ROUNDS = 3
-SCENARIOS = """
-scenarios:
-  plain: {}
-  rough:
-    capacities: {uniform: [1, 2]}
-    data: {name: dots, per_class: 4, partition: {name: iid, clients: 5}}
-    participation: {count: 3}
-    train: {max_steps: 3, regularizer: {feddyn: 0.1}, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
-    evaluation: {by: client}
-    faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
-"""
-METHODS = [
-    "alllarge",
-    "allsmall",
-    "depthfl",
-    "ditto",
-    "exclusive",
-    "fedavg",
-    "fedra",
-    "fedrod",
-    "fedv",
-    "fedvz",
-    "festa",
-    "head_only",
-    "inclusivefl",
-]
-# What stands in FedDyn's place where a method has no use for it.
-PULL = {**dict.fromkeys(("ditto", "fedavg", "fedrod"), {"fedprox": 0.1}), **dict.fromkeys(("fedv", "fedvz", "festa"))}
-
-
-@pytest.fixture(scope="module")
-def plugins(own_cache):
-    return Registry([str(TINY)])
-
-
-@pytest.fixture(scope="module")
-def cells(plugins, tmp_path_factory):
-    changes = {"scenarios:\n  small: {}\n": SCENARIOS, "rounds: 2": f"rounds: {ROUNDS}", "dropout: 0.0": "dropout: 0.1"}
-    path = write_suite(tmp_path_factory.mktemp("suite"), ", ".join(METHODS), changes)
-    return {(cell.scenario, cell.method): cell.config for cell in load(path, plugins).points()}
-
-
-class Broken(Exception):
-    """The cell was broken off."""
-
-
-def uninterrupted(config, plugins, processes=1):
-    trial, progress = Trial(config, plugins), Progress()
-    together(processes, lambda team: trial.run(team=team, progress=progress, on_layers=layers_of(progress)))
-    return outcome(progress)
-
-
-def broken_off_after_every_round(config, plugins, folder, processes=1):
-    """The same by one trial a round, each of which starts from what the last one wrote."""
-
-    def on_round(t, rows):
-        checkpoints.write(progress)
-        raise Broken
-
-    def work(team):
-        trial.run(on_round if team.rank == 0 else after_nothing, team, layers_of(progress), progress)
-
-    for t in range(ROUNDS):
-        checkpoints = Checkpoints(folder, "0" * 12, "cpu")
-        progress, refused = checkpoints.latest()
-        assert (progress.round, refused) == (t, [])
-        trial = Trial(config, plugins, store=checkpoints.store)
-        with pytest.raises(Broken):
-            together(processes, work)
-    return outcome(Checkpoints(folder, "0" * 12, "cpu").latest()[0])
-
-
-def after_nothing(t, rows):
-    return
-
-
-def layers_of(progress):
-    return progress.tables["layers"].extend
-
-
-def outcome(progress):
-    rounds = [{**row, "seconds": 0} for row in progress.tables["rounds"]]
-    return json.dumps({**progress.tables, "rounds": rounds}), file_bytes(progress.state)
-
-
-@pytest.mark.parametrize(("scenario", "engine"), [("plain", "cohort"), ("rough", "cohort"), ("rough", "sequential")])
-@pytest.mark.parametrize("method", METHODS)
-def test_a_cell_that_is_taken_up_after_every_round_ends_with_the_same_bits(
-    cells, plugins, tmp_path, scenario, method, engine
-):
-    config = {**cells[scenario, method], "engine": engine}
-    if method in PULL and scenario == "rough":
-        config["train"] = {**config["train"], "regularizer": PULL[method]}
-    try:
-        whole = uninterrupted(config, plugins)
-    except NotApplicable:
-        pytest.skip("the method has no meaning in this scenario")
-    assert broken_off_after_every_round(config, plugins, tmp_path) == whole
-
-
-def test_a_cell_in_bf16_ends_with_the_same_bits_too(cells, plugins, tmp_path):
-    config = {**cells["rough", "inclusivefl"], "precision": "bf16"}
-    assert broken_off_after_every_round(config, plugins, tmp_path) == uninterrupted(config, plugins)
-
-
-def test_every_registered_method_is_tried(registry):
-    assert set(METHODS) == registry.catalogue.components["method"].keys()
-
-
-def test_two_processes_go_on_from_one_checkpoint(cells, plugins, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedbench.engine.cohort.ROWS", 4)  # so that there is something to share
-    config = cells["rough", "fedra"]
-    assert broken_off_after_every_round(config, plugins, tmp_path, processes=2) == uninterrupted(config, plugins, 2)
-
-
-# --- what is on disk ----------------------------------------------------------------------------------------------
 
 ID = "0123456789ab"
 STATE = {"x": torch.tensor([-0.0, float("nan"), 1.5]), "odd": torch.ones(2, 3).T, "seen": [True, 2**60, 0.1, None]}
@@ -182,6 +58,10 @@ def test_numbers_go_on_growing_in_the_next_process(tmp_path):
     for t in range(1, 6):
         written(tmp_path, t)
         assert latest(tmp_path)[0].round == t
+
+
+class Killed(Exception):
+    """In place of a kill."""
 
 
 def truncated(file):
@@ -263,11 +143,11 @@ def test_the_only_whole_one_is_not_replaced(tmp_path, monkeypatch):
 
     def killed(source, target):
         if Path(source).name == ".next":
-            raise Broken
+            raise Killed
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", killed)
-    with pytest.raises(Broken):
+    with pytest.raises(Killed):
         checkpoints.write(progress_at(3))
     monkeypatch.undo()
     assert latest(tmp_path)[0].round == 1

@@ -55,7 +55,7 @@ def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, engine, method)
     assert isinstance(predict, GlobalModel)
     check_state(trial.state)
     last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
-    assert trial.evaluation.rows(trial.rounds, lambda client: predict) == last
+    assert trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict)) == last
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -84,7 +84,7 @@ def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):
     trial, predict = reopen(folder, plugins)
     last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
     assert {row["client"] for row in last} == {0, 1}
-    assert trial.evaluation.rows(trial.rounds, lambda client: predict) == last
+    assert trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict)) == last
     x = torch.randn(4, 3, 8, 8)
     with torch.no_grad():
         expected = predict(x)
