@@ -12,6 +12,14 @@ from fedbench.results.index import Entry
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
 CAPACITIES = (12, 10, 8, 6, 4, 3)
+AS_RUN = {
+    "traceback": None,
+    "fingerprints": {"data": "d0", "weights": "w0"},
+    "versions": {"fedbench": "0.1.0"},
+    "machine": {"cpu": "any"},
+    "git": None,
+    "started": "2026-01-02T03:04:05+00:00",
+}
 
 
 def config(method: str, seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -131,20 +139,8 @@ def write_cell(
         for kind, table in {"layers": layers, "exchange": exchange, "server": server}.items():
             if table is not None:  # older cells have none
                 write_rows(folder, kind, table)
-    manifest = {
-        "id": name[-12:],
-        "status": status,
-        "reason": reason,
-        "traceback": None,
-        "config": resolved,
-        "fingerprints": {"data": "d0", "weights": "w0"},
-        "versions": {"fedbench": "0.1.0"},
-        "machine": {"cpu": "any"},
-        "git": None,
-        "started": "2026-01-02T03:04:05+00:00",
-        "seconds": 20.0 + seed,
-    }
-    write_manifest(folder, manifest)
+    own = {"id": name[-12:], "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
+    write_manifest(folder, AS_RUN | own)
     entry = Entry(
         scenario=scenario,
         method=label or method,

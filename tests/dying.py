@@ -1,0 +1,42 @@
+"""Runs of cells that die, hang or misbehave in every way that `dying_plugin` knows."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import psutil
+from command import TINY, fedbench, write_suite
+
+DYING = Path(__file__).parent / "dying_plugin.py"
+
+
+def method(how: str, folder: Path) -> str:
+    return f"{{name: {how}, extends: dying, how: {how}, folder: {folder}}}"
+
+
+def run(folder: Path, *hows: str, words: tuple = ()) -> tuple[dict[str, dict], object, float]:
+    """Run a good cell and one for each way: their manifests, how the run ended, and how long it took."""
+    changes = {"rounds: 2": "rounds: 3", "suite: tiny": "suite: tiny\ntimeout: 600"}
+    write_suite(folder, ", ".join(["fedra", *(method(how, folder) for how in hows)]), changes)
+    began = time.monotonic()
+    done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", *words, cwd=folder)
+    return manifests(folder), done, time.monotonic() - began
+
+
+def manifests(folder: Path) -> dict[str, dict]:
+    found = (json.loads(file.read_text()) for file in (folder / "r/tiny").glob("*/manifest.json"))
+    return {manifest["config"]["method"].get("how", "fedra"): manifest for manifest in found}
+
+
+def folder_of(folder: Path, how: str) -> Path:
+    (found,) = (folder / "r/tiny").glob(f"small-{how.replace('_', '-')}-0-*")
+    return found
+
+
+def all_ended(folder: Path, file: str = "pids") -> bool:
+    """Whether nothing runs any more of the pids that a method wrote down."""
+    pids = [int(pid) for pid in (folder / file).read_text().split()]
+    assert len(pids) == 3
+    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
