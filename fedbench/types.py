@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,19 +153,25 @@ class Pull:
     linear: Mapping[str, Any] | None = None
 
 
+class Objective(Protocol):
+    """objective(logits of every exit [m x (B, C)], y (B,), t) -> scalar loss."""
+
+    def __call__(self, exits: Sequence[Tensor], y: Tensor, t: int, /) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class Job:
     """How a client trains: what an engine needs besides data and allocation.
 
-    objective(logits of every exit [m x (B, C)], y (B,), t) -> scalar loss · clip: the largest gradient norm
-    of a client, or None · pull: a term of the loss that is not part of the loss reported, or None.
+    objective: what it minimises · clip: the largest gradient norm of a client, or None · pull: a term of the loss
+    that is not part of the loss reported, or None.
     """
 
     t: int
     seed: int
     optimizer: Mapping[str, Any]
     clip: float | None
-    objective: Callable[[Sequence[Tensor], Tensor, int], Tensor]
+    objective: Objective
     pull: Pull | None = None
 
 

@@ -1,10 +1,11 @@
-"""Family 1, depth-allocated tuning: each client tunes the adapters of some layers; the server averages layer by
+"""Depth-allocated tuning: each client tunes the adapters of some layers; the server averages layer by
 layer."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -14,11 +15,10 @@ from fedbench.families.regularizer import first_books, pull_of, server_step
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
-from fedbench.models.backbone import Blocks, in_layers, load
+from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.types import Cohort, Exit, Job, Plan, Report
+from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report
 
-HEAD = "head"
 ExitsOf = Callable[[int], list[Exit]]
 
 
@@ -58,63 +58,102 @@ def layerwise(
     view(state): what the global model is read from · predict(model, state): how the model, loaded with that
     view, answers.
     """
-    model = _trainable(setup, adapt, exits_of)
-    L = model.num_layers
-    allocate = setup.component("allocation", allocation)
-    aggregate = setup.component("aggregator", aggregator)
-    loss = setup.component("objective", objective)
-    regularizer, registered = setup.train.get("regularizer"), len(setup.scenario.clients)
+    made = Layerwise(
+        setup,
+        model=_trainable(setup, adapt, exits_of),
+        allocate=setup.component("allocation", allocation),
+        aggregate=setup.component("aggregator", aggregator),
+        objective=setup.component("objective", objective),
+        depth_of=depth_of,
+        exits_of=exits_of,
+        start=start,
+        view=view,
+        predict=predict,
+    )
+    return Method(made.init, made.round, made.predictor, made.cost)
 
-    @functools.cache
-    def price(depth: int) -> cost.ClientCost:
-        return cost.measure(model, range(depth), exits_of(depth), loss, setup.train, setup.image_size)
 
-    @functools.cache
-    def layer_flops() -> Tensor:
-        return cost.layer_costs(model, setup.image_size)
+@dataclass(frozen=True, eq=False)
+class Layerwise:
+    """The method itself, of the parts that `layerwise` names: r_j of every layer and what is shared are the state."""
 
-    def init(generator: Generator) -> State:
-        model.draw(generator)
+    setup: Setup
+    model: Blocks
+    allocate: Callable[..., Tensor]
+    aggregate: Callable[..., State]
+    objective: Objective
+    depth_of: Callable[[int], int | None]
+    exits_of: ExitsOf
+    start: Callable[[State, Plan], State]
+    view: Callable[[State], State]
+    predict: Callable[[Blocks, State], Predict]
+
+    def init(self, generator: Generator) -> State:
+        L = self.model.num_layers
+        self.model.draw(generator)
         return {
-            "r": [_values(model.r(j)) for j in range(L)],
-            "shared": _values(model.shared()),
+            "r": [_values(self.model.r(j)) for j in range(L)],
+            "shared": _values(self.model.shared()),
             "scores": torch.zeros(L, dtype=torch.float64),
             "history": torch.zeros(L, dtype=torch.int64),
             "memory": {},
-            **first_books(regularizer),
+            **first_books(self.setup.train.get("regularizer")),
         }
 
-    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        depths = [depth_of(L_n) for L_n in cohort.capacities.tolist()]
-        cohort = cohort.only([n for n, depth in enumerate(depths) if depth is not None])
-        L_n = torch.tensor([depth for depth in depths if depth is not None], dtype=torch.int64)  # (N,)
-        M = alloc.draw(allocate, L_n, L, t, cohort.ids, state, generator, layer_flops)  # (N, L) bool
-        plan = Plan(M, [exits_of(depth) for depth in M.sum(1).tolist()])
-        pull = pull_of(regularizer, state, plan, cohort.ids)
-        job = Job(t, setup.seed, setup.train["optimizer"], setup.train["clip"], loss, pull)
-        begun = start(state, plan)
-        up = setup.engine(model, begun, plan, cohort, job)
-        report = Report(plan, cohort, up, [price(depth) for depth in M.sum(1).tolist()])
+    def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        regularizer, registered = self.setup.train.get("regularizer"), len(self.setup.scenario.clients)
+        plan, cohort = self.plan(state, t, cohort, generator)
+        job = self.job(t, pull_of(regularizer, state, plan, cohort.ids))
+        begun = self.start(state, plan)
+        up = self.setup.engine(self.model, begun, plan, cohort, job)
+        report = Report(plan, cohort, up, [self.price(depth) for depth in plan.M.sum(1).tolist()])
         if not up.arrived.any():
             return state, report
         given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)
-        new = {**aggregate(state, given, plan, cohort), **books}
-        return _remember(state, new, M[up.arrived]), report
+        new = {**self.aggregate(state, given, plan, cohort), **books}
+        return _remember(state, new, plan.M[up.arrived]), report
 
-    def predictor(state: State, client: int | None = None) -> Predict:
-        seen = view(state)
-        for j in range(L):
-            load(model.r(j), seen["r"][j])
-        load(model.shared(), seen["shared"])
-        if setup.fold:
-            fold(model)
-        return predict(model, seen)
+    def plan(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[Plan, Cohort]:
+        """M and the exits of those who take part, and them."""
+        depths = [self.depth_of(L_n) for L_n in cohort.capacities.tolist()]
+        cohort = cohort.only([n for n, depth in enumerate(depths) if depth is not None])
+        L_n = torch.tensor([depth for depth in depths if depth is not None], dtype=torch.int64)  # (N,)
+        L, costs = self.model.num_layers, lambda: self.layer_costs
+        M = alloc.draw(self.allocate, L_n, L, t, cohort.ids, state, generator, costs)  # (N, L) bool
+        return Plan(M, [self.exits_of(depth) for depth in M.sum(1).tolist()]), cohort
 
-    def client_cost(L_n: int, t: int) -> cost.ClientCost | None:
-        depth = depth_of(L_n)
-        return None if depth is None else price(depth)
+    def job(self, t: int, pull: Pull | None) -> Job:
+        """How a client trains in round t."""
+        train = self.setup.train
+        return Job(t, self.setup.seed, train["optimizer"], train["clip"], self.objective, pull)
 
-    return Method(init, round, predictor, client_cost)
+    def predictor(self, state: State, client: int | None = None) -> Predict:
+        seen = self.view(state)
+        for j in range(self.model.num_layers):
+            load(self.model.r(j), seen["r"][j])
+        load(self.model.shared(), seen["shared"])
+        if self.setup.fold:
+            fold(self.model)
+        return self.predict(self.model, seen)
+
+    def cost(self, L_n: int, t: int) -> ClientCost | None:
+        depth = self.depth_of(L_n)
+        return None if depth is None else self.price(depth)
+
+    @functools.cached_property
+    def price(self) -> Callable[[int], ClientCost]:
+        """What a client of that depth pays, each measured once."""
+
+        def of_depth(depth: int) -> ClientCost:
+            exits, setup = self.exits_of(depth), self.setup
+            return cost.measure(self.model, range(depth), exits, self.objective, setup.train, setup.image_size)
+
+        return functools.cache(of_depth)
+
+    @functools.cached_property
+    def layer_costs(self) -> Tensor:
+        """(L,) float64, FLOPs of one image through each layer, measured where an allocation asks for it."""
+        return cost.layer_costs(self.model, self.setup.image_size)
 
 
 def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:

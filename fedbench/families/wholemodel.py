@@ -1,4 +1,4 @@
-"""Family 2, whole models: each client trains every weight of body and classifier; the server averages them, and each
+"""Whole models: each client trains every weight of body and classifier; the server averages them, and each
 client may keep tensors of its own."""
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from torch.func import functional_call
 from fedbench.errors import NotApplicable
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
-from fedbench.models.backbone import Body, begin, load
+from fedbench.models.backbone import HEAD, Blocks, Plain, begin, load
 from fedbench.models.optimizer import make_optimizer, optimizer_states
 from fedbench.seeding import seed_of
-from fedbench.types import Cohort, Exit, Plan, Report, Uploads
+from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Sent, Uploads
 
-HEAD = "head"
 Tensors = Mapping[str, Tensor]
 Batch = tuple[Tensor, Tensor]
 
@@ -33,11 +32,12 @@ class WholeModel(nn.Module):
     `head.weight`, `head.bias`.
     """
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Blocks | Plain) -> None:
         super().__init__()
         self.body = body
 
     def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D)"""
         return self.body.pooled(x)
 
     def weights(self) -> dict[str, nn.Parameter]:
@@ -46,7 +46,8 @@ class WholeModel(nn.Module):
     def features(self, weights: Tensors, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, D)"""
         own = {f"body.{name}": value for name, value in weights.items() if name.startswith("model.")}
-        return functional_call(self, own, (x,))
+        z: Tensor = functional_call(self, own, (x,))
+        return z
 
     def logits(self, weights: Tensors, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, C)"""
@@ -161,7 +162,7 @@ def wholemodel(
     setup: Setup,
     model: WholeModel,
     train: Train,
-    price: Callable[[], cost.ClientCost],
+    price: Callable[[], ClientCost],
     aggregator: Ref = "weighted_mean",
     personal: Callable[[Tensors, Tensors], Answer] | None = None,
 ) -> Method:
@@ -171,71 +172,92 @@ def wholemodel(
     function itself · personal(weights, own): the model of a client that keeps tensors of its own; by default none does.
     Raises NotApplicable under FedDyn.
     """
-    aggregate, regularizer = setup.component("aggregator", aggregator), setup.train.get("regularizer")
-    if "feddyn" in (regularizer or {}):
+    aggregate = setup.component("aggregator", aggregator)
+    if "feddyn" in (setup.train.get("regularizer") or {}):
         raise NotApplicable("FedDyn would keep as much as a whole model for every client in the server's state")
-    L, price = model.body.num_layers, functools.cache(price)
+    made = Whole(setup, model, train, functools.cache(price), aggregate, personal)
+    return Method(made.init, made.round, made.predictor, made.cost, personal=personal is not None, alone=True)
 
-    def init(generator: Generator) -> State:
-        model.body.draw(generator)
-        weights = {name: p.detach().clone() for name, p in model.weights().items()}
-        return {"r": [{} for _ in range(L)], "shared": weights, "memory": {}, **({"clients": {}} if personal else {})}
 
-    def own_of(state: State, client: int) -> Tensors | None:
-        key = state["clients"].get(str(client)) if personal else None
-        return None if key is None else setup.store.get(key, setup.device)
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """The method itself, of the parts that `wholemodel` names: the weights are the state's `shared`."""
 
-    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        N = len(cohort)
+    setup: Setup
+    model: WholeModel
+    train: Train
+    price: Callable[[], ClientCost]
+    aggregate: Callable[..., State]
+    personal: Callable[[Tensors, Tensors], Answer] | None
+
+    def init(self, generator: Generator) -> State:
+        self.model.body.draw(generator)
+        weights = {name: p.detach().clone() for name, p in self.model.weights().items()}
+        own: State = {"clients": {}} if self.personal else {}
+        return {"r": [{} for _ in range(self.model.body.num_layers)], "shared": weights, "memory": {}, **own}
+
+    def own_of(self, state: State, client: int) -> Tensors | None:
+        """The tensors that a client kept, None if it has none yet."""
+        key = state["clients"].get(str(client)) if self.personal else None
+        return None if key is None else self.setup.store.get(key, self.setup.device)
+
+    def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        N, L = len(cohort), self.model.body.num_layers
         plan = Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, HEAD)]] * N)
-        rows = {name: value.new_empty(N, *value.shape) for name, value in state["shared"].items()}
-        losses, seconds, kept = [], [], {}
-        for n, client in enumerate(cohort.ids):
-            began = time.perf_counter()
-            visit = _visit(t, state, cohort, n, regularizer, own_of(state, client))
-            with setup.precision():
-                loss, own = train(visit)
-            if own is not None:
-                kept[n] = setup.store.put(own)
-            load({name: row[n] for name, row in rows.items()}, visit.weights)
-            losses.append(loss)
-            seconds.append(time.perf_counter() - began)
-        of_all = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
-        up = setup.receive(Uploads.of(cohort, [{} for _ in range(L)], rows, *of_all), state, plan, cohort, t)
-        report = Report(plan, cohort, up, [price()] * N)
+        trained, kept = self.local_steps(state, t, cohort)
+        up = self.setup.receive(trained, state, plan, cohort, t)
+        report = Report(plan, cohort, up, [self.price()] * N)
         if not up.arrived.any():
             return state, report
-        new = aggregate(state, up, plan, cohort)
-        if personal:
+        new = self.aggregate(state, up, plan, cohort)
+        if self.personal:
             came = {str(client): kept[n] for n, client in enumerate(cohort.ids) if up.arrived[n] and n in kept}
             new = {**new, "clients": {**state["clients"], **came}}
         return new, report
 
-    def predictor(state: State, client: int | None = None) -> Answer:
-        own = None if client is None else own_of(state, client)
-        return Answer(model, state["shared"]) if own is None else personal(state["shared"], own)
+    def local_steps(self, state: State, t: int, cohort: Cohort) -> tuple[Uploads, dict[int, str]]:
+        """What clients send, one after another, and the keys in the store of what those at these positions keep."""
+        rows = {name: value.new_empty(len(cohort), *value.shape) for name, value in state["shared"].items()}
+        losses, seconds, kept = [], [], {}
+        for n, client in enumerate(cohort.ids):
+            began = time.perf_counter()
+            visit = self.visit(t, state, cohort, n, self.own_of(state, client))
+            with self.setup.precision():
+                loss, own = self.train(visit)
+            if own is not None:
+                kept[n] = self.setup.store.put(own)
+            load({name: row[n] for name, row in rows.items()}, visit.weights)
+            losses.append(loss)
+            seconds.append(time.perf_counter() - began)
+        told, took = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
+        return Uploads.of(cohort, [{} for _ in range(self.model.body.num_layers)], rows, told, took), kept
 
-    return Method(init, round, predictor, lambda capacity, t: price(), personal=personal is not None, alone=True)
+    def visit(self, t: int, state: State, cohort: Cohort, n: int, own: Tensors | None) -> Visit:
+        """The round as the client at position n of the cohort has it."""
+        start, weights = state["shared"], copies(state["shared"])
+        labels = getattr(cohort.batches, "labels", lambda n: torch.cat([y for _, y in cohort.batches(n)]))
+        beside = getattr(cohort.batches, "steps_beside", lambda n, epochs, done: epochs * done)  # those are an epoch
+        strength, done = (self.setup.train.get("regularizer") or {}).get("fedprox"), int(cohort.steps[n])
+        return Visit(
+            t=t,
+            start=start,
+            weights=weights,
+            own=own,
+            steps=done,
+            steps_beside=lambda epochs: beside(n, epochs, done),
+            passes=lambda: iter(cohort.batches(n)),
+            y=lambda: labels(n),
+            pull=(lambda: towards(weights, start, strength)) if strength else lambda: 0.0,
+        )
 
+    def predictor(self, state: State, client: int | None = None) -> Answer:
+        own = None if client is None else self.own_of(state, client)
+        if self.personal is None or own is None:
+            return Answer(self.model, state["shared"])
+        return self.personal(state["shared"], own)
 
-def _visit(
-    t: int, state: State, cohort: Cohort, n: int, regularizer: Mapping[str, float] | None, own: Tensors | None
-) -> Visit:
-    start, weights = state["shared"], copies(state["shared"])
-    labels = getattr(cohort.batches, "labels", lambda n: torch.cat([y for _, y in cohort.batches(n)]))
-    beside = getattr(cohort.batches, "steps_beside", lambda n, epochs, done: epochs * done)  # those are an epoch
-    strength, done = (regularizer or {}).get("fedprox"), int(cohort.steps[n])
-    return Visit(
-        t=t,
-        start=start,
-        weights=weights,
-        own=own,
-        steps=done,
-        steps_beside=lambda epochs: beside(n, epochs, done),
-        passes=lambda: iter(cohort.batches(n)),
-        y=lambda: labels(n),
-        pull=(lambda: towards(weights, start, strength)) if strength else lambda: 0.0,
-    )
+    def cost(self, L_n: int, t: int) -> ClientCost:
+        return self.price()
 
 
 def price_of(
@@ -246,7 +268,7 @@ def price_of(
     epochs_beside: int = 0,
     models_beside: int = 0,
     own_bytes: int = 0,
-) -> cost.ClientCost:
+) -> ClientCost:
     """What a client pays that trains all weights and sends them.
 
     loss(model, x, y): of the module's own weights · epochs_beside: of a model of its own, see `ClientCost` ·
@@ -254,14 +276,14 @@ def price_of(
     what it trains together with that model, and keeps.
     """
     flops, activations = cost.counted(model, loss, setup.image_size)
-    weights = sum(p.numel() * p.element_size() for p in model.weights().values())
+    weights = sum(p.nbytes for p in model.weights().values())
     trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
     beside = max(models_beside, cost.regularizer_copies(setup.train)) * weights
-    return cost.ClientCost(
+    return ClientCost(
         flops_per_image=flops,
         bytes_down=weights,
         bytes_up=weights,
         memory_bytes=trained + beside + setup.train["batch_size"] * activations,
-        sent=(cost.Sent("weights", weights, weights),),
+        sent=(Sent("weights", weights, weights),),
         epochs_beside=epochs_beside,
     )

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from fedbench.errors import NotApplicable, UserError
 from fedbench.types import Exit
 
+HEAD = "head"  # the classifier at the end of every model
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -77,7 +79,7 @@ class Body(nn.Module):
         return next(self.model.parameters()).device
 
     def add_classifier(self, name: str, num_classes: int) -> None:
-        """Add a trainable classifier; `head` is the one at the end of every model."""
+        """Add a trainable classifier."""
         like = next(self.model.parameters())
         self.classifiers[name] = Classifier(self.model.num_features, num_classes).to(like.device, like.dtype)
 

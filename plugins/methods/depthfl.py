@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.families.layerwise import HEAD, layerwise
+from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
-from fedbench.models.backbone import Blocks
+from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.types import Cohort, Exit, Plan, Uploads
 

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.families.wholemodel import (
-    HEAD,
     Answer,
     Ref,
     Tensors,
@@ -26,6 +25,7 @@ from fedbench.families.wholemodel import (
     wholemodel,
 )
 from fedbench.method import Method, Setup
+from fedbench.models.backbone import HEAD
 from fedbench.types import ClientCost
 
 PERSONAL = "personal"

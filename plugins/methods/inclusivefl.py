@@ -11,8 +11,9 @@ from fedbench import hookimpl
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import client_weights, mean, shared_mean
 from fedbench.families.allocation import prefix
-from fedbench.families.layerwise import HEAD, layerwise
+from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
+from fedbench.models.backbone import HEAD
 from fedbench.types import Cohort, Plan, Uploads
 
 Update = dict[str, Tensor]

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fedbench.families.split.cut import HEAD, Cut
+from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import Server, Values
 from fedbench.method import Setup
+from fedbench.models.backbone import HEAD
 from fedbench.models.optimizer import make_optimizer
 from fedbench.types import Cohort, Exit, Plan, Uploads
 

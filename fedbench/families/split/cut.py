@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor, nn
 
 from fedbench.errors import UserError
-from fedbench.models.backbone import STARTS, Blocks, redraw
+from fedbench.models.backbone import HEAD, STARTS, Blocks, redraw
 from fedbench.seeding import generator, seed_of
 
-HEAD = "head"  # the classifier's name
 AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks
 
 

@@ -1,4 +1,4 @@
-"""Family 2, split learning: client i has a head H_i and a tail T_i, the server the encoder E between them.
+"""Split learning: client i has a head H_i and a tail T_i, the server the encoder E between them.
 
 Symbols and line numbers are those of FedV (Shi et al., arXiv 2403.16050, Algorithms 1 and 2).
 """
@@ -6,22 +6,23 @@ Symbols and line numbers are those of FedV (Shi et al., arXiv 2403.16050, Algori
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
 from fedbench.families.split import price
-from fedbench.families.split.client import Participant, plan_of, uploads_of
-from fedbench.families.split.cut import HEAD, Cut
-from fedbench.families.split.options import check, with_own
+from fedbench.families.split.client import Outcome, Participant, plan_of, uploads_of
+from fedbench.families.split.cut import Cut
+from fedbench.families.split.options import Rules, with_own
 from fedbench.families.split.server import Backward, Frozen, Server, ZerothOrder
 from fedbench.method import Method, Predict, Ref, Setup, State
-from fedbench.models.backbone import begin, in_layers, load
+from fedbench.models.backbone import HEAD, begin, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.seeding import seed_of
-from fedbench.types import ClientCost, Cohort, Exit, Report
+from fedbench.types import ClientCost, Cohort, Exit, Objective, Report
 
 PLAIN_MEAN = {"name": "weighted_mean", "weights": "uniform"}  # 1 / m, line 21
 
@@ -56,84 +57,109 @@ def split(
     l_c = setup.component("objective", objective)
     aggregate = setup.component("aggregator", aggregator)
     lr = setup.train["optimizer"]["lr"] if server_lr is None else server_lr
-    check(learns, lr, server_decay, epsilon, num_directions, fedround)
+    rules = Rules(learns, lr, server_decay, epsilon, num_directions, fedround, setup.train["rounds"])
     if setup.train.get("regularizer"):
         raise NotApplicable("regularisers pull clients towards a global model; heads and tails here have none")
-    in_layers(setup.backbone).to(setup.device).eval()
-    cut = Cut(setup.backbone, setup.num_classes, head_blocks, tail_blocks, client_start)
-    every_step, L, T = learns == "every_step", cut.model.num_layers, setup.train["rounds"]
+    model = in_layers(setup.backbone).to(setup.device).eval()
+    cut = Cut(model, setup.num_classes, head_blocks, tail_blocks, client_start)
+    made = Split(setup, rules, cut, l_c, aggregate)
+    return Method(made.init, made.round, made.predictor, made.cost, personal=True, alone=True)
 
-    def made_server() -> Server:
-        if lr == 0:
-            return Frozen()
-        return ZerothOrder(cut, setup.seed, epsilon, num_directions) if learns == "losses" else Backward(cut)
 
-    def eta(t: int) -> float:
-        return lr * server_decay ** ((t >= T / 2) + (t >= 3 * T / 4))
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The method itself: w_E is kept in the state, every client's (w_H^i, w_T^i) in the setup's store."""
 
-    def w_of(state: State, i: int) -> dict[str, Tensor]:
-        """(w_H^i, w_T^i), by name in the names' order."""
-        key = state["clients"].get(str(i))
-        return cut.start(setup.seed, i) if key is None else setup.store.get(key, setup.device)
+    setup: Setup
+    rules: Rules
+    cut: Cut
+    l_c: Objective
+    aggregate: Callable[..., State]
 
-    def init(generator: Generator) -> State:
+    def init(self, generator: Generator) -> State:
         return {
-            "r": [{} for _ in range(L)],
-            "encoder": {name: w.detach().clone() for name, w in cut.w_E.items()},
-            "shared": cut.start(setup.seed, -1),  # until heads and tails are averaged
+            "r": [{} for _ in range(self.cut.model.num_layers)],
+            "encoder": self.encoder(),
+            "shared": self.cut.start(self.setup.seed, -1),  # until heads and tails are averaged
             "clients": {},
             "memory": {},
         }
 
-    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+    def encoder(self) -> dict[str, Tensor]:
+        """w_E as it is now."""
+        return {name: w.detach().clone() for name, w in self.cut.w_E.items()}
+
+    def w_of(self, state: State, i: int) -> dict[str, Tensor]:
+        """(w_H^i, w_T^i), by name in the names' order."""
+        key = state["clients"].get(str(i))
+        return self.cut.start(self.setup.seed, i) if key is None else self.setup.store.get(key, self.setup.device)
+
+    def server(self) -> Server:
+        """The server of one round."""
+        if self.rules.lr == 0:
+            return Frozen()
+        if self.rules.learns == "losses":
+            return ZerothOrder(self.cut, self.setup.seed, self.rules.epsilon, self.rules.directions)
+        return Backward(self.cut)
+
+    def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         """Lines 3 to 22."""
-        averages, N = t % fedround == 0, len(cohort)
-        server, done, kept = made_server(), [], dict(state["clients"])
-        load(cut.w_E, state["encoder"])
+        averages, N, L = self.rules.averages(t), len(cohort), self.cut.model.num_layers
+        server, kept = self.server(), dict(state["clients"])
+        done: list[Outcome] = []
+        load(self.cut.w_E, state["encoder"])
         # Where the encoder stands still until the round's end, clients in parallel are clients one after another, and
         # no more than one of them is in memory.
-        for together in [range(N)] if every_step else [[n] for n in range(N)]:
-            clients = [Participant(n, cohort, w_of(state, cohort.ids[n]), cut, setup, t) for n in together]
-            for k in range(1, max((client.K for client in clients), default=0) + 1):
-                for client in clients:  # in parallel
-                    if k > client.K:
-                        continue
-                    asks = client.arrived and (every_step or k == client.K)
-                    told = client.local_step(l_c, server if asks else None)
-                    if asks and (came := client.upload(told, with_own=averages and k == client.K)) is not None:
-                        server.take(came, t, client.i)
-                if every_step:
-                    server.step(cut.w_E, eta(t))
+        for together in [range(N)] if self.rules.every_step else [[n] for n in range(N)]:
+            clients = [
+                Participant(n, cohort, self.w_of(state, cohort.ids[n]), self.cut, self.setup, t) for n in together
+            ]
+            self.local_steps(clients, server, t)
             for client in clients:
                 done.append(client.outcome(with_own=averages))
                 if client.arrived and not averages:
-                    kept[str(client.i)] = setup.store.put(client.w)
-        server.step(cut.w_E, eta(t))
+                    kept[str(client.i)] = self.setup.store.put(client.w)
+        server.step(self.cut.w_E, self.rules.eta(t))
         up = uploads_of(done, cohort, L)
-        report = Report(plan_of(N, L), cohort, up, [cost(0, t)] * N)
+        report = Report(plan_of(N, L), cohort, up, [self.cost(0, t)] * N)
         if not up.arrived.any():
             return state, report
-        new = {**state, "encoder": {name: w.detach().clone() for name, w in cut.w_E.items()}}
+        new = {**state, "encoder": self.encoder()}
         if averages:
-            new = aggregate(new, up, report.plan, cohort)
-            kept |= {str(i): setup.store.put(new["shared"]) for n, i in enumerate(cohort.ids) if up.arrived[n]}
+            new = self.aggregate(new, up, report.plan, cohort)
+            kept |= {str(i): self.setup.store.put(new["shared"]) for n, i in enumerate(cohort.ids) if up.arrived[n]}
         return {**new, "clients": kept}, report
 
-    def predictor(state: State, client: int | None = None) -> Predict:
-        load(cut.w_E, state["encoder"])
-        load(cut.own, state["shared"] if client is None else w_of(state, client))
-        return GlobalModel(cut.model, range(L), [Exit(L, HEAD)])
+    def local_steps(self, clients: Sequence[Participant], server: Server, t: int) -> None:
+        """The K_i steps of each, side by side; the server hears of every step or of the last, and steps along where it
+        learns at every one."""
+        for k in range(1, max((client.K for client in clients), default=0) + 1):
+            for client in (client for client in clients if k <= client.K):  # in parallel
+                last = k == client.K
+                asks = client.arrived and (self.rules.every_step or last)
+                told = client.local_step(self.l_c, server if asks else None)
+                if asks and (came := client.upload(told, with_own=last and self.rules.averages(t))) is not None:
+                    server.take(came, t, client.i)
+            if self.rules.every_step:
+                server.step(self.cut.w_E, self.rules.eta(t))
 
-    @functools.cache
-    def prices() -> price.Prices:
-        return price.measure(cut, l_c, setup.image_size)
+    def predictor(self, state: State, client: int | None = None) -> Predict:
+        load(self.cut.w_E, state["encoder"])
+        load(self.cut.own, state["shared"] if client is None else self.w_of(state, client))
+        L = self.cut.model.num_layers
+        return GlobalModel(self.cut.model, range(L), [Exit(L, HEAD)])
 
-    @functools.cache
-    def priced(averages: bool) -> ClientCost:
-        how, directions = (learns, num_directions if learns == "losses" else 0) if lr else (None, 0)
-        return price.of_client(prices(), setup.train, learns=how, directions=directions, averages=averages)
+    def cost(self, L_n: int, t: int) -> ClientCost:
+        return self._costs[self.rules.averages(t)]
 
-    def cost(L_n: int, t: int) -> ClientCost:
-        return priced(t % fedround == 0)
+    @functools.cached_property
+    def _costs(self) -> tuple[ClientCost, ClientCost]:
+        """Of a round whose heads and tails stay where they are, and of one that averages them."""
+        prices = price.measure(self.cut, self.l_c, self.setup.image_size)
+        learns = self.rules.learns if self.rules.lr else None
+        directions = self.rules.directions if learns == "losses" else 0
 
-    return Method(init, round, predictor, cost, personal=True, alone=True)
+        def of_client(averages: bool) -> ClientCost:
+            return price.of_client(prices, self.setup.train, learns=learns, directions=directions, averages=averages)
+
+        return of_client(False), of_client(True)

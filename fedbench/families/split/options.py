@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedbench.errors import UserError
@@ -36,14 +36,43 @@ def with_own(setup: Setup, optimizer: Mapping[str, Any] | None) -> Setup:
     return replace(setup, train={**setup.train, "optimizer": filled})
 
 
-def check(learns: str, lr: float, decay: float, epsilon: float, directions: int, fedround: int) -> None:
-    """Raises UserError for an option that means nothing."""
-    if learns not in LEARNS:
-        raise UserError(f"learns is {', '.join(LEARNS)}, not {learns!r}")
-    for option, value, least in (("num_directions", directions, 1), ("fedround", fedround, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UserError(f"{option} is a whole number from {least} on, not {value!r}")
-    for option, value in (("server_lr", lr), ("server_decay", decay), ("epsilon", epsilon)):
-        right = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-        if not right or (value == 0 and option != "server_lr"):
-            raise UserError(f"{option} is a number above 0{' (or 0)' if option == 'server_lr' else ''}, not {value!r}")
+@dataclass(frozen=True)
+class Rules:
+    """How the server learns, and when heads and tails are averaged, see `split`. Raises UserError for what means
+    nothing.
+
+    lr: eta of the server's step · directions: `num_directions` · rounds: T.
+    """
+
+    learns: str
+    lr: float
+    decay: float
+    epsilon: float
+    directions: int
+    fedround: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        if self.learns not in LEARNS:
+            raise UserError(f"learns is {', '.join(LEARNS)}, not {self.learns!r}")
+        for option, value in (("num_directions", self.directions), ("fedround", self.fedround)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UserError(f"{option} is a whole number from 1 on, not {value!r}")
+        for option, number in (("server_lr", self.lr), ("server_decay", self.decay), ("epsilon", self.epsilon)):
+            right = isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < math.inf
+            if not right or (number == 0 and option != "server_lr"):
+                zero = " (or 0)" if option == "server_lr" else ""
+                raise UserError(f"{option} is a number above 0{zero}, not {number!r}")
+
+    @property
+    def every_step(self) -> bool:
+        """Whether the server steps at every local step, and not at the round's last alone."""
+        return self.learns == "every_step"
+
+    def eta(self, t: int) -> float:
+        """The server's learning rate in round t."""
+        return self.lr * float(self.decay ** ((t >= self.rounds / 2) + (t >= 3 * self.rounds / 4)))
+
+    def averages(self, t: int) -> bool:
+        """Whether heads and tails are averaged at the end of round t."""
+        return t % self.fedround == 0
