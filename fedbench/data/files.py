@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from fedbench import disk, machine
+from fedbench import machine
 from fedbench.disk import cache_dir, hash_of_bytes, keep, kept
 from fedbench.errors import UserError
 
@@ -74,11 +74,6 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
     if any(known.get(path) != list(fact) for path, fact in settled.items()):
         keep(sidecar, known | settled)
     return {path: digest for path, (_, digest) in found.items()}
-
-
-def remembered(facts: Any, compute: Callable[[], Any]) -> Any:
-    """What `compute` gave when it was last called for these facts; both are JSON values."""
-    return disk.remembered("hashes", facts, compute)
 
 
 def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench import hookimpl
 from fedbench.data.decode import Sample, image_dataset
-from fedbench.data.files import content, content_hashes, in_threads, remembered
+from fedbench.data.files import content, content_hashes, in_threads
+from fedbench.disk import remembered
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 
@@ -176,7 +177,8 @@ class Rows:
             mine = [path for path in paths if path.rpartition("/")[0] == split]
             tables = [_facts(file["filename"]) for file in half.cache_files]
             if tables:
-                hashes = remembered([*self.source, split, self.image, tables], functools.partial(self._inside, mine))
+                facts = [*self.source, split, self.image, tables]
+                hashes = remembered("hashes", facts, functools.partial(self._inside, mine))
             else:
                 hashes = self._inside(mine)
             found |= dict(zip(mine, hashes, strict=True))
