@@ -96,7 +96,7 @@ class Cohort:
     num_examples: Tensor
     steps: Tensor
     batches: Callable[[int], Iterator[tuple[Tensor, Tensor]]]
-    arrives: Tensor | None = None
+    arrives: Tensor = None  # type: ignore[assignment]  # ones, as soon as it is made: their number is that of ids
 
     def __post_init__(self) -> None:
         if self.arrives is None:

@@ -9,9 +9,9 @@ import traceback
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-# Imported before the workers are forked, so that each of them starts with them in place (see executors/local.py).
+# Imported before the workers are forked, so that each starts with them in place (see runs/executors/workers.py).
 import pandas  # noqa: F401  (pyarrow imports it with its first table)
 import pyarrow.parquet  # noqa: F401
 import timm  # noqa: F401
@@ -19,6 +19,7 @@ import torch
 
 from fedbench import machine
 from fedbench.cell.checkpoint import Checkpoints, Progress, forget
+from fedbench.cell.events import Teller
 from fedbench.cell.finished import keep
 from fedbench.cell.ledger import Diverged
 from fedbench.cell.order import Order
@@ -32,9 +33,6 @@ from fedbench.results.claims import Taken, joined
 from fedbench.results.files import cleared, described
 from fedbench.results.status import KEPT
 from fedbench.results.tables import ONLY_WITH_ROWS
-
-if TYPE_CHECKING:
-    from fedbench.cell.events import Teller
 
 Send = Callable[[dict[str, Any]], None]
 
