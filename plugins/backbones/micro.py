@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from fedbench.models.backbone import Source
+from fedbench.models.backbone import Architecture, Source
 
 IMAGE_SIZE = 32
 HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the normalisation
@@ -51,8 +51,6 @@ def micro_mixer(pretrained: bool | str = True, weights_seed: int = 0) -> nn.Modu
 
 def architecture(name: str) -> nn.Module:
     """The timm model of that name with num_classes=0, its weights drawn from torch's current random state."""
-    from fedbench.models.backbone import Architecture
-
     return Architecture(*TIMM[name]).make(num_classes=0)
 
 
@@ -71,9 +69,6 @@ def weights_file(name: str, pretrained: bool | str, weights_seed: int) -> Path |
 
 
 def _build(name: str, pretrained: bool | str, weights_seed: int) -> nn.Module:
-    import torch
-    from safetensors.torch import load_file
-
     file = weights_file(name, pretrained, weights_seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(weights_seed)
@@ -87,8 +82,6 @@ def _build(name: str, pretrained: bool | str, weights_seed: int) -> nn.Module:
 
 
 def _source(name: str, pretrained: bool | str, weights_seed: int, load: bool) -> Source:
-    from fedbench.models.backbone import Architecture, Source
-
     file = weights_file(name, pretrained, weights_seed)
     origin = hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file else f"random-seed{weights_seed}"
     model = _build(name, pretrained, weights_seed) if load else architecture(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedbench import hookimpl
+from fedbench.data import NewArray, cached
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
@@ -36,15 +37,10 @@ def make(image_size: int, test_share: float = 0.2, draw: int = 0) -> Dataset:
     version = f"v{VERSION}-renderer{glyphs.RENDERER}"
     fingerprint = f"digits-{version}-{image_size}px-test{float(test_share)!r}-draw{draw}"
 
-    def build(_new_array) -> Splits:
+    def build(_new_array: NewArray) -> Splits:
         return _build(image_size, test_share, draw)
 
-    def load() -> Splits:
-        from fedbench.data.cache import cached
-
-        return cached(fingerprint, build)
-
-    return Dataset(glyphs.STYLES, tuple("0123456789"), fingerprint, load)
+    return Dataset(glyphs.STYLES, tuple("0123456789"), fingerprint, lambda: cached(fingerprint, build))
 
 
 def _build(image_size: int, test_share: float, draw: int) -> Splits:

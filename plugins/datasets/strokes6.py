@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedbench import hookimpl
+from fedbench.data import NewArray, cached
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
@@ -40,18 +41,14 @@ def make(
     amount = f"{classes}x({train_per_class}+{test_per_class})"
     fingerprint = f"strokes6-renderer{glyphs.RENDERER}-{image_size}px-{amount}-draw{draw}"
 
-    def build(_new_array) -> Splits:
+    def build(_new_array: NewArray) -> Splits:
         return Splits(
             train=_images(strokes, image_size, train_per_class, draw, "train"),
             test=_images(strokes, image_size, test_per_class, draw, "test"),
         )
 
-    def load() -> Splits:
-        from fedbench.data.cache import cached
-
-        return cached(fingerprint, build)
-
-    return Dataset(glyphs.STYLES, tuple("-".join(map(str, row)) for row in strokes), fingerprint, load)
+    names = tuple("-".join(map(str, row)) for row in strokes)
+    return Dataset(glyphs.STYLES, names, fingerprint, lambda: cached(fingerprint, build))
 
 
 @lru_cache(maxsize=1)

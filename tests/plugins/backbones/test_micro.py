@@ -75,7 +75,6 @@ def test_missing_or_foreign_weights_are_told(tmp_path):
 
 
 def test_sources_differ_by_weights():
-    pytest.importorskip("fedbench.models.backbone")
     sources = [micro.make_vit(), micro.make_vit(pretrained=False), micro.make_mixer()]
     assert len({source.fingerprint for source in sources}) == 3
     assert all(source.image_size == 32 and source.mean == source.std == (0.5, 0.5, 0.5) for source in sources)
