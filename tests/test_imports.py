@@ -49,6 +49,13 @@ NO_TORCH = [
 ]
 
 
+def test_the_contracts_of_pyproject_are_kept():
+    """The order of rooms, see `[tool.importlinter]`."""
+    lint = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", lint], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_what_is_installed_is_everything():
     """An editable installation finds a folder that a wheel would leave out."""
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
