@@ -6,7 +6,6 @@ them again.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fedbench import hookimpl
+from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
 from fedbench.models.backbone import Architecture, Source
 
@@ -83,7 +83,7 @@ def _build(name: str, pretrained: bool | str, weights_seed: int) -> nn.Module:
 
 def _source(name: str, pretrained: bool | str, weights_seed: int, load: bool) -> Source:
     file = weights_file(name, pretrained, weights_seed)
-    origin = hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file else f"random-seed{weights_seed}"
+    origin = hash_of_file(file)[:16] if file else f"random-seed{weights_seed}"
     model = _build(name, pretrained, weights_seed) if load else architecture(name)
     return Source(model, IMAGE_SIZE, HALF, HALF, fingerprint=f"{name}-{origin}", architecture=Architecture(*TIMM[name]))
 

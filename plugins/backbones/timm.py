@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from fedbench import hookimpl
+from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
 from fedbench.models.backbone import Architecture, Source
 from fedbench.words import nearest
@@ -67,7 +67,7 @@ def load_file(model, path: Path, load: bool) -> str:
         raise UserError(f"pretrained: {path} does not fit {type(model).__name__}: it {what}")
     if load:
         model.load_state_dict({key: tensors[key].to(wanted[key].dtype) for key in wanted})
-    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+    return "sha256:" + hash_of_file(path)
 
 
 def _cannot_make(name: str, pretrained: bool | str, error: Exception) -> str:

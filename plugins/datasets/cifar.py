@@ -5,8 +5,6 @@ A record is one byte of label (two for CIFAR-100, coarse and fine) and 3,072 of 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from fedbench import hookimpl
 from fedbench.data import NewArray, Part, Source, cached, root_of
 from fedbench.data.decode import check_options, resized
 from fedbench.data.files import content, content_hashes, in_threads
+from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.types import Dataset, Images, Splits
 
@@ -51,7 +50,7 @@ class Version:
             raise UserError(f"{base / self.names} must name {self.num_classes} classes, not {len(classes)}")
         hashes = content_hashes(base, [*self.train, self.test, self.names])
         facts = [VERSION, PIL.__version__, self.name, image_size, interpolation, list(hashes.values())]
-        fingerprint = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        fingerprint = hash_of_json(facts)
 
         def build(new_array: NewArray) -> Splits:
             def half(split: str, files: Sequence[str]) -> Images:

@@ -6,7 +6,6 @@ No code of a data set is ever run: where `datasets` still knows loading scripts,
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import itertools
 import os
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench import hookimpl
 from fedbench.data.decode import Sample, image_dataset
 from fedbench.data.files import content, content_hashes, in_threads
-from fedbench.disk import remembered
+from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 
@@ -172,7 +171,7 @@ class Rows:
 
     def hashes(self, paths: Sequence[str]) -> dict[str, str]:
         """sha256 of every image. Those of a table that did not change since the last scan are not computed again."""
-        found: dict[str, str] = {}
+        inside: dict[str, str | None] = {}
         for split, half in self.halves.items():
             mine = [path for path in paths if path.rpartition("/")[0] == split]
             tables = [_facts(file["filename"]) for file in half.cache_files]
@@ -181,10 +180,10 @@ class Rows:
                 hashes = remembered("hashes", facts, functools.partial(self._inside, mine))
             else:
                 hashes = self._inside(mine)
-            found |= dict(zip(mine, hashes, strict=True))
-        outside = {path: self._cell(path)["path"] for path, digest in found.items() if digest is None}
+            inside |= dict(zip(mine, hashes, strict=True))
+        outside = {path: self._cell(path)["path"] for path, digest in inside.items() if digest is None}
         files = content_hashes(Path("/"), sorted(set(outside.values())))
-        return found | {path: files[file] for path, file in outside.items()}
+        return {path: digest or files[outside[path]] for path, digest in inside.items()}
 
     def place(self, path: str) -> str:
         cell, (split, _, row) = self._cell(path), path.rpartition("/")
@@ -195,7 +194,7 @@ class Rows:
 
         def work(i: int) -> str | None:
             cell = self._cell(paths[i])
-            return None if cell["bytes"] is None else hashlib.sha256(cell["bytes"]).hexdigest()
+            return None if cell["bytes"] is None else hash_of_bytes(cell["bytes"])
 
         return in_threads(work, len(paths), "hashing images")
 
