@@ -6,8 +6,8 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
 
 
-def component(kind, name, profiles=None, open=False, **options):
-    return Component(name, kind, f"plugin_{name}", "tests", f"about {name}", options, profiles or {}, open)
+def component(kind, name, profiles=None, open=False, later=(), **options):
+    return Component(name, kind, f"plugin_{name}", "tests", f"about {name}", options, profiles or {}, open, later=later)
 
 
 def built_catalogue() -> Catalogue:
@@ -44,6 +44,7 @@ def built_catalogue() -> Catalogue:
                 "method", "depthfl", {"reference": {"ramp": 500}}, ramp=None, objective={"name": "cross_entropy"}
             ),
             component("method", "allsmall", depth=None),
+            component("method", "grown", later=["local", "head"], body="random", local=False, head=None),
             *(component("method", name) for name in ("alllarge", "head_only", "exclusive")),
             component("method", "anything", open=True),
         ]

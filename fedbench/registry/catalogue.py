@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ _GIVEN = {
 class Component:
     """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
     others), its options with their defaults; for a data set where its files come from, for an executor whether its
-    cells run on other machines."""
+    cells run on other machines. later: the options that came when results were kept already, see `hookspecs`."""
 
     name: str
     kind: str
@@ -55,6 +55,7 @@ class Component:
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: bool = False
     exact: bool = True
+    later: Sequence[str] = ()
     elsewhere: bool = False
     source: Source | None = None
     details: str = ""
@@ -80,6 +81,9 @@ class Component:
             options[parameter.name] = (
                 REQUIRED if parameter.default is parameter.empty else _plain(parameter.name, parameter.default)
             )
+        facts["later"] = list(facts.get("later", ()))
+        if odd := [option for option in facts["later"] if options.get(option, REQUIRED) == REQUIRED]:
+            raise ValueError(f"{kind} {name!r} has no option {odd[0]!r} with a default, and names it in `later`")
         summary, *others = [" ".join(part.split()) for part in (inspect.getdoc(make) or "").split("\n\n")]
         return cls(name, kind, plugin, package, summary, options, open=open_, details="\n\n".join(others), **facts)
 

@@ -117,9 +117,10 @@ def check(
             problems.add(node.named, f"this number names no scenario, and there are {shortened(list(scenarios))}")
             continue
         parts = filter(None, row["variant"].split("; "))
+        method = row["method"] if row["method"] in labels else row["method"].rpartition("/")[0] or row["method"]
         for what, name, known in (
             ("scenario", row["scenario"], scenarios),
-            ("method", row["method"], labels),
+            ("method", method, labels),
             *(("sweep point", part, points) for part in parts),
         ):
             if name not in known:

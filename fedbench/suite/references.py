@@ -129,7 +129,8 @@ class References:
                 done[key] = whole(part, NESTED[key])
             else:
                 done[key] = self._typed(component, key, part) if key in given else part
-        return done
+        told = {key for key in component.later if key in done and done[key].plain() == component.options[key]}
+        return {key: part for key, part in done.items() if key not in told}
 
     def _not_a_reference(self, part: Node, kind: str) -> Node:
         if part.value is not INVALID:

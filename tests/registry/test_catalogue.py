@@ -43,6 +43,13 @@ def test_what_a_suite_could_not_express_is_refused(wrong):
         described(make=wrong)
 
 
+def test_options_that_came_later_are_named_and_have_a_default():
+    assert described(later=["rate"]).later == ["rate"] and described().later == []
+    for wrong in (["rat"], ["needed"], ["setup"]):
+        with pytest.raises(ValueError, match=f"has no option '{wrong[0]}' with a default, and names it in `later`"):
+            described(later=wrong)
+
+
 def test_a_name_of_two_packages_names_both_and_leaves_others_alone():
     catalogue = Catalogue()
     catalogue.add([described(), described(name="other"), described(plugin="q", package="second-package")])

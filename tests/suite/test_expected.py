@@ -40,6 +40,14 @@ def test_rows_of_the_paper_and_table_are_taken_and_no_others(suite_of, file):
     assert (one["dataset"], one["value_percent"]) == ("domainnet", 1)
 
 
+def test_a_number_may_be_of_one_of_a_methods_answers(suite_of, faults_of, file):
+    file(HEADER + NUMBER.replace(",fedra,", ",fedra/last,"))
+    assert [row["method"] for row in suite_of(SMALL + REQUEST).expected] == ["fedra/last"]
+    file(HEADER + NUMBER.replace(",fedra,", ",fedar/last,"))
+    told = f'{CSV}:2:1: no method of this suite is called "fedar"; did you mean "fedra"?'
+    assert faults_of(SMALL + REQUEST) == [told]
+
+
 def test_a_file_is_looked_for_beside_the_suite_not_where_one_stands(tmp_path, catalogue, monkeypatch):
     from fedbench.suite import load
 

@@ -44,6 +44,20 @@ def test_names_are_not_in_the_configuration_and_equal_cells_look_equal(suite_of)
     assert (cells[0].backbone, cells[0].dataset) == ("micro_vit", "strokes6")
 
 
+def test_an_option_that_came_later_is_named_only_where_it_has_another_value(suite_of):
+    def method(entry):
+        return config(suite_of(SMALL.replace("[fedra]", f"[{entry}]")))["method"]
+
+    before = {"name": "grown", "body": "random"}
+    assert method("grown") == method("{name: grown, local: false, head: null}") == before
+    assert method("{name: grown, local: true}") == {**before, "local": True}
+    assert method("{name: grown, head: {width: 3}}") == {**before, "head": {"width": 3}}
+    assert method("{name: plain, extends: grown, local: true}, {name: again, extends: plain, local: false}") == {
+        **before,
+        "local": True,
+    }
+
+
 LAYERED = """\
 suite: layered
 profile: reference

@@ -91,11 +91,18 @@ def remarks(comparison: Comparison) -> list[str]:
     found = [] if comparison.apart or not comparison.weights else [f"measured with the weights {comparison.weights}"]
     for title, paper in zip(titles(comparison), comparison.papers, strict=True):
         found.append("; ".join([f"{title}: {paper.dataset} with {paper.backbone}", *paper.sources]))
+        found += [f"{title} scores {label}, not {method}" for label, method in paper_scores(comparison, paper)]
     for title, paper in zip(titles(comparison), comparison.papers, strict=True):
         if (both := order(comparison, paper)) is not None:
             found.append(f"order, measured: {in_order(both.measured)}")
             found.append(f"order, {title}: {in_order(both.paper)}; {both.swapped} of {_pairs(both.pairs)} swapped")
     return list(dict.fromkeys(found))  # the measured order once, where the papers have the same methods
+
+
+def paper_scores(comparison: Comparison, paper: Paper) -> list[tuple[str, str]]:
+    """The second outputs that the paper's numbers are of, and the methods whose they are: (fedavg/local, fedavg)."""
+    there = {row.method for row in comparison.board.rows}
+    return [(label, label.rpartition("/")[0]) for label in paper.methods if label.rpartition("/")[0] in there - {label}]
 
 
 def in_order(ranks: Sequence[Sequence[str]]) -> str:

@@ -48,6 +48,29 @@ def test_a_second_output_is_not_the_papers(suite):
     assert found["average"][:5] == ["90.0", "79.79", "+10.2", "80.0", "–"]
 
 
+def test_a_number_of_a_second_output_stands_beside_that_and_a_line_says_so(tmp_path):
+    paper = {"fedavg/local": (86.17, 90.0, 82.0), "fedra": (70.0, 75.0, 65.0)}
+    both = eval_rows({100: {"autumn": 0.3, "dim": 0.2}}) + eval_rows(
+        {100: {"autumn": 0.9, "dim": 0.8}}, "accuracy/local"
+    )
+    own = {"backbone": {"name": f"{VIT}.tag", "pretrained": True}, "data__name": "nicopp", "train__rounds": 100}
+    with_it, without = tmp_path / "s", tmp_path / "t"
+    for folder in (with_it, without):
+        write_expected(folder, folder.name, numbers(paper))
+        measure(folder, "fedra", (0.8, 0.6))
+    write_cell(with_it, "fedavg", scenario="skew", variant=f"data=nicopp; backbone={VIT}.tag", evaluation=both, **own)
+    found = compared(with_it)
+    names = ["fedra", "  paper", "  difference", "fedavg", "  paper", "fedavg/local", "  paper", "  difference"]
+    assert sorted(cells(found)["method"]) == sorted(names)
+    first = cells(found)["method"].index("fedavg")
+    assert cells(found)["average"][first : first + 5] == ["25.0", "–", "85.0", "86.17", "-1.2"]
+    assert {
+        "paper scores fedavg/local, not fedavg",
+        "order, paper: fedavg/local > fedra; 0 of 1 pair swapped",
+    } <= {*remarks(found)}
+    assert not any("scores" in line for line in remarks(compared(without)))  # there is no fedavg to be taken for it
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
