@@ -86,6 +86,9 @@ def fedbench_register_methods(register: Register) -> None:
 
     :param setup: a `fedbench.method.Setup`. Options called `allocation`, `aggregator` or `objective` are references to
         components of that kind.
+    :param role: optional, what the method is there for. `method`, the default: to be judged. `ceiling`: more than any
+        client could do; tables measure gaps to it. `floor`: what the weakest client allows. `control`: what a part of
+        the others is worth. Pictures draw ceilings dashed and controls dotted.
     """
 
 

@@ -65,11 +65,11 @@ def test_hook_fedbench_register_backbones(tmp_path):
 
 def test_hook_fedbench_register_methods(tmp_path):
     code = "def make(setup, depth: int = 3):\n    return setup, depth\n"
-    plugins = plugin_of(
-        tmp_path, registering("methods", "mine", code).replace("make)", "make, profiles={'reference': {'depth': 4}})")
-    )
+    facts = "role='floor', profiles={'reference': {'depth': 4}}"
+    plugins = plugin_of(tmp_path, registering("methods", "mine", code).replace("make)", f"make, {facts})"))
     assert plugins.make("method", {"name": "mine", "depth": 5}, setup="s") == ("s", 5)
-    assert plugins.catalogue.find("method", "mine").profiles == {"reference": {"depth": 4}}
+    mine = plugins.catalogue.find("method", "mine")
+    assert (mine.profiles, mine.role) == ({"reference": {"depth": 4}}, "floor")
 
 
 def test_hook_fedbench_register_datasets(tmp_path):

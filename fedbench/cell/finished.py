@@ -90,7 +90,7 @@ def _finished(folder: Path) -> dict[str, Any]:
         there = f"In {near} there are {shortened(cells, 8)}." if cells else ""
         raise UserError(
             f"{folder}: not the folder of a cell (it has no manifest.json). "
-            + (there or "Wanted is a folder in that of a suite, such as results/quickstart/skew-fedra-0-4534df823ed3.")
+            + (there or "Wanted is a folder in that of a suite, such as results/quickstart/skew-METHOD-0-4534df823ed3.")
         )
     if manifest["status"] != "finished":
         raise UserError(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="Which round counts: final, best, last4; or bytes, flops, bytes=2GB, flops=1e15: the last one by which all "
     "clients together had spent no more (without an amount: than the cheapest method does in all).",
 )
-@click.option("--baseline", metavar="METHOD", help="What gaps are measured to; alllarge where it is there.")
+@click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
 @click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points, e.g. '*rank=4*'.")
@@ -84,8 +84,10 @@ def _view(
         if metric != "accuracy" or baseline is not None:
             raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
         return records.view(comparison.comparisons(results, at=at))
+    from fedbench.registry.registry import Registry
     from fedbench.report import clients, columns, traffic
     from fedbench.report.leaderboards import leaderboards
 
     kind = clients if by else traffic if costs else columns
-    return kind.view(leaderboards(results, metric=metric, at=at, baseline=baseline))
+    roles = Registry().catalogue.roles
+    return kind.view(leaderboards(results, metric=metric, at=at, baseline=baseline, roles=roles))

@@ -71,7 +71,7 @@ def curves(metric: str, by_domain: bool, x: str, **choices) -> None:
     from fedbench.report.pictures.curves import curves as draw
 
     kind = "curves" if x == "rounds" else f"curves-{x}"
-    _write({"": draw(boards, metric, by_domain, x)}, _suites(boards), kind, choices)
+    _write({"": draw(boards, metric, by_domain, x, _roles())}, _suites(boards), kind, choices)
 
 
 @plot.command(short_help="Who trained which layer, how often.")
@@ -99,7 +99,8 @@ def layers(**choices) -> None:
     boards = _boards(choices)
     from fedbench.report.pictures.layers import layers as draw
 
-    _write({board.title: draw(board) for board in boards}, _suites(boards), "layers", choices)
+    roles = _roles()
+    _write({board.title: draw(board, roles) for board in boards}, _suites(boards), "layers", choices)
 
 
 @plot.command(short_help="Test images in the models' features.")
@@ -146,6 +147,12 @@ def _boards(choices: dict) -> list[Board]:
         raise UserError(f"--out {out}: its suffix is not .{form}, which --format asks for")
     names = [choices[name] for name in ("scenarios", "methods", "seeds", "variants")]
     return boards(select(load(choices["paths"] or ("results",)), *names))
+
+
+def _roles() -> dict[str, str]:
+    from fedbench.registry.registry import Registry
+
+    return Registry().catalogue.roles
 
 
 def _suites(boards: Sequence[Board]) -> list[str]:

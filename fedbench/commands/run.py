@@ -81,6 +81,7 @@ def run(
     from rich.console import Console
 
     from fedbench.commands.watch import Watch
+    from fedbench.registry.registry import Registry
     from fedbench.runs import runner
 
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
@@ -95,7 +96,7 @@ def run(
     if as_json:
         click.echo(json.dumps(_summary(outcome), indent=1))
     elif not quiet:
-        _close(outcome)
+        _close(outcome, Registry(plugins).catalogue.roles)
     sys.exit(1 if outcome.failed or outcome.left else 0)
 
 
@@ -111,7 +112,7 @@ def _tell_how_to_resume(force: bool) -> None:
     )
 
 
-def _close(outcome) -> None:
+def _close(outcome, roles: dict[str, str]) -> None:
     """The leaderboard, and what to do next."""
     from rich.console import Console
     from rich.text import Text
@@ -134,7 +135,7 @@ def _close(outcome) -> None:
     results = load([outcome.folder])
     if any(result.status == "finished" for result in results):
         console.print()
-        show(view(leaderboards(results)), console)
+        show(view(leaderboards(results, roles=roles)), console)
         console.print()
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
     if (outcome.folder / EXPECTED).is_file():

@@ -27,6 +27,9 @@ KINDS = {
 
 REQUIRED = "<required>"
 
+# What a method is there for: to be judged, or to judge others by.
+ROLES = ("method", "ceiling", "floor", "control")
+
 # What the core hands to a component by name; every other parameter is an option that a suite may set.
 ALLOCATION_INPUTS = frozenset(
     ["capacities", "num_layers", "generator", "round", "client_ids", "layer_costs", "budgets", "scores", "history"]
@@ -43,8 +46,9 @@ _GIVEN = {
 @dataclass(frozen=True)
 class Component:
     """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
-    others), its options with their defaults; for a data set where its files come from, for an executor whether its
-    cells run on other machines. later: the options that came when results were kept already, see `hookspecs`."""
+    others), its options with their defaults; for a method its role, one of ROLES, for a data set where its files come
+    from, for an executor whether its cells run on other machines. later: the options that came when results were kept
+    already, see `hookspecs`."""
 
     name: str
     kind: str
@@ -54,6 +58,7 @@ class Component:
     options: dict[str, Any]
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: bool = False
+    role: str = "method"
     exact: bool = True
     later: Sequence[str] = ()
     elsewhere: bool = False
@@ -67,6 +72,10 @@ class Component:
             raise ValueError(f"the name of a {kind} is a text, not {name!r:.80}")
         if not isinstance(facts.get("source"), Source | None):
             raise ValueError(f"the source of the {kind} {name!r} is no Source")
+        if facts.get("role", "method") not in (ROLES if kind == "method" else ("method",)):
+            raise ValueError(
+                f"the role of the {kind} {name!r} is {facts['role']!r:.80}; a method's is one of {', '.join(ROLES)}"
+            )
         if "profiles" in facts:
             facts["profiles"] = _plain("profiles", facts["profiles"])
         options, open_ = {}, False
@@ -106,6 +115,12 @@ class Catalogue:
 
     def __iter__(self) -> Iterator[Component]:
         return (component for kind in self.components.values() for component in kind.values())
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The role of every method, by name: those of the benchmark itself first, then those of other packages."""
+        methods = sorted(self.components["method"].values(), key=lambda c: (c.package != "fedbench", c.name))
+        return {method.name: method.role for method in methods}
 
     def add(self, components: Iterable[Component]) -> None:
         """Enter components; a name that is taken becomes a clash, reported when it is used."""

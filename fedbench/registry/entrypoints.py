@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
 
 
@@ -32,10 +33,16 @@ def points(group: str) -> tuple[list[EntryPoint], dict[str, str]]:
     return found, unusable
 
 
+@cache
+def named(dist: Distribution) -> tuple[str, str]:
+    """(name, version); kept, because importlib.metadata reads and parses a file each time it is asked for either."""
+    return dist.name, dist.version
+
+
 def _normalized(dist: Distribution) -> str:
     """The name as pip compares names. Fails where the metadata, the version among them, cannot be read."""
-    str(dist.version)
-    return str(dist.name or getattr(dist, "_path", "")).lower().replace("-", "_").replace(".", "_")
+    name, _ = named(dist)
+    return str(name or getattr(dist, "_path", "")).lower().replace("-", "_").replace(".", "_")
 
 
 def _names_module(point: EntryPoint) -> bool:

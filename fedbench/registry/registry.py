@@ -182,8 +182,7 @@ class Registry:
         """What identifies the code of a plugin: its package's version, or a file's hash."""
         if plugin in self.files:
             return "sha256:" + hash_of_file(self.files[plugin])[:16]
-        dist = self.entry_points[plugin].dist
-        return dist.version if dist else "unknown"
+        return _version(self.entry_points[plugin]) or "unknown"
 
     def module_file(self, plugin: str) -> str | None:
         """Where a plugin's code lies, found without importing it."""
@@ -193,7 +192,7 @@ class Registry:
         """What changes when a package or a plugin's file does."""
         facts: list[Any] = [__version__, sys.version, self.troubles, _file_stamp("fedbench.registry.catalogue")]
         for point in self.entry_points.values():
-            facts.append([point.name, point.value, _package(point), point.dist.version if point.dist else None])
+            facts.append([point.name, point.value, _package(point), _version(point)])
             facts.append(_file_stamp(point.module))
         return facts
 
@@ -233,7 +232,11 @@ def _accepted(maker: Callable, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _package(point: EntryPoint) -> str:
-    return (point.dist and point.dist.name) or "an unknown package"
+    return (entrypoints.named(point.dist)[0] if point.dist else "") or "an unknown package"
+
+
+def _version(point: EntryPoint) -> str | None:
+    return entrypoints.named(point.dist)[1] if point.dist else None
 
 
 def _origin(module: str) -> str | None:

@@ -68,6 +68,12 @@ def _shared(result: Result) -> dict[str, Any]:
     return shared
 
 
+def registered(results: Sequence[Result]) -> str:
+    """The method behind the name that a suite gives it; that name where no cell was started."""
+    names = (r.manifest.get("config", {}).get("method", {}).get("name") for r in results)
+    return next(filter(None, names), results[0].entry.method)
+
+
 def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The results of one method's name, split where its options differ, with the text of what differs."""
     return _apart(results, lambda result: {"method": result.manifest["config"].get("method")})

@@ -9,13 +9,10 @@ from fedbench.errors import UserError
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import PAID, Budget, cheapest, read_budget, spending
 from fedbench.report.cost import cost, mean_cost
-from fedbench.report.grouping import by_label, settings, unknown
+from fedbench.report.grouping import by_label, registered, settings, unknown
 from fedbench.report.measures import AT, Run, difference, metrics, run, score
 from fedbench.report.notes import notes
 from fedbench.results import Result
-
-# The gap is taken to this method unless another is named: where a suite has it, it is the papers' ceiling.
-DEFAULT_BASELINE = "alllarge"
 
 
 def leaderboards(
@@ -24,6 +21,7 @@ def leaderboards(
     at: str = "final",
     baseline: str | None = None,
     split: str = "test",
+    roles: Mapping[str, str] | None = None,
 ) -> list[Leaderboard]:
     """One leaderboard for each suite, scenario, variant, backbone, data set and profile, in the first order.
 
@@ -32,8 +30,8 @@ def leaderboards(
     the last round evaluated; "best", the round with the best average, chosen on the same test data for each
     seed and so optimistic; "last4", the mean of the last four evaluated rounds; "bytes=2GB", "flops=1e15", the last
     evaluated round by which all clients together had spent no more, and without an amount, what the cheapest method
-    spends in all. baseline: a method, or None for DEFAULT_BASELINE where a leaderboard has it. Raises: UserError for a
-    metric or a baseline that no result has, and for any other `at`.
+    spends in all. baseline: a method, or None for a leaderboard's ceiling, by the roles that methods have. Raises:
+    UserError for a metric or a baseline that no result has, and for any other `at`.
     """
     budget = read_budget(at)
     if budget is None and at not in AT:
@@ -41,8 +39,9 @@ def leaderboards(
     if baseline is not None and baseline not in {r.entry.method for r in results}:
         raise UserError(unknown("method", baseline, [r.entry.method for r in results]))
     boards = [
-        _leaderboard(group, variant, metric, split, budget or at, baseline or DEFAULT_BASELINE)
+        _leaderboard(cells, variant, metric, split, budget or at, baseline or _ceiling(cells, roles or {}))
         for variant, group in settings(results)
+        for cells in [by_label(group)]
     ]
     if any(r.status == "finished" for r in results) and not any(row.runs for board in boards for row in board.rows):
         have = {name for r in results if r.status == "finished" for name in r.eval["metric"].unique().to_pylist()}
@@ -51,10 +50,16 @@ def leaderboards(
     return boards
 
 
+def _ceiling(cells: Mapping[str, Sequence[Result]], roles: Mapping[str, str]) -> str:
+    """The label of the ceiling, one of its own name before one that extends it; "" where there is none, or many."""
+    found = [label for label, results in cells.items() if roles.get(registered(results)) == "ceiling"]
+    found = [label for label in found if label in roles] or found
+    return found[0] if len(found) == 1 else ""
+
+
 def _leaderboard(
-    group: Sequence[Result], variant: str, metric: str, split: str, at: str | Budget, baseline: str
+    cells: Mapping[str, Sequence[Result]], variant: str, metric: str, split: str, at: str | Budget, baseline: str
 ) -> Leaderboard:
-    cells = by_label(group)
     told = []
     if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what)):
         at = replace(at, amount=least[1])
@@ -67,9 +72,10 @@ def _leaderboard(
         for name, seeds in (named or {metric: []}).items()
     ]
     domains = dict.fromkeys(domain for row in rows for r in row.runs for domain in r.domains)
-    e = group[0].entry
+    first = next(iter(cells.values()))[0]
+    e = first.entry
     return Leaderboard(
-        suite=group[0].suite,
+        suite=first.suite,
         scenario=e.scenario,
         variant=variant,
         backbone=e.backbone,

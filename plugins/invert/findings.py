@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
     from fedbench.results import Result
 
-OPTIONS = {"head_blocks", "tail_blocks", "server_lr"}  # what FedV, FedVZ and FESTA have in common
+OPTIONS = {"head_blocks", "tail_blocks", "server_lr"}  # of a method that cuts the model, read here
 AVERAGED = 1000  # images at most, whose mean is the guess of one who has seen nothing
 
 
@@ -84,6 +84,12 @@ class Finding:
 def is_split(result: Result) -> bool:
     """Whether a result is of a method that cuts the model between client and server."""
     return result.manifest.get("config", {}).get("method", {}).keys() >= OPTIONS
+
+
+def split_methods(registry: Registry) -> list[str]:
+    """The registered methods that cut the model between client and server."""
+    methods = registry.catalogue.components["method"].values()
+    return sorted(method.name for method in methods if method.options.keys() >= OPTIONS)
 
 
 def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Finding], list[np.ndarray]]:

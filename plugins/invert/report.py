@@ -15,7 +15,7 @@ from fedbench.report.grouping import by_label, settings
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 
-from .findings import Finding, Probe, findings, is_split
+from .findings import Finding, Probe, findings, is_split, split_methods
 
 if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
@@ -64,9 +64,13 @@ def reports(results: Sequence[Result], registry: Registry, probe: Probe) -> list
     if not found:
         raise UserError(
             "no finished cell of these results is of a method that cuts the model between client and server; wanted is "
-            "one of fedv, fedvz or festa"
+            f"one of {_either(split_methods(registry))}"
         )
     return [report for report in found if report.findings]
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _report(where: Mapping[str, str], label: str, seeds: Sequence[tuple[list[Finding], list[np.ndarray]]]) -> Report:

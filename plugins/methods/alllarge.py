@@ -15,4 +15,4 @@ def alllarge(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("alllarge", alllarge)
+    register("alllarge", alllarge, role="ceiling")

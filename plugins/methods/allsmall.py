@@ -32,4 +32,4 @@ def allsmall(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("allsmall", allsmall)
+    register("allsmall", allsmall, role="floor")

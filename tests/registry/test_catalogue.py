@@ -110,3 +110,22 @@ def test_facts_that_cannot_be_kept_are_refused():
             Component.of("metric", "x", lambda: None, "p", "p", profiles=profiles)
     with pytest.raises(ValueError, match="no Source"):
         Component.of("metric", "x", lambda: None, "p", "p", source="https://example.org")
+    with pytest.raises(ValueError, match="the role of the method 'x' is 'ceilin'; .*one of method, ceiling, floor"):
+        Component.of("method", "x", lambda: None, "p", "p", role="ceilin")
+    with pytest.raises(ValueError, match="the role of the metric 'x' is 'ceiling'"):
+        Component.of("metric", "x", lambda: None, "p", "p", role="ceiling")
+
+
+def test_methods_have_the_role_they_register_and_those_of_the_benchmark_come_first():
+    catalogue = Catalogue()
+    for name, package, facts in (
+        ("a", "other", {"role": "control"}), ("c", "fedbench", {"role": "ceiling"}), ("b", "fedbench", {}),
+    ):  # fmt: skip
+        catalogue.add([Component.of("method", name, lambda: None, "p", package, **facts)])
+    assert list(catalogue.roles.items()) == [("b", "method"), ("c", "ceiling"), ("a", "control")]
+    assert Catalogue.from_json(json.loads(json.dumps(catalogue.to_json()))).roles == catalogue.roles
+
+
+def test_ceilings_floors_and_controls_are_built_in(registry):
+    apart = {name: role for name, role in registry.catalogue.roles.items() if role != "method"}
+    assert apart == {"alllarge": "ceiling", "allsmall": "floor", "exclusive": "control", "head_only": "control"}

@@ -142,6 +142,16 @@ def test_lone_method_is_not_the_best(tmp_path):
     assert marks(board(tmp_path)) == {}
 
 
+def test_the_baseline_is_the_ceiling_whatever_a_suite_calls_it(tmp_path):
+    write(tmp_path / "s", "fedra", (0.75, 0.25))
+    write(tmp_path / "s", "alllarge", (0.8, 0.6), label="top")
+    assert board(tmp_path).baseline == "top"
+    write(tmp_path / "s", "alllarge", (0.7, 0.6), label="other")
+    assert board(tmp_path).baseline is None  # which of the two is not known
+    write(tmp_path / "s", "alllarge", (0.9, 0.6))
+    assert board(tmp_path).baseline == "alllarge"
+
+
 def test_any_method_can_be_the_baseline(tmp_path):
     write(tmp_path / "s", "fedra", (0.8, 0.6))
     write(tmp_path / "s", "depthfl", (0.7, 0.6))

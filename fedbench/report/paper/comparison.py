@@ -123,7 +123,7 @@ def _without(folders: Sequence[Path]) -> str:
     names = ", ".join(folder.name for folder in folders)
     beside = sorted({file.parent.name for folder in folders for file in folder.parent.glob(f"*/{EXPECTED}")})
     hint = f"Of the suites beside these, {', '.join(beside)} have them." if beside else (
-        "The suites under suites/papers have them: `fedbench run suites/papers/fedra/table1.yaml`."
+        "The suites under suites/papers have them: `fedbench run suites/papers/PAPER/TABLE.yaml`."
     )  # fmt: skip
     return f"no paper's numbers lie beside the results of {names}: there is no {EXPECTED}.\n{hint}"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedbench.errors import UserError
-from fedbench.report.grouping import by_label, settings
+from fedbench.report.grouping import by_label, registered, settings
 from fedbench.results import Result
 
 NAMES = ("suite", "scenario", "variant", "backbone", "dataset", "profile")
@@ -24,6 +24,11 @@ class Board:
     suite: str
     title: str
     methods: Mapping[str, Sequence[Result]]
+
+    @property
+    def registered(self) -> dict[str, str]:
+        """By label, the name its method is registered under."""
+        return {label: registered(part) for label, part in self.methods.items()}
 
     def one_seed(self) -> dict[str, Result]:
         """Each method's result of the first seed that all have, because capacities may rotate with the seed; where

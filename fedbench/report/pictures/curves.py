@@ -49,8 +49,15 @@ class Line:
     std: np.ndarray
 
 
-def curves(boards: Sequence[Board], metric: str = "accuracy", by_domain: bool = False, x: str = "rounds") -> Figure:
-    """The average after each evaluated round; by_domain: a panel for each domain; x: one of AXES.
+def curves(
+    boards: Sequence[Board],
+    metric: str = "accuracy",
+    by_domain: bool = False,
+    x: str = "rounds",
+    roles: Mapping[str, str] | None = None,
+) -> Figure:
+    """The average after each evaluated round; by_domain: a panel for each domain; x: one of AXES; roles: of methods,
+    by name.
 
     Raises: UserError where no result has the metric.
     """
@@ -63,7 +70,9 @@ def curves(boards: Sequence[Board], metric: str = "accuracy", by_domain: bool = 
     with paper():
         figure = Figure(figsize=(width, 0.4 + -(-len(panels) // columns) * (2.7 if columns < 3 else 2.1)))
         axes = grid(figure, len(panels), columns, sharex=x == "rounds", sharey=True)
-        look = styles(label for lines in panels.values() for label in lines)
+        registered = {label: name for board in boards for label, name in board.registered.items()}
+        drawn = {label: registered[label] for lines in panels.values() for label in lines}
+        look = styles(drawn, roles or {})
         largest = max((float(line.x.max()) for lines in panels.values() for line in lines.values()), default=0.0)
         unit, name = (1.0, "") if x == "rounds" else scale(largest, x)
         for ax, (title, lines) in zip(axes, panels.items(), strict=True):

@@ -34,15 +34,16 @@ class Layers:
     updates: np.ndarray
 
 
-def layers(board: Board) -> Figure:
+def layers(board: Board, roles: Mapping[str, str] | None = None) -> Figure:
     """Lines over the layers, a method each, and beneath how the updates went round by round.
 
-    Raises: UserError where no method adapts layers, or where an older fedbench computed a cell.
+    roles: of methods, by name. Raises: UserError where no method adapts layers, or where an older fedbench computed a
+    cell.
     """
     found = {label: one for label, part in board.methods.items() if (one := measured(part))}
     if not found:
         raise UserError(f"{board.title}: no method of these results has adapters in its layers")
-    look = styles(board.methods)
+    look = styles(board.registered, roles or {})
     rows = -(-len(found) // COLUMNS)
     with paper():
         figure = Figure(figsize=(WIDTH, 2.5 + 1.35 * rows))

@@ -40,10 +40,10 @@ def test_one_seed_has_no_band_and_an_unfinished_cell_no_line(tmp_path):
     assert lines(ax).keys() == {"fedra"} and not ax.collections
 
 
-def test_a_panel_for_every_leaderboard_with_what_sets_it_apart(tmp_path):
+def test_a_panel_for_every_leaderboard_with_what_sets_it_apart(tmp_path, registry):
     for scenario in ("skew", "half"):
         write_suite(tmp_path / "s", seeds=(0,), scenario=scenario)
-    figure = curves(boards(load([tmp_path])))
+    figure = curves(boards(load([tmp_path])), roles=registry.catalogue.roles)
     assert [ax.get_title() for ax in figure.axes] == ["skew", "half"]
     assert len({ax.get_ylim() for ax in figure.axes}) == 1
     names = [text.get_text() for text in figure.legends[0].texts]

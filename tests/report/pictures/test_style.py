@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fedbench.errors import UserError
 from fedbench.report.pictures.boards import boards
 from fedbench.report.pictures.curves import curves
-from fedbench.report.pictures.style import KNOWN, grid, layer_axis, legend_below, paper, save, styles
+from fedbench.report.pictures.style import LOOKS, grid, layer_axis, legend_below, paper, save, styles
 from fedbench.results import load
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -52,13 +52,39 @@ def test_a_place_that_cannot_be_written_is_named_with_its_mend(tmp_path):
         save(Figure(), tmp_path / "file" / "f.png", 100)
 
 
-def test_built_in_methods_look_the_same_in_every_figure():
-    alone, together = styles(["depthfl"]), styles(["mine", "fedra", "depthfl", "mine [x=1]"])
-    assert alone["depthfl"] == together["depthfl"]
-    looks = {tuple(look.values()) for look in styles([*KNOWN, *"abcdef"]).values()}
-    assert len(looks) == len(KNOWN) + 6
+ROLES = {"a": "method", "b": "method", "top": "ceiling", "low": "floor", "probe": "control", "part": "control"}
+MOST = sum(map(len, LOOKS.values()))
+
+
+def test_registered_methods_look_the_same_in_every_figure():
+    alone = styles({"b": "b"}, ROLES)
+    together = styles({"mine": "mine", "a": "a", "b": "b", "mine [x=1]": "mine"}, ROLES)
+    assert alone["b"] == together["b"]
+    drawn = {name: name for name in (*ROLES, *map(str, range(MOST - len(ROLES))))}
+    looks = styles(drawn, ROLES).values()
+    assert len({tuple(look.values()) for look in looks}) == MOST
     for part in ("color", "marker"):  # each alone tells them apart
-        assert len({look[part] for look in styles([*KNOWN, *"abcdef"]).values()}) == len(KNOWN) + 6
+        assert len({look[part] for look in looks}) == MOST
+
+
+def test_built_in_methods_look_as_they_always_did(registry):
+    """Pictures of one study, drawn with different versions, may stand side by side."""
+    names = ("fedra", "inclusivefl", "depthfl", "allsmall", "alllarge", "head_only", "exclusive")
+    found = styles({name: name for name in names}, registry.catalogue.roles)
+    assert [tuple(look.values()) for look in found.values()] == [
+        ("#D55E00", "-", "o"), ("#0072B2", "-", "s"), ("#009E73", "-", "^"), ("#E69F00", "-", "v"),
+        ("#000000", "--", "D"), ("#CC79A7", ":", "P"), ("#56B4E9", ":", "X"),
+    ]  # fmt: skip
+
+
+def test_what_extends_a_method_has_the_line_of_its_role_and_a_look_of_its_own():
+    found = styles({"top": "top", "higher": "top", "a": "a", "a_more": "a"}, ROLES)
+    assert [look["linestyle"] for look in found.values()] == ["--", "--", "-", "-."]
+    assert len({look["color"] for look in found.values()}) == 4
+
+
+def test_more_methods_than_looks_begin_anew():
+    assert len(styles({str(n): str(n) for n in range(2 * MOST)}, ROLES)) == 2 * MOST
 
 
 def test_the_users_own_settings_neither_matter_nor_change():
