@@ -13,7 +13,6 @@ import click
 from fedbench import __version__
 from fedbench.errors import UserError
 from fedbench.registry import entrypoints
-from fedbench.words import meant
 
 COMMANDS = (
     "run",
@@ -35,12 +34,12 @@ class Commands(click.Group):
     """Finds commands by name, the built-in ones first; the user's mistakes end with one message and exit code 2."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return [*COMMANDS, *sorted(_foreign().keys() - set(COMMANDS))]
+        return [*COMMANDS, *sorted(_foreign(context).keys() - set(COMMANDS))]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
             return getattr(import_module(f"fedbench.commands.{name}"), name)
-        point = _foreign().get(name)
+        point = _foreign(context).get(name)
         if point is None:
             return None
         try:
@@ -51,8 +50,9 @@ class Commands(click.Group):
             return click.Command(name, callback=lambda: _fail(message), help=message, short_help="(does not load)")
 
     def resolve_command(self, context: click.Context, args: list[str]) -> tuple:
-        if args and args[0] not in self.list_commands(context):
-            names = self.list_commands(context)
+        if args and args[0] not in COMMANDS and args[0] not in (names := self.list_commands(context)):
+            from fedbench.words import meant
+
             hint = meant(args[0], names, f"there are {', '.join(names)}")
             raise click.UsageError(f"no command is called {args[0]!r}; {hint}", context)
         return super().resolve_command(context, args)
@@ -74,8 +74,11 @@ class Commands(click.Group):
             sys.exit(130)
 
 
-def _foreign() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entrypoints.points(GROUP)[0]}
+def _foreign(context: click.Context) -> dict[str, EntryPoint]:
+    """The commands of plugins by name, looked for once."""
+    if GROUP not in context.meta:
+        context.meta[GROUP] = {point.name: point for point in entrypoints.points(GROUP)[0]}
+    return context.meta[GROUP]
 
 
 def _fail(message: str) -> NoReturn:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
-
 
 class UserError(Exception):
     """Input that cannot work: what, where, and what would be right. The command line exits with 2."""
@@ -27,6 +25,8 @@ class Interrupted(KeyboardInterrupt):
 
 def told(error: BaseException) -> str:
     """An exception in one line, with the place that raised it."""
+    import traceback  # which takes a while, and most runs go well
+
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

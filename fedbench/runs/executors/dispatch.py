@@ -217,7 +217,7 @@ class Dispatch:
         with suppress(Taken, UserError):  # the latter where the disk is full, say
             handed_out(one.claim)  # from now on, whatever may be left of it writes nothing
             folder = Path(one.folder)
-            manifest = read_manifest(folder)
+            manifest: Mapping[str, Any] | None = read_manifest(folder)
             if manifest is None or manifest["status"] in ENDED:  # in an earlier run
                 manifest = one.order.manifest
             write_manifest(folder, {**manifest, **end, "seconds": manifest.get("seconds", 0.0)})

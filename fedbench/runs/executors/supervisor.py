@@ -150,7 +150,7 @@ def _be_the_cell(job: str, events: Connection, voice: int) -> NoReturn:
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     teller, code = Teller(events), 1
     try:
-        from fedbench.cell import worker
+        from fedbench.cell import worker  # loaded by the server with torch, which the run itself does without
 
         worker.main(job, teller)
         _join_threads()
