@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +96,7 @@ class Cohort:
     num_examples: Tensor
     steps: Tensor
     batches: Callable[[int], Iterator[tuple[Tensor, Tensor]]]
-    arrives: Tensor = None  # type: ignore[assignment]  # ones, as soon as it is made: their number is that of ids
+    arrives: Tensor = cast("Tensor", None)  # ones, as soon as it is made: their number is that of ids
 
     def __post_init__(self) -> None:
         if self.arrives is None:

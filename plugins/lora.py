@@ -93,7 +93,7 @@ class LoRAConv2d(nn.Module):
         return LowRank(frozen.weight, frozen.bias, self.lora_A, self.lora_B, self.alpha, self.lora_dropout.p)
 
     def forward(self, x: Tensor) -> Tensor:
-        own = {"lora_A": self.lora_A, "lora_B": self.lora_B}
+        own: dict[str, Tensor] = {"lora_A": self.lora_A, "lora_B": self.lora_B}
         dropped = self.lora_dropout(x, self.stack)
         low = self._product(dropped, own) if self.stack is None else self.stack.map(dropped, self._product)
         return self.frozen(x) + self.scaling * low

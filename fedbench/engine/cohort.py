@@ -112,6 +112,7 @@ def stepping(
     pull = pulling(leaves, job.pull, plan) if job.pull else None
 
     def step(inputs: dict[int, Batch]) -> Tensor:
+        assert optimizer is not None  # who has a batch trains something
         logits = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
         for o in (o for own in logits.values() for o in own):
             o.retain_grad()  # which tells what the objective used

@@ -40,7 +40,8 @@ class Leaves:
     def classifier(self, name: str, client: int) -> tuple[Tensor, Tensor]:
         """Weight (C, D) and bias (C,) of one client's classifier."""
         row = self.holders[f"shared/{name}.weight"].index(client)
-        return tuple(self.at[f"shared/{name}.{part}"][f"{name}.{part}"][row] for part in ("weight", "bias"))
+        weight, bias = (self.at[f"shared/{name}.{part}"][f"{name}.{part}"][row] for part in ("weight", "bias"))
+        return weight, bias
 
     def outside(self, clients: Sequence[int]) -> dict[str, Tensor]:
         """The adapters that stand in no layer, by their names in the model."""

@@ -31,7 +31,8 @@ class Replayed:
         self.step, self.draws = step, list(draws)
         self.stream = _stream()
         self.shapes: Hashable = None
-        self.calls, self.graph, self.waits = 0, None, False
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.calls, self.waits = 0, False
 
     def __call__(self, inputs: Inputs) -> Tensor:
         shapes = tuple((n, x.shape, y.shape) for n, (x, y) in inputs.items())
@@ -63,7 +64,8 @@ class Replayed:
         return losses
 
     def _replay(self, inputs: Inputs) -> Tensor:
-        if self.graph is None:
+        graph = self.graph
+        if graph is None:
             self.inputs = {n: (x.clone(), y.clone()) for n, (x, y) in inputs.items()}
             graph = torch.cuda.CUDAGraph()
             for draw in self.draws:
@@ -74,5 +76,5 @@ class Replayed:
             self.graph = graph
         for kept, new in zip(self.inputs.values(), inputs.values(), strict=True):
             torch._foreach_copy_(kept, new)
-        self.graph.replay()
+        graph.replay()
         return self.losses.clone()

@@ -11,6 +11,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeGuard
 
 import torch
 from timm.models.vision_transformer import Attention, Block
@@ -31,9 +32,9 @@ def fast(model: nn.Module) -> Iterator[None]:
     changed = []
     for module in model.modules():
         if type(module) is nn.Linear and not any(p.requires_grad for p in module.parameters()):
-            module.forward = functools.partial(_linear, module)
+            vars(module)["forward"] = functools.partial(_linear, module)
         elif is_plain_attention(module):
-            module.forward = functools.partial(_attention, module)
+            vars(module)["forward"] = functools.partial(_attention, module)
         else:
             continue
         changed.append(module)
@@ -41,7 +42,7 @@ def fast(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         for module in changed:
-            del module.forward
+            del vars(module)["forward"]
 
 
 def run(block: nn.Module, x: Tensor) -> Tensor:
@@ -84,8 +85,9 @@ def reads_class_token(model: Blocks, j: int) -> bool:
     )
 
 
-def last_layer(block: Block, x: Tensor) -> Tensor:
+def last_layer(block: nn.Module, x: Tensor) -> Tensor:
     """(B, T, D) -> (B, 1, D): what the whole block would make of the first token."""
+    assert isinstance(block, Block) and is_plain_attention(block.attn)  # `reads_class_token` says so
     first = x[:, :1]
     first = first + block.drop_path1(block.ls1(attention(block.attn, block.norm1(x), queries=1)))
     return first + block.drop_path2(block.ls2(block.mlp(block.norm2(first))))
@@ -113,7 +115,7 @@ def attention(attn: Attention, x: Tensor, queries: int | None = None) -> Tensor:
     return attn.proj(attn.norm(mixed))
 
 
-def is_plain_attention(module: nn.Module) -> bool:
+def is_plain_attention(module: nn.Module) -> TypeGuard[Attention]:
     """Whether `attention` says what the module computes, dropout aside, which frozen backbones do not have."""
     return type(module) is Attention and getattr(module, "gate", None) is None and hasattr(module, "attn_dim")
 

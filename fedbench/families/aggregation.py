@@ -22,7 +22,8 @@ def client_weights(cohort: Cohort, weights: str) -> Tensor:
 def mean(rows: Tensor, weights: Tensor) -> Tensor:
     """sum_n w_n rows_n / sum_n w_n over the first axis. rows (n, ...), weights (n,) -> (...)."""
     share = (weights / weights.sum()).to(rows.device, rows.dtype)
-    return torch.tensordot(share, rows, dims=1)
+    averaged: Tensor = torch.tensordot(share, rows, dims=1)
+    return averaged
 
 
 def mean_of_returned(
@@ -90,7 +91,7 @@ def trimmed(rows: Tensor, cut: int) -> Tensor:
 
 def shared_mean(old: dict[str, Tensor], uploads: Uploads, plan: Plan, weights: Tensor) -> dict[str, Tensor]:
     """The mean of every shared tensor over its holders; weights (N,)."""
-    new = {}
+    new: dict[str, Tensor] = {}
     for name, value in old.items():
         held = shared_holders(plan, name)
         new |= mean_of_returned({name: value}, uploads.shared, uploads.arrived[held], weights[held])

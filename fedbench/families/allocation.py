@@ -82,7 +82,7 @@ def coverage(M: Tensor) -> Tensor:
 
 
 def draw(
-    allocate: Callable,
+    allocate: Callable[..., Tensor],
     L_n: Tensor,
     L: int,
     t: int,

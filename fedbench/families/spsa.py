@@ -53,7 +53,8 @@ def slope(
     for sign in (1, -1):
         with perturbed(modules, direction, sign * epsilon):
             losses.append(float(loss()))
-    return (losses[0] - losses[1]) / (2 * epsilon), *losses
+    plus, minus = losses
+    return (plus - minus) / (2 * epsilon), plus, minus
 
 
 @contextmanager
@@ -68,15 +69,16 @@ def perturbed(modules: Mapping[str, nn.Module], direction: Direction, scale: flo
 
 
 def _hook(hooks: ExitStack, path: str, module: nn.Module, direction: Direction, scale: float) -> None:
-    own = {name: parameter for name, parameter in module._parameters.items() if parameter is not None}
+    slots: dict[str, Any] = module._parameters  # of parameters, and of plain tensors for the time of a call
+    own = {name: parameter for name, parameter in slots.items() if parameter is not None}
 
     def move(*_: Any) -> None:
         for name, parameter in own.items():
             copy = parameter.detach().clone(memory_format=torch.contiguous_format)
-            module._parameters[name] = direction.add(f"{path}.{name}", copy, scale)
+            slots[name] = direction.add(f"{path}.{name}", copy, scale)
 
     def restore(*_: Any) -> None:
-        module._parameters.update(own)
+        slots.update(own)
 
     hooks.callback(module.register_forward_pre_hook(move).remove)
     hooks.callback(module.register_forward_hook(restore, always_call=True).remove)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,13 +33,15 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
             names.append("patch_embed.proj")
     else:
         names = list(targets)
-    found = []
+    found: list[tuple[nn.Module, str]] = []
     for name in names:
-        places = [_place(layer, name) for layer in blocks.blocks]
-        places = places if all(places) else [_place(blocks.model, name)]
-        if not all(places):
+        inside = [place for layer in blocks.blocks if (place := _place(layer, name))]
+        if len(inside) == blocks.num_layers:
+            found.extend(inside)
+        elif outside := _place(blocks.model, name):
+            found.append(outside)
+        else:
             raise UserError(_no_such_module(blocks, name))
-        found.extend(places)
     return found
 
 
@@ -104,15 +107,18 @@ class SeededDropout(nn.Module):
         """x (B, ...); with a stack the rows of each client draw from that client's generator."""
         if self.p == 0 or (self.generator is None and stack is None):
             return x
-        return x * self._mask(x, stack).to(x.dtype) / (1 - self.p)
+        mask: Tensor = self._mask(x, stack)
+        return x * mask.to(x.dtype) / (1 - self.p)
 
-    @torch.compiler.disable  # generators cannot be traced
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # generators cannot be traced; torch has no types here
     def _mask(self, x: Tensor, stack: Stack | None) -> Tensor:
-        draws = [(len(x), self.generator)] if stack is None else zip(stack.sizes, stack.draws, strict=True)
-        cut = stack is not None and stack.tokens is not None
-        shape = (stack.tokens, *x.shape[2:]) if cut else x.shape[1:]
+        if stack is None:
+            assert self.generator is not None  # `forward` has seen to it
+            stack = Stack({}, [len(x)], [self.generator])
+        shape = x.shape[1:] if stack.tokens is None else (stack.tokens, *x.shape[2:])
+        draws = zip(stack.sizes, stack.draws, strict=True)
         keep = torch.cat([torch.rand((n, *shape), generator=g, device=g.device) >= self.p for n, g in draws])
-        return keep[:, : x.shape[1]] if cut else keep  # the class token's part of the masks of all tokens
+        return keep[:, : x.shape[1]] if stack.tokens else keep  # the class token's part of the masks of all tokens
 
 
 @dataclass(frozen=True)
@@ -150,11 +156,17 @@ class Stack:
         return torch.cat([apply(part, {k: v[i] for k, v in self.values.items()}) for i, part in enumerate(parts)])
 
 
+class Stackable(Protocol):
+    """A module that can use a stack."""
+
+    stack: Stack | None
+
+
 @contextmanager
 def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
     """Let the modules under `root` that own values of the stack use them."""
     paths = {name.rpartition(".")[0] for name in stack.values}
-    modules = {path: root.get_submodule(path) for path in paths}
+    modules = {path: cast(Stackable, root.get_submodule(path)) for path in paths}
     for path, module in modules.items():
         module.stack = stack.within(path)
     try:
@@ -168,8 +180,9 @@ def fold(blocks: Blocks) -> None:
     """Let every adapter that can (it has `fold`) add itself to the frozen weight it stands on, until its values
     change: what it computes stays the same, for less work."""
     for module in blocks.modules():
-        if module is not blocks and hasattr(module, "fold"):
-            module.fold()
+        add = getattr(module, "fold", None)
+        if module is not blocks and add is not None:
+            add()
 
 
 def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,8 @@ class Architecture:
         """The model, its weights drawn from torch's current random state."""
         module, _, kind = self.name.rpartition(":")
         if module:
-            return getattr(import_module(module), kind)(num_classes=num_classes, **self.args)
+            made: nn.Module = getattr(import_module(module), kind)(num_classes=num_classes, **self.args)
+            return made
         import timm
 
         return timm.create_model(self.name, num_classes=num_classes, **self.args)
@@ -51,6 +52,22 @@ class Source:
     std: tuple[float, float, float]
     fingerprint: str
     architecture: Architecture | None = None
+
+
+class TimmModel(Protocol):
+    """What is called of timm's models: `num_features` of all; of those that can be cut a ViT has all but `stem`, and an
+    MlpMixer that for its embedding."""
+
+    num_features: int
+    blocks: nn.Sequential
+    patch_embed: Callable[[Tensor], Tensor]
+    _pos_embed: Callable[[Tensor], Tensor]
+    patch_drop: Callable[[Tensor], Tensor]
+    norm_pre: Callable[[Tensor], Tensor]
+    stem: Callable[[Tensor], Tensor]
+    norm: Callable[[Tensor], Tensor]
+
+    def forward_head(self, x: Tensor, pre_logits: bool) -> Tensor: ...
 
 
 class Classifier(nn.Linear):
@@ -75,20 +92,27 @@ class Body(nn.Module):
         self.classifiers = nn.ModuleDict()
 
     @property
+    def timm(self) -> TimmModel:
+        """The model, by the names of its parts."""
+        return cast(TimmModel, self.model)
+
+    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
     def add_classifier(self, name: str, num_classes: int) -> None:
         """Add a trainable classifier."""
         like = next(self.model.parameters())
-        self.classifiers[name] = Classifier(self.model.num_features, num_classes).to(like.device, like.dtype)
+        self.classifiers[name] = Classifier(self.timm.num_features, num_classes).to(like.device, like.dtype)
 
     def draw(self, generator: torch.Generator) -> None:
         """Initialise from one generator all that knows how (`draw`): adapters and classifiers."""
         device = self.device
         for module in self.modules():
-            if module is not self and hasattr(module, "draw"):
-                module.to(generator.device).draw(generator)  # a GPU would draw other numbers
+            draw = getattr(module, "draw", None)
+            if module is not self and draw is not None:
+                module.to(generator.device)  # a GPU would draw other numbers
+                draw(generator)
                 module.to(device)
 
 
@@ -110,20 +134,20 @@ class Blocks(Body):
 
     @property
     def blocks(self) -> nn.Sequential:
-        return self.model.blocks
+        return self.timm.blocks
 
     @property
     def num_layers(self) -> int:
-        return len(self.model.blocks)
+        return len(self.blocks)
 
     def embed(self, x: Tensor) -> Tensor:
         """(B, 3, H, W), or tokens that are embedded already, -> (B, T, D)"""
         if x.dim() == 3:
             return x
         if hasattr(self.model, "stem"):  # MlpMixer
-            return self.model.stem(x)
-        tokens = self.model._pos_embed(self.model.patch_embed(x))
-        return self.model.norm_pre(self.model.patch_drop(tokens))
+            return self.timm.stem(x)
+        tokens = self.timm._pos_embed(self.timm.patch_embed(x))
+        return self.timm.norm_pre(self.timm.patch_drop(tokens))
 
     @torch.no_grad()
     def tokens(self, image_size: int) -> int:
@@ -133,7 +157,7 @@ class Blocks(Body):
 
     def features(self, tokens: Tensor) -> Tensor:
         """(B, T, D) -> (B, D): the frozen final norm, then timm's pooling."""
-        return self.model.forward_head(self.model.norm(tokens), pre_logits=True)
+        return self.timm.forward_head(self.timm.norm(tokens), pre_logits=True)
 
     def pooled(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, D): the features after all layers."""
@@ -173,8 +197,8 @@ class Blocks(Body):
         The layers of a ViT or Mixer are equal in size, so that only their number counts.
         """
         frozen = [(name, p) for name, p in self.model.named_parameters() if not p.requires_grad]
-        outside = _bytes(p for name, p in frozen if not name.startswith("blocks."))
-        return outside + layers * _bytes(p for name, p in frozen if name.startswith("blocks.0."))
+        outside = sum(p.nbytes for name, p in frozen if not name.startswith("blocks."))
+        return outside + layers * sum(p.nbytes for name, p in frozen if name.startswith("blocks.0."))
 
 
 class Plain(Body):
@@ -198,7 +222,8 @@ class Plain(Body):
 
     def pooled(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, D)"""
-        return self.model(x)
+        features: Tensor = self.model(x)
+        return features
 
 
 def body_of(model: nn.Module, origin: str | None = None) -> Blocks | Plain:
@@ -241,10 +266,10 @@ def redraw(model: nn.Module, seed: int) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for module in model.modules():
-            if hasattr(module, "reset_parameters"):
-                module.reset_parameters()
-        if hasattr(model, "init_weights"):
-            model.init_weights()
+            if (reset := getattr(module, "reset_parameters", None)) is not None:
+                reset()
+        if (init := getattr(model, "init_weights", None)) is not None:
+            init()
     for name, parameter in model.named_parameters():
         if not parameter.is_meta and parameter.isnan().any():
             raise UserError(
@@ -258,7 +283,3 @@ def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(values[name])
-
-
-def _bytes(parameters: Iterable[Tensor]) -> int:
-    return sum(p.numel() * p.element_size() for p in parameters)

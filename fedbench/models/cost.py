@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedbench.models.backbone import Blocks
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.places import holds
-from fedbench.types import ClientCost, Exit, Sent
+from fedbench.types import ClientCost, Exit, Objective, Sent
+
+Model = TypeVar("Model", bound=nn.Module)
 
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.
 _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
@@ -29,7 +31,7 @@ def measure(
     model: Blocks,
     layers: Sequence[int],
     exits: Sequence[Exit],
-    objective: Callable,
+    objective: Objective,
     train: Mapping[str, Any],
     image_size: int,
 ) -> ClientCost:
@@ -37,8 +39,8 @@ def measure(
     flops, activations = _one_image(model, layers, exits, objective, image_size)
     classifiers = {exit.classifier for exit in exits}
     shared = {name: p for name, p in model.shared().items() if holds(classifiers, name)}
-    read_out = _bytes(p for name, p in shared.items() if not name.startswith("model."))
-    trained_bytes = _bytes([*shared.values(), *(p for j in layers for p in model.r(j).values())])
+    read_out = sum(p.nbytes for name, p in shared.items() if not name.startswith("model."))
+    trained_bytes = sum(p.nbytes for p in (*shared.values(), *(p for j in layers for p in model.r(j).values())))
     frozen_bytes = model.frozen_bytes(len(layers))
     copies = 2 + optimizer_states(train["optimizer"]) + regularizer_copies(train)
     return ClientCost(
@@ -63,19 +65,15 @@ def regularizer_copies(train: Mapping[str, Any]) -> int:
     return sum(_REGULARIZER_COPIES[name] for name in train.get("regularizer") or {})
 
 
-def _bytes(parameters: Iterable[Tensor]) -> int:
-    return sum(p.numel() * p.element_size() for p in parameters)
-
-
 def activations(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
+    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
 ) -> int:
     """Bytes that autograd saves for one image, attention scores included (fused kernels do not keep them)."""
     return _one_image(model, layers, exits, objective, image_size)[1]
 
 
 def _one_image(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
+    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
 ) -> tuple[int, int]:
     """FLOPs and bytes of saved activations for one image.
 
@@ -100,7 +98,7 @@ def _one_image(
     return near[0] + left_out * (far[0] - near[0]), near[1] + left_out * (far[1] - near[1])
 
 
-def _alike(blocks: Sequence[nn.Module]) -> bool:
+def _alike(blocks: nn.Sequential) -> bool:
     """Whether every block has the same modules and the same parameters, trainable in the same places."""
 
     def shape(block: nn.Module) -> list[Hashable]:
@@ -112,7 +110,7 @@ def _alike(blocks: Sequence[nn.Module]) -> bool:
 
 
 def _measured_once(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
+    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
 ) -> tuple[int, int]:
     if model.origin is None:
         return _measure(model, layers, exits, objective, image_size)
@@ -123,7 +121,7 @@ def _measured_once(
     return _measured[key]
 
 
-def _identity(objective: Callable) -> Hashable:
+def _identity(objective: Callable[..., Any]) -> Hashable:
     """Equal for one function with the same options."""
     if isinstance(objective, functools.partial):
         return objective.func, repr(objective.args), repr(sorted(objective.keywords.items()))
@@ -131,7 +129,7 @@ def _identity(objective: Callable) -> Hashable:
 
 
 def _measure(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Callable, image_size: int
+    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
 ) -> tuple[int, int]:
     return counted(model, lambda twin, x, y: objective(twin(x, layers, exits), y, 0), image_size)
 
@@ -144,9 +142,10 @@ def counted(model: nn.Module, loss: Callable[[Any, Tensor, Tensor], Tensor], ima
     return count(twin, lambda: loss(twin, x, y).backward())
 
 
-def on_meta(model: nn.Module) -> nn.Module:
+def on_meta(model: Model) -> Model:
     """A copy that has shapes alone, with attention as explicit products, which the counter knows on every device."""
     twin = copy.deepcopy(model).to("meta")
+    module: Any  # timm has the attribute in every kind of attention
     for module in twin.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = False

@@ -6,12 +6,13 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.models.backbone import Source
+from fedbench.models.backbone import Source, TimmModel
 
 SECONDS = 2.0  # about as long as the timed passes of one backbone take together
 FEWEST, MOST = 3, 50  # timed passes
@@ -59,10 +60,11 @@ def measure(name: str, source: Source, num_classes: int, batch_size: int, device
 class _Whole(nn.Module):
     def __init__(self, body: nn.Module, num_classes: int) -> None:
         super().__init__()
-        self.body, self.head = body, nn.Linear(body.num_features, num_classes)
+        self.body, self.head = body, nn.Linear(cast(TimmModel, body).num_features, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.body(x))
+        logits: Tensor = self.head(self.body(x))
+        return logits
 
 
 @torch.no_grad()

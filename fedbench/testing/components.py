@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,22 +13,27 @@ from torch import Tensor
 
 from fedbench.errors import UserError
 from fedbench.families import allocation as alloc
+from fedbench.method import State
 from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.testing.world import cohort_of, expect, same, tiny_vit, twice, untouched
-from fedbench.types import MIXED, Client, Dataset, Exit, Images, Plan, Uploads
+from fedbench.types import MIXED, Client, Dataset, Exit, Images, Objective, Plan, Uploads
 
 CAPACITIES = ([1], [6], [6, 3, 1], [2, 2, 2], [1, 1], [5, 4, 3, 2, 1, 6])
 
 
-def check_allocation(allocate: Callable, num_layers: int = 6, exact: bool | None = None, draws: int = 5) -> None:
+class _Registered(functools.partial[Tensor]):
+    """An allocation with what it is registered with."""
+
+    exact: bool
+
+
+def check_allocation(
+    allocate: Callable[..., Tensor], num_layers: int = 6, exact: bool | None = None, draws: int = 5
+) -> None:
     """M is (N, L) bool with row sums L_n (exact=False: at most), chance by its generator alone, inputs unchanged."""
     if exact is not None:
-        made = allocate
-
-        def allocate(**given: Any) -> Tensor:
-            return made(**given)
-
-        allocate.exact, allocate.__wrapped__ = exact, made  # its parameters are read through `__wrapped__`
+        allocate = _Registered(allocate)
+        allocate.exact = exact
     cases = [[min(c, num_layers) for c in capacities] for capacities in CAPACITIES]
     for capacities in [*cases, []]:
         L_n = torch.tensor(capacities, dtype=torch.int64)
@@ -35,7 +41,7 @@ def check_allocation(allocate: Callable, num_layers: int = 6, exact: bool | None
         costs = torch.full((num_layers,), 1e6, dtype=torch.float64)
         for t in range(draws):
 
-            def draw(L_n: Tensor = L_n, t: int = t, state: dict = state, costs: Tensor = costs) -> Tensor:
+            def draw(L_n: Tensor = L_n, t: int = t, state: State = state, costs: Tensor = costs) -> Tensor:
                 chance = torch.Generator().manual_seed(t)
                 return alloc.draw(allocate, L_n, num_layers, t, range(len(L_n)), state, chance, lambda: costs)
 
@@ -46,7 +52,7 @@ def check_allocation(allocate: Callable, num_layers: int = 6, exact: bool | None
             expect(M.shape[1] == num_layers, f"the allocation must give {num_layers} columns, not {M.shape[1]}")
 
 
-def check_aggregator(aggregate: Callable) -> None:
+def check_aggregator(aggregate: Callable[..., State]) -> None:
     """Keeps shapes, changes nothing it is given, leaves rows that did not arrive alone; a layer or classifier that
     nobody returned keeps its value."""
     L, capacities = 3, [2, 2, 1]
@@ -57,7 +63,7 @@ def check_aggregator(aggregate: Callable) -> None:
 
     M = torch.tensor([[True, True, False], [True, True, False], [True, False, False]])
     plan = Plan(M, [[Exit(L_n, "head")] for L_n in capacities])
-    state = {
+    state: State = {
         "r": [{"lora_A": tensors(2, 3)} for _ in range(L)],
         "shared": {"head.weight": tensors(3, 4), "model.patch_embed.proj.lora_A": tensors(2)},
         "scores": torch.zeros(L, dtype=torch.float64),
@@ -69,8 +75,9 @@ def check_aggregator(aggregate: Callable) -> None:
     cohort = cohort_of(capacities, examples=[5, 3, 2])
     for arrived in ([True, True, True], [False, False, True], [False, False, False]):
         back = torch.tensor(arrived)
-        up = Uploads(r, shared, back, *(torch.ones(3, dtype=torch.float64) for _ in range(3)))
-        new = twice(lambda up=up: aggregate(state, up, plan, cohort), "the aggregator", state, vars(up), M)
+        loss, steps, seconds = (torch.ones(3, dtype=torch.float64) for _ in range(3))
+        up = Uploads(r, shared, back, loss, steps, seconds)
+        new = twice(functools.partial(aggregate, state, up, plan, cohort), "the aggregator", state, vars(up), M)
         lost = [_spoilt(rows, ~back[M[:, j]]) for j, rows in enumerate(r)]
         other = aggregate(state, replace(up, r=lost, shared=_spoilt(shared, ~back)), plan, cohort)
         expect(same(new, other), "rows that did not arrive (`uploads.arrived`) change the state")
@@ -101,7 +108,7 @@ def _same_shapes(old: dict[str, Any], new: dict[str, Any]) -> None:
             expect(same_kind, f"{name} was {value.dtype} {tuple(value.shape)} and is not any more")
 
 
-def check_objective(objective: Callable) -> None:
+def check_objective(objective: Objective) -> None:
     """A finite scalar with a gradient for every exit that can have one, for one to four exits and any round."""
     for m in range(1, 5):
         exits = [torch.randn(4, 3, generator=torch.Generator().manual_seed(i), dtype=torch.float64) for i in range(m)]
@@ -208,10 +215,10 @@ def check_partition(partition: Callable[..., list[Client]]) -> None:
         expect(right, f"client {client.id} of domain {client.domain} holds images of another domain: {sorted(found)}")
 
 
-def check_metric(metric: Callable) -> None:
+def check_metric(metric: Callable[[Tensor, Tensor], float]) -> None:
     """A finite number for any logits (n, C), the same each time, leaving them alone."""
     for n in (1, 7):
         logits = torch.randn(n, 3, generator=torch.Generator().manual_seed(n))
         y = torch.arange(n) % 3
-        value = twice(lambda logits=logits, y=y: float(metric(logits, y)), "the metric", logits, y)
+        value = float(twice(functools.partial(metric, logits, y), "the metric", logits, y))
         expect(np.isfinite(value), f"the metric of {n} images is {value}")

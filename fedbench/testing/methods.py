@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -79,7 +80,7 @@ def _two_rounds(method: Method, capacities: list[int]) -> State:
 
 def _check_round(method: Method, state: State, t: int, capacities: list[int]) -> State:
     cohort = cohort_of(capacities)
-    new = twice(lambda: method.round(state, t, cohort, generator(0, t))[0], "round", state)
+    new: State = twice(lambda: method.round(state, t, cohort, generator(0, t))[0], "round", state)
     _, report = method.round(state, t, cohort, generator(0, t))
     check_state(new, "round")
     expect(isinstance(report, Report), f"round must return (state, Report), not {type(report).__name__}")
@@ -131,7 +132,7 @@ def _check_predictor(method: Method, state: State) -> None:
         return dict(given) if isinstance(given, Mapping) else {"": given}
 
     for client in (None, 0):
-        for name, logits in twice(lambda client=client: answers(client), "the predictor", state, x).items():
+        for name, logits in twice(partial(answers, client), "the predictor", state, x).items():
             fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
             expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
     expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")

@@ -65,12 +65,13 @@ def cohort_of(
                 torch.randint(CLASSES, (4,), generator=draw),
             )
 
-    numbers = [torch.tensor(values, dtype=torch.int64) for values in (capacities, examples, [steps] * len(capacities))]
-    return Cohort(ids, *numbers, batches)
+    numbers = (capacities, examples, [steps] * len(capacities))
+    L_n, D, K = (torch.tensor(values, dtype=torch.int64) for values in numbers)
+    return Cohort(ids, L_n, D, K, batches)
 
 
 def setup_of(
-    registry: Registry, model: nn.Module, capacities: list[int], adapter: dict | None = None, **train: Any
+    registry: Registry, model: nn.Module, capacities: list[int], adapter: dict[str, Any] | None = None, **train: Any
 ) -> Setup:
     """A set-up in float64 with the sequential engine; `train` changes single training options."""
     blocks = body_of(model).double()
@@ -131,11 +132,17 @@ def same(one: Any, other: Any) -> bool:
 def untouched(*given: Any, what: str) -> Iterator[None]:
     """Inside, neither `given` may change nor may the global generators of torch and numpy be drawn from."""
     before = copy.deepcopy(given)
-    chance = torch.get_rng_state(), np.random.get_state()[1].copy()
+    chance, keys = torch.get_rng_state(), _numpy_keys().copy()
     yield
     expect(same(before, given), f"{what} changes what it is given; work on a copy (`.clone()`)")
-    drawn = not torch.equal(chance[0], torch.get_rng_state()) or (chance[1] != np.random.get_state()[1]).any()
+    drawn = not torch.equal(chance, torch.get_rng_state()) or (keys != _numpy_keys()).any()
     expect(not drawn, f"{what} draws from a global generator; take `generator`, or fedbench.seeding.generator")
+
+
+def _numpy_keys() -> np.ndarray:
+    """The state of numpy's global generator."""
+    keys: np.ndarray = np.random.get_state(legacy=False)["state"]["key"]
+    return keys
 
 
 def twice(compute: Callable[[], Any], what: str, *given: Any) -> Any:

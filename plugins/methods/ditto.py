@@ -9,7 +9,6 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.families.wholemodel import (
     Answer,
-    Ref,
     Tensors,
     Visit,
     WholeModel,
@@ -20,7 +19,7 @@ from fedbench.families.wholemodel import (
     trainable,
     wholemodel,
 )
-from fedbench.method import Method, Setup
+from fedbench.method import Method, Ref, Setup
 
 
 def ditto(

@@ -13,7 +13,6 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.families.wholemodel import (
     Answer,
-    Ref,
     Tensors,
     Visit,
     WholeModel,
@@ -24,7 +23,7 @@ from fedbench.families.wholemodel import (
     trainable,
     wholemodel,
 )
-from fedbench.method import Method, Setup
+from fedbench.method import Method, Ref, Setup
 from fedbench.models.backbone import HEAD
 from fedbench.types import ClientCost
 
@@ -67,11 +66,12 @@ def fedrod(
 
     def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
         weights = model.weights()
-        return sum(losses(model, weights, copies(no_head(weights)), x, y, F.cross_entropy))
+        generic, personal = losses(model, weights, copies(no_head(weights)), x, y, F.cross_entropy)
+        return generic + personal
 
     def price() -> ClientCost:
         head = no_head(model.weights()).values()
-        return price_of(setup, model, one_image, own_bytes=sum(p.numel() * p.element_size() for p in head))
+        return price_of(setup, model, one_image, own_bytes=sum(p.nbytes for p in head))
 
     def personal(weights: Tensors, own: Tensors) -> Answer:
         return Answer(model, weights, lambda z: read(weights, HEAD, z) + read(own, PERSONAL, z))

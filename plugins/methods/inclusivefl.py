@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -35,14 +36,14 @@ def inclusivefl(
     """
     if not own_last_layer:
         return layerwise(setup, allocation, aggregator, objective)
-    if (aggregator if isinstance(aggregator, str) else aggregator["name"]) == "momentum_distillation":
+    named: Mapping[str, Any] = aggregator if isinstance(aggregator, Mapping) else {"name": aggregator}
+    if named["name"] == "momentum_distillation":
         raise UserError(
             "inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`"
         )
     if "feddyn" in (setup.train.get("regularizer") or {}):
         raise NotApplicable("FedDyn corrects one global model; with own_last_layer every size has tensors of its own")
-    weights = "examples" if isinstance(aggregator, str) else aggregator.get("weights", "examples")
-    aggregate = _keep_own(setup.component("aggregator", aggregator), weights)
+    aggregate = _keep_own(setup.component("aggregator", aggregator), named.get("weights", "examples"))
     return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest)
 
 

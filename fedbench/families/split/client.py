@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,7 +14,7 @@ from fedbench.families.split.server import Server, Values
 from fedbench.method import Setup
 from fedbench.models.backbone import HEAD
 from fedbench.models.optimizer import make_optimizer
-from fedbench.types import Cohort, Exit, Plan, Uploads
+from fedbench.types import Cohort, Exit, Objective, Plan, Uploads
 
 
 class Participant:
@@ -31,7 +31,7 @@ class Participant:
         self.losses: list[float] = []
         self.seconds = 0.0
 
-    def local_step(self, l_c: Callable, server: Server | None) -> Values:
+    def local_step(self, l_c: Objective, server: Server | None) -> Values:
         """Lines 6 to 13 of Algorithm 1; returns what `server`, where one is given, learns its gradient from."""
         began = time.perf_counter()
         cut, (x, y) = self.cut, next(self.batches)

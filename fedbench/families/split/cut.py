@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from fedbench.errors import UserError
-from fedbench.models.backbone import HEAD, STARTS, Blocks, redraw
+from fedbench.models.backbone import HEAD, STARTS, Blocks, Classifier, redraw
 from fedbench.seeding import generator, seed_of
 
 AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks
@@ -44,7 +45,7 @@ class Cut:
             model.add_classifier(HEAD, num_classes)
         self.model, self.first, self.last = model, head_blocks, L - tail_blocks
         self.pools = tail_blocks == 0  # the server
-        self._slots = {name: (module, attribute) for name, module, attribute in _parameters(model)}
+        self._slots = {name: (slots, attribute) for name, slots, attribute in _parameters(model)}
         names = {part: [name for name in self._slots if self._part(name) == part] for part in ("H", "E", "T")}
         self.w_H, self.w_T, self.w_E = (self._now(names[part]) for part in ("H", "T", "E"))
         self.own_names = sorted([*names["H"], *names["T"]])
@@ -69,7 +70,8 @@ class Cut:
         """b -> logits (B, C)"""
         if not self.pools:
             b = self.model.features(self._through(b, self.last, self.model.num_layers))
-        return self.model.classifiers[HEAD](b)
+        o: Tensor = self.model.classifiers[HEAD](b)
+        return o
 
     def _through(self, tokens: Tensor, first: int, last: int) -> Tensor:
         for j in range(first, last):
@@ -79,15 +81,15 @@ class Cut:
     # --- the weights ---
 
     @property
-    def own(self) -> dict[str, Tensor]:
+    def own(self) -> dict[str, nn.Parameter]:
         """(w_H, w_T) of the client whose turn it is."""
         return self._now(self.own_names)
 
     def wear(self, own: Mapping[str, Tensor]) -> None:
         """Compute with these (w_H, w_T), themselves and no copies of them."""
         for name in self.own_names:
-            module, attribute = self._slots[name]
-            module._parameters[attribute] = own[name]
+            slots, attribute = self._slots[name]
+            slots[attribute] = own[name]
 
     @property
     def server_modules(self) -> dict[str, nn.Module]:
@@ -96,8 +98,9 @@ class Cut:
         tops = {f"model.{name}": module for name, module in self.model.model.named_children() if name in AFTER}
         return blocks | (tops if self.pools else {})
 
-    def _now(self, names: list[str]) -> dict[str, Tensor]:
-        return {name: self._slots[name][0]._parameters[self._slots[name][1]] for name in names}
+    def _now(self, names: list[str]) -> dict[str, nn.Parameter]:
+        found = ((name, *self._slots[name]) for name in names)
+        return {name: slots[attribute] for name, slots, attribute in found}
 
     def _part(self, name: str) -> str:
         """H, E or T."""
@@ -116,9 +119,9 @@ class Cut:
         `random`: all as timm draws such layers, and the classifier as nn.Linear does; `pretrained`: the classifier
         alone is drawn.
         """
-        classifier = copy.deepcopy(self.model.classifiers[HEAD]).cpu()
+        classifier = cast(Classifier, copy.deepcopy(self.model.classifiers[HEAD]).cpu())
         classifier.draw(generator(seed, client=client, use="classifier"))
-        values = {f"{HEAD}.{name}": p for name, p in classifier.named_parameters()}
+        values: dict[str, Tensor] = {f"{HEAD}.{name}": p for name, p in classifier.named_parameters()}
         values |= self._given or self._drawn(seed_of(seed, client=client, use="client"))
         return {name: values[name].detach().to(self.model.device, copy=True) for name in self.own_names}
 
@@ -139,7 +142,7 @@ class Cut:
     def _drawn(self, seed: int) -> dict[str, Tensor]:
         small = self._template
         redraw(small, seed)
-        found = {}
+        found: dict[str, Tensor] = {}
         for name, parameter in small.named_parameters():
             if name.startswith("blocks."):
                 _, place, rest = name.split(".", 2)
@@ -148,9 +151,9 @@ class Cut:
         return found
 
 
-def _parameters(model: Blocks) -> Iterator[tuple[str, nn.Module, str]]:
-    """Every parameter's name, the module it belongs to, and what it is called there."""
+def _parameters(model: Blocks) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Every parameter's name, the parameters of the module it belongs to, and what it is called there."""
     for path, module in model.named_modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                yield f"{path}.{name}".removeprefix("classifiers."), module, name
+                yield f"{path}.{name}".removeprefix("classifiers."), module._parameters, name

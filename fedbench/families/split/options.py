@@ -27,7 +27,7 @@ def with_own(setup: Setup, optimizer: Mapping[str, Any] | None) -> Setup:
     if odd := [key for key in rest if key not in OPTIONS[name]]:
         raise UserError(f"optimizer: {name} has no {odd[0]!r}; it has {', '.join(OPTIONS[name])}")
     for key in ("lr", *rest):
-        value = optimizer.get(key)
+        value: Any = optimizer.get(key)
         right = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
         if not right or (key == "lr" and value == 0) or (key == "momentum" and value >= 1):
             wanted = {"lr": "a number above 0", "momentum": "a number from 0 to below 1"}.get(key, "a number from 0")

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedbench.families.split.cut import Cut
 from fedbench.models.cost import count, on_meta, one_image
 from fedbench.models.optimizer import optimizer_states
-from fedbench.types import ClientCost, Sent, ServerCost
+from fedbench.types import ClientCost, Objective, Sent, ServerCost
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Prices:
     T: Part
 
 
-def measure(cut: Cut, loss: Callable, image_size: int) -> Prices:
+def measure(cut: Cut, loss: Objective, image_size: int) -> Prices:
     """On the meta device."""
     head_blocks, tail_blocks = cut.first, cut.model.num_layers - cut.last
     twin = Cut(on_meta(cut.model), 0, head_blocks, tail_blocks)
@@ -57,7 +57,9 @@ def measure(cut: Cut, loss: Callable, image_size: int) -> Prices:
     return Prices(H, E, replace(E_trained, largest=_largest(twin)), T)
 
 
-def _part(twin: Cut, trained: Mapping[str, Tensor], compute: Callable[[Tensor], Tensor], given: Tensor) -> tuple:
+def _part(
+    twin: Cut, trained: Mapping[str, Tensor], compute: Callable[[Tensor], Tensor], given: Tensor
+) -> tuple[Part, Tensor]:
     """The part's numbers, and what it hands on. Where gradients reach `given`, they are computed."""
     for parameter in trained.values():
         parameter.requires_grad_(True)
@@ -66,8 +68,8 @@ def _part(twin: Cut, trained: Mapping[str, Tensor], compute: Callable[[Tensor], 
     out = made[0]
     backward, _ = count(twin.model, lambda: out.backward(torch.empty_like(out)))
     handed_on = out.detach().requires_grad_(True)
-    part = Part(_bytes(trained.values()), Pass(forward, backward, saved), out.numel() * out.element_size())
-    return part, handed_on
+    weights = sum(w.nbytes for w in trained.values())
+    return Part(weights, Pass(forward, backward, saved), out.nbytes), handed_on
 
 
 def of_client(
@@ -121,8 +123,4 @@ def _server(E: Part, full: Part, batch: int, learns: str | None, losses: int) ->
 
 def _largest(cut: Cut) -> int:
     modules = (module for top in cut.server_modules.values() for module in top.modules())
-    return max(_bytes(module.parameters(recurse=False)) for module in modules)
-
-
-def _bytes(parameters: Any) -> int:
-    return sum(p.numel() * p.element_size() for p in parameters)
+    return max(sum(w.nbytes for w in module.parameters(recurse=False)) for module in modules)

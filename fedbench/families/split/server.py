@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,9 +19,11 @@ class Backward:
     """Option I of Algorithm 1: g_s(i) = dL_i / dw_E."""
 
     def __init__(self, cut: Cut) -> None:
-        self.cut, self.total, self.count = cut, {}, 0
+        self.cut = cut
+        self.total: Values = {}
+        self.count = 0
 
-    def trained(self) -> Values:
+    def trained(self) -> Mapping[str, Tensor]:
         """What the loss is differentiated by, besides the client's own."""
         return self.cut.w_E
 
@@ -35,7 +37,7 @@ class Backward:
         self.count += 1
 
     @torch.no_grad()
-    def step(self, w_E: Values, lr: float) -> None:
+    def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
         """w_E -= lr / m sum_i g_s(i), in place, for the m clients taken; forgets them."""
         for name, w in w_E.items() if self.count else ():
             w -= lr / self.count * self.total[name]
@@ -52,7 +54,7 @@ class ZerothOrder:
     directions: int
     heard: list[tuple[list[Direction], Sequence[float]]] = field(default_factory=list)
 
-    def trained(self) -> Values:
+    def trained(self) -> Mapping[str, Tensor]:
         return {}
 
     def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
@@ -66,7 +68,7 @@ class ZerothOrder:
         self.heard.append((self._z(t, client), ((plus - minus) / (2 * self.epsilon)).tolist()))
 
     @torch.no_grad()
-    def step(self, w_E: Values, lr: float) -> None:
+    def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
         """The same, each z drawn again where it is added."""
         for z, slopes in self.heard:
             descend(w_E, z, slopes, lr / len(self.heard))
@@ -79,7 +81,7 @@ class ZerothOrder:
 class Frozen:
     """A server that never learns: the control that costs nothing."""
 
-    def trained(self) -> Values:
+    def trained(self) -> Mapping[str, Tensor]:
         return {}
 
     def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
@@ -88,7 +90,7 @@ class Frozen:
     def take(self, message: Values, t: int, client: int) -> None:
         pass
 
-    def step(self, w_E: Values, lr: float) -> None:
+    def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
         pass
 
 
