@@ -216,7 +216,7 @@ class Expected(TypedDict):
     variant: NotRequired[Annotated[str, Field(description="the sweep point, as in `adapter.rank=4`")]]
     dataset: str
     backbone: str
-    method: Annotated[str, Field(description="a method of the suite, or one of its answers, as in `fedavg/local`")]
+    method: Annotated[str, Field(description="a method of the suite, or one of its answers, as in `METHOD/local`")]
     metric: Annotated[str, Field(description="a domain, or average")]
     value_percent: Annotated[float, Field(allow_inf_nan=False)]
     std: NotRequired[NotNegative]
