@@ -18,8 +18,8 @@ GLOBAL = -1  # the number that stands for the global model where results name a 
 class Images:
     """Decoded images with their labels.
 
-    x: (n, 3, H, W) uint8, possibly a memory map · y: (n,) int64 class · domain: (n,) int64 index into
-    `Dataset.domains`.
+    x: (n, 3, H, W) uint8, or float32 in and near [0, 1], where 1 is what 255 is in uint8; possibly a memory map · y:
+    (n,) int64 class · domain: (n,) int64 index into `Dataset.domains`.
     """
 
     x: np.ndarray
@@ -44,12 +44,14 @@ class Dataset:
     """What a dataset plugin returns: the facts at once, the pixels when `load()` is called.
 
     `fingerprint` changes whenever an image, a label or the split could; it enters the identity of every cell.
+    size: the bytes of all its decoded images, where they are known before.
     """
 
     domains: tuple[str, ...]
     classes: tuple[str, ...]
     fingerprint: str
     load: Callable[[], Splits]
+    size: int | None = None
 
     def domain_name(self, domain: int) -> str:
         """What the results call a client's domain: `mixed` where it has several."""

@@ -1,4 +1,4 @@
-"""Images on their way into a model: uint8 on one side, normalised or already embedded tensors on the other."""
+"""Images on their way into a model: as they are kept on one side, normalised or already embedded on the other."""
 
 from __future__ import annotations
 
@@ -85,11 +85,12 @@ class Pixels:
             self._kept = _Kept(embed, tokens, np.zeros(-(-len(self.images) // EMBEDDED_TOGETHER), dtype=bool))
 
     def _on_device(self) -> Tensor | None:
-        """All images in uint8 on the GPU, where they take at most RESIDENT of its free memory."""
+        """All images as they are kept on the GPU, where they take at most RESIDENT of its free memory."""
         free, _ = torch.cuda.mem_get_info(self.device)
         if self.images.x.nbytes > RESIDENT * free:
             return None
-        there = torch.empty(self.images.x.shape, dtype=torch.uint8, device=self.device)
+        kind = getattr(torch, str(self.images.x.dtype))
+        there = torch.empty(self.images.x.shape, dtype=kind, device=self.device)
         for first in range(0, len(self.images), 1024):  # the whole split need not be in memory at once
             there[first : first + 1024] = torch.from_numpy(np.array(self.images.x[first : first + 1024]))
         return there
@@ -101,7 +102,8 @@ class Pixels:
             x = self._sent(self.images.x[indices])
         else:
             x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices]))
-        return (x.to(self.dtype) / 255 - self.mean) / self.std
+        in_0_1 = x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
+        return (in_0_1 - self.mean) / self.std
 
     @torch.no_grad()
     def _embedded(self, kept: _Kept, indices: np.ndarray) -> Tensor:

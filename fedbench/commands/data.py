@@ -142,7 +142,9 @@ def prepare(
     shelf = Shelf(Registry(plugins), name, _options(root, sets))
     console = Console(highlight=False, soft_wrap=True)
     unpacked = shelf.unpack(unverified)
-    done = shelf.prepare(image_size)
+    done = shelf.prepare(
+        image_size, (lambda said: None) if as_json else (lambda said: console.print(said, markup=False))
+    )
     if as_json:
         facts = {**vars(done), "cache": str(done.cache) if done.cache else None}
         _print_json({"name": name, "image_size": image_size, "unpacked": [str(folder) for folder in unpacked], **facts})

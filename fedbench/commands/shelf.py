@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.filesize import decimal
 
 from fedbench.data.archive import md5, unpack
 from fedbench.data.cache import entry_of, holds
@@ -83,6 +85,8 @@ class Shelf:
         try:
             with self._blaming():
                 dataset = self.make(image_size, unreadable="skip")
+                if dataset.size and not holds(dataset.fingerprint):
+                    yield Finding("ok", will_take(dataset.size, image_size))
                 splits = dataset.load()
                 numbers = list(self._numbers(dataset, splits))
         except UserError as error:
@@ -169,12 +173,17 @@ class Shelf:
             made.append(folder)
         return made
 
-    def prepare(self, image_size: int) -> Prepared:
-        """Decode everything into the cache, or find it there. Raises: UserError."""
+    def prepare(self, image_size: int, tell: Callable[[str], None] = lambda said: None) -> Prepared:
+        """Decode everything into the cache, or find it there. Raises: UserError.
+
+        tell: hears beforehand how much is to be written, where that is known.
+        """
         started = time.perf_counter()
         with self._blaming():
             dataset = self.make(image_size)
             entry, known = entry_of(dataset.fingerprint), holds(dataset.fingerprint)
+            if dataset.size and not known:
+                tell(will_take(dataset.size, image_size))
             splits = dataset.load()
             counts = images(dataset, splits)
         size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None
@@ -196,6 +205,11 @@ class Prepared:
     size: int | None
     known: bool
     seconds: float
+
+
+def will_take(size: int, image_size: int) -> str:
+    """How large the cache entry of a data set will be."""
+    return f"its images will take {decimal(size)} of the cache at {image_size} pixels"
 
 
 def images(dataset: Dataset, splits: Splits) -> dict[str, tuple[int, int]]:

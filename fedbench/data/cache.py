@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 CACHE_VERSION = 1
 INDEX = "index.json"
-DTYPES = {"x": "uint8", "y": "int64", "domain": "int64"}
+DTYPES = {"x": "uint8", "y": "int64", "domain": "int64"}  # x may be float32 instead, see `Images`
 ARRAYS = tuple(f"{split}_{part}" for split in ("train", "test") for part in DTYPES)
 
 
 class NewArray(Protocol):
     """What a build is given: a place on disk for one of `ARRAYS`, so that no split has to fit in memory."""
 
-    def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray: ...
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: str | None = None) -> np.ndarray: ...
 
 
 def entry_of(fingerprint: str) -> Path:
@@ -39,9 +39,9 @@ def cached(fingerprint: str, build: Callable[[NewArray], Splits]) -> Splits:
 
     `fingerprint` must change with everything that the arrays depend on, the image size included.
     `build(new_array)` returns Splits. Its arrays may be ordinary ones, and `new_array` is then of no use;
-    or x may be what `new_array("train_x", (n, 3, H, W))` gave, a memory map already in its place, or the
-    first rows of it. x comes back as a read-only memory map, y and domain in memory. Of two processes that
-    want one entry, one builds.
+    or x may be what `new_array("train_x", (n, 3, H, W))` gave, a memory map of uint8 (or `dtype="float32"`) already
+    in its place, or the first rows of it. x comes back as a read-only memory map, y and domain in memory. Of two
+    processes that want one entry, one builds.
 
     Raises: UserError where the cache folder cannot be written to or the disk is full.
     """
@@ -119,8 +119,8 @@ def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -
     with put_in_place(entry, draft, old) as folder:  # what is there is torn or foreign, or it would have been read
         given: dict[str, np.memmap] = {}
 
-        def new_array(name: str, shape: tuple[int, ...]) -> np.ndarray:
-            given[name] = _allocate(folder, name, shape)
+        def new_array(name: str, shape: tuple[int, ...], dtype: str | None = None) -> np.ndarray:
+            given[name] = _allocate(folder, name, shape, dtype)
             return given[name]
 
         splits = build(new_array)
@@ -135,18 +135,18 @@ def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -
         (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
 
 
-def _allocate(folder: Path, name: str, shape: tuple[int, ...]) -> np.memmap:
+def _allocate(folder: Path, name: str, shape: tuple[int, ...], dtype: str | None = None) -> np.memmap:
     """A memory map of a new npy file, blocks reserved: on a full disk, writing to a hole kills (SIGBUS)."""
     import numpy as np
 
     if name not in ARRAYS:
         raise ValueError(f"a cached array is one of {', '.join(ARRAYS)}, not {name!r}")
-    dtype = np.dtype(DTYPES[name.split("_")[1]])
-    wanted, free = int(np.prod(shape)) * dtype.itemsize, free_disk(folder)
+    kind = np.dtype(dtype or DTYPES[name.split("_")[1]])
+    wanted, free = int(np.prod(shape)) * kind.itemsize, free_disk(folder)
     if wanted > free:
         raise OSError(errno.ENOSPC, f"{name} needs {wanted:,} bytes and {free:,} are free", os.fspath(folder))
     file = folder / f"{name}.npy"
-    array = np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=shape)
+    array = np.lib.format.open_memmap(file, mode="w+", dtype=kind, shape=shape)
     if hasattr(os, "posix_fallocate"):
         with file.open("r+b") as handle:
             os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
@@ -160,7 +160,7 @@ def _store(folder: Path, name: str, array: np.ndarray, given: np.memmap | None) 
         file.unlink(
             missing_ok=True
         )  # `array` may be a view of this very file: it keeps its pixels while that is mapped
-        given = _allocate(folder, name, array.shape)
+        given = _allocate(folder, name, array.shape, str(array.dtype) if name.endswith("_x") else None)
         given[...] = array
     given.flush()
     settle(file)
@@ -175,8 +175,10 @@ def _facts(file: Path, array: np.ndarray) -> dict[str, Any]:
 def _check(split: str, images: Images) -> None:
     """Refuse what a data set plugin may not return; its author reads the traceback."""
     x = images.x
-    if str(x.dtype) != "uint8" or x.ndim != 4 or x.shape[1] != 3:
-        raise TypeError(f"{split}: x must be (n, 3, H, W) uint8, not {x.shape} {x.dtype}")
+    if str(x.dtype) not in ("uint8", "float32") or x.ndim != 4 or x.shape[1] != 3:
+        raise TypeError(f"{split}: x must be (n, 3, H, W) uint8 or float32, not {x.shape} {x.dtype}")
+    if str(x.dtype) == "float32" and len(x) and abs(x[:64]).max() > 2:
+        raise TypeError(f"{split}: x in float32 has 1.0 where uint8 has 255, and reaches {abs(x[:64]).max():g}")
     for part in ("y", "domain"):
         array = getattr(images, part)
         if array.shape != (len(x),) or array.dtype.kind not in "iu":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from fedbench.data.cache import NewArray, cached
 from fedbench.data.files import Folder, Store, in_threads
 from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
+from fedbench.machine import package_version
 from fedbench.types import Dataset, Images, Splits
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 DECODE_VERSION = 1
 INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
 UNREADABLE = ("fail", "skip")
+RESIZE = ("antialiased", "reference")
 
 
 class Sample(NamedTuple):
@@ -41,30 +43,35 @@ def image_dataset(
     image_size: int,
     interpolation: str = "bicubic",
     unreadable: str = "fail",
+    resize: str = "antialiased",
 ) -> Dataset:
-    """The data set of the images in `train` and `test`, decoded to (3, H, H) uint8 on the first load.
+    """The data set of the images in `train` and `test`, decoded to (3, H, H) on the first load: to uint8, see
+    `pixels`, or with `resize: reference` to float32, see `unclamped`.
 
     root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every
-    image, paths, labels, domains, H = `image_size`, `interpolation` and Pillow's version. Images that cannot be
-    read are left out of the cache; `unreadable` says whether `load` then fails or goes on, so one cache entry
-    serves both.
+    image, paths, labels, domains, H = `image_size`, `interpolation`, Pillow's version, and where torch resizes, that
+    and its version. Images that cannot be read are left out of the cache; `unreadable` says whether `load` then fails
+    or goes on, so one cache entry serves both.
 
     Raises: UserError for an unknown option value or a file that cannot be opened; from `load`, for images
     that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
     """
     import PIL
 
-    check_options(image_size, interpolation, unreadable)
+    check_options(image_size, interpolation, unreadable, resize)
     store = Folder(root) if isinstance(root, Path) else root
     hashes = store.hashes([sample.path for sample in (*train, *test)])
     options = [DECODE_VERSION, PIL.__version__, image_size, interpolation]
     facts = [*options, domains, classes, train, test, list(hashes.values())]
+    kind = "uint8"
+    if resize == "reference":  # without it the fingerprint is what it was before there was the option
+        facts, kind = [*facts, resize, package_version("torch")], "float32"
     fingerprint = hash_of_json(facts)
 
     def build(new_array: NewArray) -> Splits:
         parts, skipped = [], []
         for name, samples in (("train", train), ("test", test)):
-            x = new_array(f"{name}_x", (len(samples), 3, image_size, image_size))
+            x = new_array(f"{name}_x", (len(samples), 3, image_size, image_size), kind)
             images, bad = decode(store, samples, x, interpolation, hashes)
             parts.append(images)
             skipped += bad
@@ -76,13 +83,19 @@ def image_dataset(
             _judge_skipped(store, splits, train, test, unreadable, domains, classes)
         return splits
 
-    return Dataset(tuple(domains), tuple(classes), fingerprint, load)
+    size = (len(train) + len(test)) * 3 * image_size**2 * (4 if kind == "float32" else 1)
+    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size)
 
 
-def check_options(image_size: int, interpolation: str = "bicubic", unreadable: str = "fail") -> None:
+def check_options(
+    image_size: int, interpolation: str = "bicubic", unreadable: str = "fail", resize: str = "antialiased"
+) -> None:
     """Return where the options of decoding have values that exist. Raises: UserError where not."""
     _one_of("interpolation", interpolation, INTERPOLATIONS)
     _one_of("unreadable", unreadable, UNREADABLE)
+    _one_of("resize", resize, RESIZE)
+    if resize == "reference" and interpolation != "bicubic":
+        raise UserError(f"resize: reference is bicubic; it cannot go with interpolation: {interpolation}")
     if image_size < 1:
         raise UserError(f"image_size must be at least 1, not {image_size}")
 
@@ -90,15 +103,17 @@ def check_options(image_size: int, interpolation: str = "bicubic", unreadable: s
 def decode(
     store: Store, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: dict[str, str]
 ) -> tuple[Images, list[str]]:
-    """Fill x (n, 3, H, H) uint8: the images that can be read, and the paths of those that cannot."""
+    """Fill x (n, 3, H, H), uint8 or float32: the images that can be read, and the paths of those that cannot."""
     import numpy as np
+
+    side, size = x.shape[-1], f"{x.nbytes / 1e9:,.1f} GB" if x.nbytes >= 1e8 else f"{x.nbytes / 1e6:,.1f} MB"
 
     def work(i: int) -> bool:
         encoded = store.read(samples[i].path)
         if hash_of_bytes(encoded) != hashes[samples[i].path]:
             raise UserError(f"{store.place(samples[i].path)} changed while the data set was being prepared; run again")
         try:
-            x[i] = pixels(encoded, x.shape[-1], interpolation)
+            x[i] = pixels(encoded, side, interpolation) if x.dtype == np.uint8 else unclamped(encoded, side)
         except MemoryError:
             raise
         except Exception:  # Pillow raises nearly anything on a damaged file: SyntaxError, struct.error, ...
@@ -106,7 +121,7 @@ def decode(
         return True
 
     with _strict_pillow():
-        readable = np.array(in_threads(work, len(samples), "decoding images"), dtype=bool)
+        readable = np.array(in_threads(work, len(samples), f"decoding images to {size}"), dtype=bool)
     kept = np.flatnonzero(readable)
     if len(kept) < len(samples):
         for to, at in enumerate(kept):  # in place and upwards: `to` never passes `at`
@@ -121,15 +136,35 @@ def pixels(encoded: bytes, image_size: int, interpolation: str) -> np.ndarray:
 
     It is squeezed to a square, whatever its shape, and antialiased, as Pillow does.
     """
+    return resized(_rgb(encoded, upright=True), image_size, interpolation)
+
+
+def unclamped(encoded: bytes, image_size: int) -> np.ndarray:
+    """(3, H, H) float32 of an encoded image, as the released code of FedRA has it: its first frame, RGB without alpha.
+
+    EXIF is not asked which side is up. Floats in [0, 1] are squeezed to a square, bicubically, without antialiasing
+    and without clamping: at sharp edges they leave [0, 1]. It is torchvision's ToTensor and Resize(antialias=False).
+    """
+    import numpy as np
+    import torch
+
+    image = np.asarray(_rgb(encoded, upright=False)).transpose(2, 0, 1)
+    x = torch.from_numpy(np.divide(image, np.float32(255), dtype=np.float32, order="C"))[None]
+    how = {"mode": "bicubic", "align_corners": False, "antialias": False}
+    return torch.nn.functional.interpolate(x, size=(image_size, image_size), **how)[0].numpy()
+
+
+def _rgb(encoded: bytes, upright: bool) -> Image.Image:
+    """The first frame, RGB without alpha. upright: by EXIF."""
     import numpy as np
     from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(encoded)) as opened:
         opened.load()
-        try:
-            image = ImageOps.exif_transpose(opened)
-        except Exception:  # the pixels are read: a damaged EXIF block costs the orientation, not the image
-            image = opened
+        image = opened
+        if upright:
+            with suppress(Exception):  # the pixels are read: a damaged EXIF block costs the orientation, not the image
+                image = ImageOps.exif_transpose(opened)
         if image.mode.startswith("I;16"):  # Pillow would clip 16 bits at 255, which leaves a white square
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.mode in (
@@ -137,7 +172,7 @@ def pixels(encoded: bytes, image_size: int, interpolation: str) -> np.ndarray:
             "PA",
         ):  # a palette's own transparency is unfolded first, then dropped like any alpha
             image = image.convert("RGBA")
-        return resized(image.convert("RGB"), image_size, interpolation)
+        return image.convert("RGB")
 
 
 def resized(image: Image.Image, image_size: int, interpolation: str) -> np.ndarray:

@@ -96,7 +96,7 @@ class Lists:
     classes: int
     leave_out: bool = False
 
-    def dataset(self, image_size: int, interpolation: str, unreadable: str) -> Dataset:
+    def dataset(self, image_size: int, interpolation: str, unreadable: str, resize: str = "antialiased") -> Dataset:
         """The listed images, a class called as the folder its images lie in.
 
         Raises: UserError with file and line for a path of another form, an image that is listed twice, a label that
@@ -108,7 +108,8 @@ class Lists:
         said = Said()
         train, test = (self._split(split, said) for split in (0, 1))
         classes = [said.name_of(label) for label in range(self.classes)]
-        return image_dataset(self.images, list(self.files), classes, train, test, image_size, interpolation, unreadable)
+        options = image_size, interpolation, unreadable, resize
+        return image_dataset(self.images, list(self.files), classes, train, test, *options)
 
     def _split(self, split: int, said: Said) -> list[Sample]:
         samples = []

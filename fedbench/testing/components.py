@@ -173,8 +173,12 @@ def check_dataset(dataset: Dataset) -> None:
     for split in ("train", "test"):
         images: Images = getattr(one, split)
         n, x = len(images.y), images.x
-        fits = x.dtype == np.uint8 and x.ndim == 4 and x.shape[:2] == (n, 3) and x.shape[2] == x.shape[3]
-        expect(fits, f"{split}.x must be uint8 (n, 3, H, H), not {x.dtype} {x.shape}")
+        shaped = x.ndim == 4 and x.shape[:2] == (n, 3) and x.shape[2] == x.shape[3]
+        fits = shaped and x.dtype in (np.uint8, np.float32)
+        expect(fits, f"{split}.x must be uint8 or float32 (n, 3, H, H), not {x.dtype} {x.shape}")
+        if x.dtype == np.float32:
+            far = n and float(np.abs(x).max())
+            expect(far <= 2, f"{split}.x in float32 must lie in or near [0, 1], not reach {far:g}")
         for part, names in (("y", dataset.classes), ("domain", dataset.domains)):
             values = getattr(images, part)
             expect(values.shape == (n,) and values.dtype == np.int64, f"{split}.{part} must be int64 ({n},)")

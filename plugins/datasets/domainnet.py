@@ -45,19 +45,21 @@ def make(
     classes: int = 100,
     unreadable: str = "fail",
     interpolation: str = "bicubic",
+    resize: str = "antialiased",
 ) -> Dataset:
     """DomainNet: clipart, infograph, painting, quickdraw, real, sketch; the first 100 of 345 classes.
 
     root: the folder with <domain>/<class>/<file> and splits/<domain>_{train,test}.txt, `domainnet` in the folder of
     data sets if not given · classes: images with a label from this number on are left out · unreadable: `fail` or
-    `skip` · interpolation: how to resize.
+    `skip` · interpolation: how to resize · resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as FedRA's
+    released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
     """
     folder = root_of("domainnet", root)
     SOURCE.require("domainnet", folder)
     files = {domain: (_list(domain, "train").at(folder), _list(domain, "test").at(folder)) for domain in DOMAINS}
-    return Lists(folder, files, classes, leave_out=True).dataset(image_size, interpolation, unreadable)
+    return Lists(folder, files, classes, leave_out=True).dataset(image_size, interpolation, unreadable, resize)
 
 
 @hookimpl
 def fedbench_register_datasets(register: Callable) -> None:
-    register("domainnet", make, source=SOURCE)
+    register("domainnet", make, source=SOURCE, profiles={"reference": {"resize": "reference"}}, later=("resize",))

@@ -31,20 +31,27 @@ SOURCE = Source(
 )
 
 
-def make(image_size: int, root: str | None = None, unreadable: str = "fail", interpolation: str = "bicubic") -> Dataset:
+def make(
+    image_size: int,
+    root: str | None = None,
+    unreadable: str = "fail",
+    interpolation: str = "bicubic",
+    resize: str = "antialiased",
+) -> Dataset:
     """NICO++: autumn, dim, grass, outdoor, rock, water; 60 classes.
 
     root: the folder with NICO_DG/<domain>/<class>/<file> and NICO_DG_official/<domain>_{train,test}.txt, `nicopp` in
     the folder of data sets if not given; it may be NICO_DG itself, with the lists in it or beside it · unreadable:
-    `fail` or `skip` · interpolation: how to resize.
+    `fail` or `skip` · interpolation: how to resize · resize: `antialiased`, to uint8, upright by EXIF; or `reference`,
+    as FedRA's released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
     """
     folder = root_of("nicopp", root)
     SOURCE.require("nicopp", folder)
     files = {domain: (_list(domain, "train").at(folder), _list(domain, "test").at(folder)) for domain in DOMAINS}
     images = _images(DOMAINS[0]).at(folder).parent
-    return Lists(images, files, 60).dataset(image_size, interpolation, unreadable)
+    return Lists(images, files, 60).dataset(image_size, interpolation, unreadable, resize)
 
 
 @hookimpl
 def fedbench_register_datasets(register: Callable) -> None:
-    register("nicopp", make, source=SOURCE)
+    register("nicopp", make, source=SOURCE, profiles={"reference": {"resize": "reference"}}, later=("resize",))

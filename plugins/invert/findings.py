@@ -133,7 +133,8 @@ def _images(trial: Trial, victims: int) -> tuple[Tensor, Tensor, Tensor]:
     order = numpy_generator(trial.seed, use="victims").permutation(len(train))
 
     def x(positions: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.array(train.x[np.sort(positions)])).float() / 255
+        found = torch.from_numpy(np.array(train.x[np.sort(positions)]))
+        return found.float() / 255 if found.dtype == torch.uint8 else found
 
     chosen = np.sort(order[:victims])
     rest = order[victims : victims + AVERAGED]

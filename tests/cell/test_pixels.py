@@ -25,6 +25,14 @@ def test_pixels_are_normalised_per_channel():
     assert x[0, :, 0, 0].tolist() == pytest.approx([0.0, 0.2, 2.0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_float_images_are_taken_as_they_are_beyond_0_and_1_too(dtype):
+    floats = np.array([-0.1, 0.2, 1.09], np.float32).reshape(1, 3, 1, 1)
+    images = Images(np.broadcast_to(floats, (1, 3, 2, 2)), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    x, _ = Pixels(images, (0.2, 0.1, 0.0), (1.0, 0.5, 0.1), "cpu", dtype)(np.array([0]))
+    assert x.dtype == dtype and x[0, :, 1, 1].tolist() == pytest.approx([-0.3, 0.2, 10.9])
+
+
 def test_kept_embeddings_equal_those_made_anew_whatever_is_asked_for_first():
     model, kept, fresh = Blocks(tiny_vit()).double(), some(dtype=torch.float64), some(dtype=torch.float64)
     kept.keep_embedded(model.embed)

@@ -137,7 +137,8 @@ def test_error_of_a_build_passes_through_and_leaves_nothing(folder):
 @pytest.mark.parametrize(
     "wrong",
     [
-        Images(np.zeros((2, 3, 4, 4), np.float32), np.arange(2), np.zeros(2, int)),
+        Images(np.zeros((2, 3, 4, 4), np.float64), np.arange(2), np.zeros(2, int)),
+        Images(np.full((2, 3, 4, 4), 255, np.float32), np.arange(2), np.zeros(2, int)),
         Images(np.zeros((2, 4, 4, 3), np.uint8), np.arange(2), np.zeros(2, int)),
         Images(np.zeros((2, 3, 4, 4), np.uint8), np.arange(3), np.zeros(2, int)),
         Images(np.zeros((2, 3, 4, 4), np.uint8), np.arange(2), np.zeros(2)),

@@ -14,23 +14,27 @@ from fedbench.types import Images
 pytestmark = pytest.mark.gpu
 
 
-def some_pixels(device: str) -> Pixels:
+def some_pixels(device: str, floats: bool = False) -> Pixels:
     draw = np.random.default_rng(0)
-    images = Images(draw.integers(0, 256, (90, 3, 8, 8), np.uint8), draw.integers(0, 3, 90), np.zeros(90, np.int64))
+    x = draw.integers(0, 256, (90, 3, 8, 8), np.uint8)
+    if floats:
+        x = draw.uniform(-0.1, 1.1, x.shape).astype(np.float32)
+    images = Images(x, draw.integers(0, 3, 90), np.zeros(90, np.int64))
     return Pixels(images, (0.5, 0.4, 0.3), (0.2, 0.5, 0.7), device)
 
 
-def test_images_that_travel_equal_those_that_stay(monkeypatch):
-    resident = some_pixels(DEVICE)
+@pytest.mark.parametrize("floats", [False, True])
+def test_images_that_travel_equal_those_that_stay(monkeypatch, floats):
+    resident = some_pixels(DEVICE, floats)
     monkeypatch.setattr(pixels, "RESIDENT", 0)
-    far = some_pixels(DEVICE)
+    far = some_pixels(DEVICE, floats)
     assert far.far and not resident.far
     asked = [np.array([89, 3, 3]), np.arange(90), np.array([0])]
     for indices, (x, y) in zip(asked, ahead(far(indices) for indices in asked), strict=True):
         near, labels = resident(indices)
         assert near.device.type == y.device.type == DEVICE
         assert torch.equal(x, near) and torch.equal(y, labels)
-        close(x, some_pixels("cpu")(indices)[0], 1e-6)
+        close(x, some_pixels("cpu", floats)(indices)[0], 1e-6)
 
 
 def test_resident_images_are_picked_without_waiting():
