@@ -59,9 +59,10 @@ class Setup:
     backbone: the frozen model, yet without adapters or classifiers; cut into layers where that can be ·
     adapter(backbone) attaches the adapters · engine: see `fedbench.engine` · train: the suite's `train` section,
     resolved · component(kind, ref): makes a component of the registry · fold: whether a predictor may fold its
-    adapters (`fedbench.models.adapter.fold`). For a method that trains by other means than `engine`: store: where
-    clients' own tensors are kept · precision() is the context in which models are called · receive(uploads, start,
-    plan, cohort, t) is what arrives of uploads.
+    adapters (`fedbench.models.adapter.fold`) · by_client: whether every client is tested by itself, on images like its
+    own. For a method that trains by other means than `engine`: store: where clients' own tensors are kept ·
+    precision() is the context in which models are called · receive(uploads, start, plan, cohort, t) is what arrives of
+    uploads.
     """
 
     backbone: Blocks | Plain
@@ -77,5 +78,6 @@ class Setup:
     device: str = "cpu"
     profile: str = "paper"
     fold: bool = False
+    by_client: bool = False
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext
     receive: Callable[..., Uploads] = _as_sent

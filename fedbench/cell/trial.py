@@ -79,9 +79,14 @@ class Trial:
         shares, personal = self._shares(splits), self.method.personal
         self.evaluation = Evaluation(test, shares, metrics, images, mixed=self.fast, personal=personal)
 
+    @property
+    def by_client(self) -> bool:
+        """Whether every client is tested by itself, on images like its own."""
+        return bool(self.config["evaluation"].get("by", "domain") == "client")
+
     def _shares(self, splits: Splits) -> list[Share]:
         """What is scored by itself: the test images of each domain, or of each client."""
-        if self.config["evaluation"].get("by", "domain") == "domain":
+        if not self.by_client:
             return of_domains(self.dataset, splits.test)
         draw = numpy_generator(self.seed, use="test images of clients")
         return of_clients(self.dataset, splits.train, splits.test, self.federation.clients, draw)
@@ -110,6 +115,7 @@ class Trial:
             device=self.device,
             profile=self.config["profile"],
             fold=self.fast,
+            by_client=self.by_client,
             precision=self.precision,
             receive=self._receive,
             store=self.store,

@@ -3,37 +3,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.wholemodel import Visit, WholeModel, fit, price_of, trainable, wholemodel
-from fedbench.method import Method, Ref, Setup
+from fedbench.families.wholemodel import Answer, Tensors, Visit, WholeModel, fit, price_of, trainable, wholemodel
+from fedbench.method import Method, Predict, Ref, Setup, State
+from fedbench.types import ClientCost
 
 
 def fedavg(
-    setup: Setup, body: str = "pretrained", aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy"
+    setup: Setup,
+    body: str = "pretrained",
+    aggregator: Ref = "weighted_mean",
+    objective: Ref = "cross_entropy",
+    local: bool = False,
 ) -> Method:
     """Each client trains all weights of body and classifier from the global model, and the server takes their mean
     (Algorithm 1).
 
     body: `pretrained`, as the backbone is, or `random`. The mean is weighted by |D_n|.
     With `train.regularizer: {fedprox: ...}` it is FedProx. Capacities and adapter have
-    no say. Nobody has a model of his own: with `evaluation.by: client` the global one is scored on everybody's images.
+    no say. With `evaluation.by: client` the global model is scored on everybody's images.
+
+    local: with `evaluation.by: client`, score also the local models, as `accuracy/local`: a client's model as it sent
+    it last, after its own local training and before any averaging (what FedV's tables show), the global one where it
+    never sent any. One model for each client that took part lies on disk for that, and one more is in memory.
     """
     model, loss = trainable(setup, body), setup.component("objective", objective)
+    kept = local and setup.by_client
 
-    def train(visit: Visit) -> tuple[float, None]:
+    def train(visit: Visit) -> tuple[float, Tensors | None]:
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
             return loss([model.logits(visit.weights, x)], y, visit.t), visit.pull()
 
-        return fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps), None
+        told = fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
+        return told, visit.weights if kept else None
 
     def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
         return loss([model.logits(model.weights(), x)], y, 0)
 
-    return wholemodel(setup, model, train, lambda: price_of(setup, model, one_image), aggregator)
+    def price() -> ClientCost:
+        return price_of(setup, model, one_image)
+
+    if not kept:
+        return wholemodel(setup, model, train, price, aggregator)
+    made = wholemodel(setup, model, train, price, aggregator, personal=lambda weights, own: Answer(model, own))
+    return replace(made, predictor=both(model, made.predictor))
+
+
+def both(model: WholeModel, own: Callable[..., Predict]) -> Callable[..., Predict]:
+    """A predictor of the global model, and, asked for a client, of that client's own beside it."""
+
+    def predictor(state: State, client: int | None = None) -> Predict:
+        everybodys = Answer(model, state["shared"])
+        return everybodys if client is None else Both(everybodys, own(state, client))
+
+    return predictor
+
+
+@dataclass(frozen=True)
+class Both:
+    """The answers of the global model, and as `local` those of a client's own."""
+
+    everybodys: Predict
+    own: Predict
+
+    def __call__(self, x: Tensor) -> dict[str, Tensor]:
+        return {"": self.everybodys(x), "local": self.own(x)}
 
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedavg", fedavg)
+    register("fedavg", fedavg, later=["local"])

@@ -11,6 +11,7 @@ import torch
 from command import TINY, fedbench
 from kills import Toll, kill_until_done, moved, order_of, said
 from memory import live_bytes
+from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.cell import worker
@@ -19,7 +20,7 @@ from fedbench.cell.finished import reopen
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Plain, body_of
 from fedbench.registry.registry import Registry
-from fedbench.results import read_manifest
+from fedbench.results import read_manifest, read_rows
 from fedbench.seeding import generator
 from fedbench.testing import check_component
 from fedbench.testing.methods import check_method
@@ -174,7 +175,10 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", PERSONAL)
+LOCAL = "{name: fedavg, local: true}"
+
+
+@pytest.mark.parametrize("name", [*PERSONAL, LOCAL])
 def test_a_cell_killed_at_random_instants_ends_with_the_same_bits(tmp_path, own_cache, name):
     order = order_of(tmp_path / "whole", name, 12, changes=CHANGES)
     worker.run(replace(order, checkpoint_every=1e9))
@@ -184,6 +188,22 @@ def test_a_cell_killed_at_random_instants_ends_with_the_same_bits(tmp_path, own_
         kill_until_done(one, random.Random(toll.cells), 0.4, toll, 5)
         assert said(one.folder) == whole
     print(toll)
+
+
+def test_local_models_add_rows_and_change_no_number(tmp_path, own_cache):
+    found = {}
+    for name in ("fedavg", LOCAL):
+        order = order_of(tmp_path / str(len(found)), name, 4, changes=CHANGES)
+        worker.run(order)
+        assert ("local" in order.manifest["config"]["method"]) == (name == LOCAL)
+        rows = read_rows(order.folder, "eval")
+        names = ("accuracy", "accuracy/local")
+        found[name] = [[{**row, "metric": ""} for row in rows if row["metric"] == metric] for metric in names]
+        found[name].append(load_file(order.folder / "state.safetensors"))
+    (plain, nothing, state), (same, local, again) = found.values()
+    assert plain == same and nothing == []
+    assert len(local) == len(plain) and local != plain
+    assert state.keys() == again.keys() and all(torch.equal(state[key], again[key]) for key in state)
 
 
 def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(tmp_path, own_cache):

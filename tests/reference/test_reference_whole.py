@@ -7,6 +7,7 @@ algorithms as their papers write them. It takes over the first weights, the imag
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,10 +59,14 @@ def cohort_of_round(t):
 
 @pytest.fixture
 def ran(registry):
-    """ran(method, **train) -> the first weights, the last ones, every client's own tensors, losses, and predict."""
+    """ran(method, **train) -> the first weights, the last ones, every client's own tensors, losses, and predict.
 
-    def run(ref, **train):
+    by_client: whether clients are tested, each by itself.
+    """
+
+    def run(ref, by_client=False, **train):
         setup = setup_of(registry, Net(), [1] * len(EXAMPLES), **{**TRAIN, **train})
+        setup = replace(setup, by_client=by_client)
         method = registry.make("method", ref, setup=setup)
         state = method.init(generator(0))
         first, losses = plain(state["shared"]), []
@@ -94,6 +99,32 @@ def test_fedavg(ran):
     np.testing.assert_allclose(np.concatenate(losses), np.concatenate(told), atol=1e-12)
     answers_alike(predict(), forward(w, PICTURES)[1])
     answers_alike(predict(0), forward(w, PICTURES)[1])
+
+
+def test_the_local_models_of_fedavg_are_what_clients_sent_last(ran):
+    first, last, own, losses, predict = ran({"name": "fedavg", "local": True}, by_client=True)
+    w, told, local = looped(first, sending)
+    close(last, w)
+    np.testing.assert_allclose(np.concatenate(losses), np.concatenate(told), atol=1e-12)
+    answers_alike(predict(), forward(w, PICTURES)[1])
+    assert own.keys() == local.keys() == {0, 1, 2, 3}
+    for i in (*local, 7):  # nobody knows client 7
+        close(own.get(i, w), local.get(i, w))
+        both = predict(i)(torch.from_numpy(PICTURES))
+        assert list(both) == ["", "local"]  # the method's own answer first
+        for name, weights in (("", w), ("local", local.get(i, w))):
+            np.testing.assert_allclose(both[name].numpy(), forward(weights, PICTURES)[1], atol=1e-12)
+    for i in local:  # neither the global model, nor what any round but the client's last has left of it
+        assert not np.allclose(local[i]["W"], w["W"])
+    _, _, earlier = looped(first, sending, rounds=ROUNDS[:-1])
+    assert not np.allclose(earlier[1]["W"], local[1]["W"])
+
+
+def test_local_models_are_kept_only_where_clients_are_tested(ran):
+    first, last, own, _, predict = ran({"name": "fedavg", "local": True})
+    close(last, looped(first, averaging)[0])
+    assert not own
+    answers_alike(predict(0), forward(last, PICTURES)[1])
 
 
 def test_fedavg_under_fedprox(ran):
@@ -197,10 +228,10 @@ def descent(w, batches, towards=None, strength=0.0):
     return sum(losses) / len(losses)
 
 
-def looped(first, local, **options):
+def looped(first, local, rounds=ROUNDS, **options):
     """All rounds: local(w, kept, batches, **options) -> (client's weights, loss, what it keeps); then the mean."""
     w, kept, told = dict(first), {}, []
-    for t, ids in enumerate(ROUNDS):
+    for t, ids in enumerate(rounds):
         returned = {i: local(dict(w), kept.get(i), batches_of(t, i), **options) for i in ids}
         total = sum(EXAMPLES[i] for i in ids)
         w = {name: sum(EXAMPLES[i] / total * returned[i][0][name] for i in ids) for name in w}
@@ -212,6 +243,11 @@ def looped(first, local, **options):
 def averaging(w, kept, batches, mu=0.0):
     mine = dict(w)
     return mine, descent(mine, batches, w, mu), None
+
+
+def sending(w, kept, batches):
+    mine, loss, _ = averaging(w, kept, batches)
+    return mine, loss, dict(mine)
 
 
 def dittos(w, kept, batches, lam, passes):

@@ -49,7 +49,7 @@ READ_BY_HAND = [
     ("FedRA", "6", "feature_skew", "adapter.targets=attn.proj", "nicopp", VIT, "inclusivefl", "outdoor", "79.03", ""),
     ("FedRA", "6", "feature_skew", "adapter.targets=mlp.fc2", "nicopp", VIT, "fedra", "water", "77.19", ""),
     ("FedRA", "6", "feature_skew", "adapter.targets=attn.proj+mlp.fc2", "nicopp", VIT, "fedra", "dim", "88.19", ""),
-    ("FedV", "2", "pathological5", "", "cifar10", RESNET, "fedavg", CLIENTS, "83.18", "0.27"),
+    ("FedV", "2", "pathological5", "", "cifar10", RESNET, "fedavg/local", CLIENTS, "83.18", "0.27"),
     ("FedV", "2", "dirichlet0.3", "", "cifar100", DEIT.format("small"), "festa", CLIENTS, "78.40", "0.31"),
     ("FedV", "2", "pathological5", "", "cifar100", DEIT.format("small"), "fedvz", CLIENTS, "96.77", "0.30"),
     ("FedV", "3", "dirichlet0.3", "", "cifar10", "vit_tiny_patch16_224", "fedv", CLIENTS, "74.82", "0.21"),

@@ -123,7 +123,9 @@ def test_a_suite_expects_its_table_and_has_a_cell_for_every_number(name, catalog
     printed = [row for row in NUMBERS if (row["table"], row["dataset"]) == (table, dataset)]
     assert [row["value_percent"] for row in found.expected] == [float(row["value_percent"]) for row in printed]
     cells = {(c.scenario, c.dataset, c.backbone.partition(".")[0], c.method) for c in found.points()}
-    numbers = {tuple(row[key] for key in ("scenario", "dataset", "backbone", "method")) for row in printed}
+    numbers = {
+        (row["scenario"], row["dataset"], row["backbone"], row["method"].removesuffix("/local")) for row in printed
+    }
     assert numbers <= cells
     deit = "deit_small_patch16_224"
     ours = {cell for cell in cells - numbers if cell[3] not in OURS}
@@ -134,6 +136,15 @@ def test_a_suite_expects_its_table_and_has_a_cell_for_every_number(name, catalog
 def test_every_printed_number_is_expected_by_one_suite(catalogue):
     found = [row["value_percent"] for name in TABLES for row in read(named(name), catalogue).expected]
     assert sorted(found) == sorted(float(row["value_percent"]) for row in NUMBERS)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_printed_numbers_of_fedavg_are_its_local_models(name, catalogue):
+    """Appendix A.3: the local model in FedAvg is the comparable personalised model of each client."""
+    found = read(named(name), catalogue)
+    assert {row["method"] for row in found.expected if row["method"].startswith("fedavg")} <= {"fedavg/local"}
+    options = [cell.config["method"] for cell in found.points() if cell.method == "fedavg"]
+    assert all(method["local"] for method in options) and bool(options) == (name != "table3")
 
 
 def test_scenarios_are_the_partitions_they_are_called_after(catalogue):
