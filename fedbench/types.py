@@ -126,14 +126,12 @@ class Cohort:
 class Plan:
     """Who trains what in this round.
 
-    M: (N, L) bool, the allocation matrix · exits: for each client the depths (1-based, counted in layers
-    held) after which a classifier reads the features, with the classifier's name · rank: (N, L) int or None,
-    for rank-heterogeneous LoRA.
+    M: (N, L) bool, the allocation matrix · exits: for each client the depths (1-based, counted in layers held) after
+    which a classifier reads the features, with the classifier's name.
     """
 
     M: Tensor
     exits: Sequence[Sequence[Exit]]
-    rank: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -181,11 +179,10 @@ class Job:
 class Uploads:
     """What came back.
 
-    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n ·
-    shared[name]: (n, ...) from the clients that hold it, in order · arrived (N,) bool, whose rows came back: the
-    others' must be left alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken ·
-    seconds (N,) · rejected: why the server refused the upload of the client at a position; such a client has not
-    arrived.
+    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n · shared[name]:
+    (n, ...) from the clients that hold it, in order · arrived (N,) bool, whose rows came back: the others' must be left
+    alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken · seconds (N,) · rejected: why the
+    server refused the upload of the client at a position; such a client has not arrived.
     """
 
     r: list[dict[str, Tensor]]
@@ -253,14 +250,13 @@ class ServerCost:
 class ClientCost:
     """One client in one round.
 
-    flops_per_image: forward and backward of one image (2 FLOPs a multiply-add) · bytes_down: frozen layers,
-    adapters and classifiers sent to the client; the frozen part is counted in every round, as FedRA's step 2
-    sends it · bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser
-    state, what a regulariser keeps, and the activations saved for a batch (an estimate: allocator and workspace
-    are not in it) · sent: what these bytes are, kind by kind, and what every step adds to them · server: of
-    methods whose server computes along · flops_last: more, for every image of the round's last step · epochs_beside:
-    passes over its images in which a client trains a model of its own besides, within the same limits, at the same
-    FLOPs an image.
+    flops_per_image: forward and backward of one image (2 FLOPs a multiply-add) · bytes_down: frozen layers, adapters
+    and classifiers sent to the client; the frozen part is counted in every round, as FedRA's step 2 sends it ·
+    bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser state, what a
+    regulariser keeps, and the activations saved for a batch (an estimate: allocator and workspace are not in it) ·
+    sent: what these bytes are, kind by kind, and what every step adds to them · server: of methods whose server
+    computes along · flops_last: more, for every image of the round's last step · epochs_beside: passes over its images
+    in which a client trains a model of its own besides, within the same limits, at the same FLOPs an image.
     """
 
     flops_per_image: int

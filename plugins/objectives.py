@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,8 +13,7 @@ from torch.nn import functional as F
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.method import Setup
-
-Objective = Callable[[Sequence[Tensor], Tensor, int], Tensor]
+from fedbench.types import Objective
 
 
 def cross_entropy(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -54,7 +55,7 @@ def fedavg(
     return replace(made, predictor=both(model, made.predictor))
 
 
-def both(model: WholeModel, own: Callable[..., Predict]) -> Callable[..., Predict]:
+def both(model: WholeModel, own: Callable[..., Any]) -> Callable[..., Predict]:
     """A predictor of the global model, and, asked for a client, of that client's own beside it."""
 
     def predictor(state: State, client: int | None = None) -> Predict:
@@ -68,8 +69,8 @@ def both(model: WholeModel, own: Callable[..., Predict]) -> Callable[..., Predic
 class Both:
     """The answers of the global model, and as `local` those of a client's own."""
 
-    everybodys: Predict
-    own: Predict
+    everybodys: Answer
+    own: Answer
 
     def __call__(self, x: Tensor) -> dict[str, Tensor]:
         return {"": self.everybodys(x), "local": self.own(x)}
