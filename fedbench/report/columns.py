@@ -101,7 +101,7 @@ def _spent(row: Row, what: str) -> Shown:
 
 
 def _interval(row: Row) -> Shown:
-    if row.gap is None or row.gap.low is None:
+    if row.gap is None or row.gap.low is None or row.gap.high is None:
         return Shown("")
     return Shown(f"{number(row.gap.low, row.metric, True)} to {number(row.gap.high, row.metric, True)}")
 

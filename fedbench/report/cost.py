@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,8 +63,8 @@ def cost(result: Result) -> Cost | None:
         return None
     # to_pylist, here and elsewhere: the columns are short, and Arrow's to_numpy would import pandas.
     down, up, flops = (float(sum(table[name].to_pylist())) for name in ("bytes_down", "bytes_up", "flops"))
-    held = (table[name].to_pylist() for name in ("round", "layers", "arrived"))
-    gamma, coverage = layer_coverage(*held, result.num_rounds)
+    rounds, layers, arrived = (table[name].to_pylist() for name in ("round", "layers", "arrived"))
+    gamma, coverage = layer_coverage(rounds, layers, arrived, result.num_rounds)
     server = float(sum(result.server["flops"].to_pylist())) if result.server.num_rows else None
     return Cost(
         client_rounds=n,
@@ -113,12 +113,15 @@ def mean_cost(costs: Sequence[Cost]) -> Cost | None:
     """Means over seeds; Gamma* is the smallest, and memory the largest of them."""
     if not costs:
         return None
-    special = {"gamma": min, "memory_bytes": max, "server_memory_bytes": max, "exchange": _mean_exchange}
-    merged = {}
+    merged: dict[str, Any] = {}
     for name in Cost.__dataclass_fields__:
         values = [value for c in costs if (value := getattr(c, name)) is not None]
-        merged[name] = special.get(name, lambda v: float(np.mean(v)))(values) if values else None
+        merged[name] = SEEDS.get(name, _mean)(values) if values else None
     return Cost(**merged)
+
+
+def _mean(seeds: Sequence[float]) -> float:
+    return float(np.mean(seeds))
 
 
 def _mean_exchange(seeds: Sequence[Mapping[str, Traffic]]) -> dict[str, Traffic]:
@@ -131,3 +134,12 @@ def _mean_exchange(seeds: Sequence[Mapping[str, Traffic]]) -> dict[str, Traffic]
         )
         for what in kinds
     }
+
+
+# How the seeds' values of a cost become one, where that is not their mean.
+SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "gamma": min,
+    "memory_bytes": max,
+    "server_memory_bytes": max,
+    "exchange": _mean_exchange,
+}

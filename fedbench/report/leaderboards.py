@@ -122,7 +122,9 @@ def _row(
     ceiling: Mapping[int, float],
 ) -> Row:
     costs = [c for r in results if r.status == "finished" and (c := cost(r))]
-    over_clients = bool(runs) and all(r.spread is not None for r in runs)
+    spreads = [r.spread for r in runs if r.spread is not None]
+    worst_clients = [r.worst_clients for r in runs if r.worst_clients is not None]
+    over_clients = bool(runs) and len(spreads) == len(runs)
     domains = dict.fromkeys(domain for r in runs for domain in r.domains)
     return Row(
         method=label,
@@ -133,8 +135,8 @@ def _row(
         domains={d: score([r.domains[d] for r in runs if d in r.domains]) for d in domains},
         average=score([r.average for r in runs]) if runs else None,
         worst=score([r.worst for r in runs]) if runs else None,
-        spread=score([r.spread for r in runs]) if over_clients else None,
-        worst_clients=score([r.worst_clients for r in runs]) if over_clients else None,
+        spread=score(spreads) if over_clients else None,
+        worst_clients=score(worst_clients) if over_clients else None,
         gap=difference({r.seed: r.average for r in runs}, ceiling) if ceiling else None,
         cost=mean_cost(costs),
     )

@@ -58,9 +58,11 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
 
 def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
     """Where the first test of some seed comes too late: when that was, by the cheapest of these seeds."""
+    if budget is None:
+        return ""
     shown = {r.seed for r in row.runs}
     late = []
-    for r in results if budget else ():
+    for r in results:
         if r.status == "finished" and r.entry.seed not in shown:
             names = r.eval["metric"].to_pylist()
             tested = [t for t, name in zip(r.eval["round"].to_pylist(), names, strict=True) if name == row.metric]

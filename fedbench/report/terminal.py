@@ -131,12 +131,16 @@ def _table(columns: Sequence[Column], faint: Collection[int], console: Console) 
         header_style="bold",
     )
     for column, size in zip(columns, sizes, strict=True):
-        justify = "left" if column.part == "name" else "right"
         title = column.title
         if column.title == "Γ*" and not console.encoding.startswith("utf"):
             title = "G*"
-        # As Text: a str would be read as rich's markup, and a domain may be called "[/x]".
-        found.add_column(Text(title), justify=justify, width=size, no_wrap=True, overflow="ellipsis")
+        found.add_column(
+            Text(title),  # a str would be read as rich's markup, and a domain may be called "[/x]"
+            justify="left" if column.part == "name" else "right",
+            width=size,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
     for i in range(len(columns[0].cells)):
         if columns[-1].part == "cost" and not any(column.cells[i].text for column in columns[1:]):
             continue

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Generator, Tensor
@@ -92,7 +94,7 @@ def from_span(inputs: Callable[[Tensor], Tensor], g: Tensor) -> Mismatch:
 
 
 def _dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    return sum((p * q).sum() for p, q in zip(a, b, strict=True))
+    return reduce(add, ((p * q).sum() for p, q in zip(a, b, strict=True)))
 
 
 # --- how well it went ---

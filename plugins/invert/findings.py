@@ -15,6 +15,7 @@ from fedbench.cell.finished import reopen
 from fedbench.errors import UserError
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import Backward, ZerothOrder
+from fedbench.models.backbone import in_layers
 from fedbench.seeding import generator, numpy_generator
 
 from .attack import Descent, Mismatch, correlation, invert, psnr
@@ -102,7 +103,7 @@ def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Fin
         raise UserError(f"{result.folder}: {result.entry.method} does not cut the model between client and server")
     trial, _ = reopen(result.folder, registry)
     options = result.manifest["config"]["method"]
-    cut = Cut(trial.model, len(trial.dataset.classes), options["head_blocks"], options["tail_blocks"])
+    cut = Cut(in_layers(trial.model), len(trial.dataset.classes), options["head_blocks"], options["tail_blocks"])
     test = trial.evaluation.test  # normalised like the training images
     observer = Observer(cut, test.mean, test.std)
     learner, images, labels, mean = _learner(cut, trial, options), *_images(trial, probe.victims)
@@ -110,7 +111,7 @@ def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Fin
     with sdpa_kernel(SDPBackend.MATH):  # the other kernels' gradients have no gradients
         for v in range(probe.victims):
             x, y = images[v : v + 1], labels[v : v + 1]
-            g_s = learner and observer.g_s(x, y, learner, t=-1, client=v)
+            g_s = observer.g_s(x, y, learner, t=-1, client=v) if learner else None
             for one in observer.attacks(x, y, g_s, generator(trial.seed, client=v, use="blind")):
                 if one.how not in probe.attacks:
                     continue

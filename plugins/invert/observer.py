@@ -95,4 +95,4 @@ class Observer:
 
     def _inputs(self, x: Tensor) -> Tensor:
         """What that weight multiplies: (B, T, D)."""
-        return self.cut.model.blocks[self.cut.first].norm1(self.h(x))
+        return self.cut.model.blocks[self.cut.first].get_submodule("norm1")(self.h(x))

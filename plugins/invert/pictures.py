@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -39,6 +39,6 @@ def _row(axes: Sequence[Axes], images: Sequence[np.ndarray], label: str, below: 
         ax.set_axis_off()
     for ax, image in zip(axes, images, strict=False):
         ax.imshow(image.transpose(1, 2, 0), interpolation="nearest", vmin=0, vmax=1)
-    left = {"transform": axes[0].transAxes, "ha": "right"}
+    left: dict[str, Any] = {"transform": axes[0].transAxes, "ha": "right"}
     axes[0].text(-0.12, 0.52, label, va="bottom", **left)
     axes[0].text(-0.12, 0.48, below, va="top", color=GREY, fontsize=7, **left)

@@ -76,7 +76,8 @@ def shares(rows: Rows, everybody: Rows, groups: Mapping[str, Sequence[int]], L: 
     for row in rows:
         if row["arrived"]:
             trained[place[row["client"]], row["layers"]] += 1
-    gamma, coverage = layer_coverage(*([row[name] for row in rows] for name in ("round", "layers", "arrived")), T)
+    rounds, held, arrived = ([row[name] for row in rows] for name in ("round", "layers", "arrived"))
+    gamma, coverage = layer_coverage(rounds, held, arrived, T)
     holders = trained.sum(0) / T
     return Shares(trained / there[:, None], holders, gamma or 0, coverage or 0.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -104,7 +104,7 @@ def _meant(boards: Sequence[Board]) -> str:
     return " or ".join(sorted(tested, reverse=True))
 
 
-def _draw(ax: Axes, label: str, line: Line, unit: float, scale: float, look: Mapping[str, str]) -> None:
+def _draw(ax: Axes, label: str, line: Line, unit: float, scale: float, look: Mapping[str, Any]) -> None:
     every = max(1, len(line.x) // 8)  # a marker now and then tells lines apart without colour
     ax.plot(line.x / unit, scale * line.mean, label=label, markevery=every, clip_on=False, zorder=3, **look)
     several = np.isfinite(line.std)

@@ -47,7 +47,7 @@ def layers(board: Board, roles: Mapping[str, str] | None = None) -> Figure:
     rows = -(-len(found) // COLUMNS)
     with paper():
         figure = Figure(figsize=(WIDTH, 2.5 + 1.35 * rows))
-        above, below = figure.subfigures(2, 1, height_ratios=[2.4, 1.35 * rows + 0.1])
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[2.4, 1.35 * rows + 0.1])[:, 0]
         axes = above.subplots(1, len(PANELS))
         for ax, (name, title, scale) in zip(axes, PANELS, strict=True):
             for label, one in found.items():

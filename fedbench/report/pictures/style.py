@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
@@ -34,7 +35,7 @@ DATES = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate
 WIDTH = 7.0  # inches: the text of a page in two columns
 GREY = "#666666"
 
-PAPER: dict[str, Any] = {
+PAPER: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that files are the same everywhere
     "font.size": 8,
     "axes.titlesize": 9,
@@ -109,7 +110,7 @@ def layer_axis(ax: Axes, L: int) -> None:
 
 def legend_below(figure: FigureBase, axes: Iterable[Axes], width: float) -> None:
     """One legend for all axes, under them: each label once, in as many columns as fit `width` inches."""
-    entries = {}
+    entries: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)

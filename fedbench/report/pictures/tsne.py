@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +15,9 @@ from fedbench.report.pictures.style import GREY, WIDTH, paper
 from fedbench.seeding import numpy_generator, seed_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedbench.cell.pixels import Pixels
     from fedbench.registry.registry import Registry
     from fedbench.results import Result
 
@@ -24,6 +27,13 @@ BATCH = 250
 # Okabe and Ito's colours but yellow, which print loses; with the markers 42 looks.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "^", "s", "X", "P", "v")
+
+
+@runtime_checkable
+class Featured(Protocol):
+    """A predictor that tells what its classifier reads: x (B, 3, H, W) -> (B, D)."""
+
+    def features(self, x: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ def embedded(result: Result, registry: Registry, classes: int, images: int) -> P
     from fedbench.cell.finished import reopen
 
     trial, predict = reopen(result.folder, registry)
-    if not hasattr(predict, "features"):
+    if not isinstance(predict, Featured):
         raise UserError(
             f"{result.entry.method}: its predictor has no features(x) to draw; see fedbench.models.globalmodel"
         )
@@ -71,7 +81,7 @@ def spread(y: np.ndarray, domain: np.ndarray, classes: int, images: int, seed: i
     return np.sort(chosen[np.argsort(turn[chosen], kind="stable")][:images])
 
 
-def _features(predict: object, test: object, chosen: np.ndarray) -> np.ndarray:
+def _features(predict: Featured, test: Pixels, chosen: np.ndarray) -> np.ndarray:
     import torch
 
     with torch.no_grad():
@@ -116,7 +126,7 @@ def tsne(points: Mapping[str, Points]) -> Figure:
 def _scatter(ax: Axes, xy: np.ndarray, group: np.ndarray, names: Mapping[int, str]) -> None:
     for place, (k, name) in enumerate(names.items()):
         at = xy[group == k]
-        look = {"color": COLORS[place % len(COLORS)], "marker": MARKERS[place % len(MARKERS)]}
+        look: dict[str, Any] = {"color": COLORS[place % len(COLORS)], "marker": MARKERS[place % len(MARKERS)]}
         ax.scatter(at[:, 0], at[:, 1], s=SIZE, label=name, linewidths=0, alpha=0.85, **look)
     ax.set_xticks([])
     ax.set_yticks([])
