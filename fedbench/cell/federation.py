@@ -53,7 +53,7 @@ class Federation:
         self.faults = Faults(config.get("faults", {}), self.seed)
         if idle := [client.id for client in clients if not len(client)]:
             raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
-        self.fewest = min(self._epoch(client) for client in clients)
+        self.fewest = min(self._batches(client) for client in clients)
         lowest_highest = np.array([self._range(client) for client in clients])
         self.scenario = Scenario(self.clients, lowest_highest, num_layers, self.train["rounds"])
 
@@ -108,11 +108,11 @@ class Federation:
         return int(numpy_generator(self.seed, t, client.id, "capacity").integers(low, high + 1))
 
     def _steps(self, client: int, epochs: int | None = None) -> int:
-        """local_epochs, or so many, over the client's batches, at most max_steps; `smallest`: at most one more than the
-        smallest client's batches (the FedRA authors' code)."""
-        most = self.train["max_steps"]
-        limit = self.fewest + 1 if most == "smallest" else most
-        steps = (self.train["local_epochs"] if epochs is None else epochs) * self._epoch(self.clients[client])
+        """local_epochs, or so many, of the client's batches, at most max_steps; `smallest`: at most what the largest
+        client does in local_epochs."""
+        most, usual = self.train["max_steps"], self.train["local_epochs"]
+        limit = usual * (self.fewest + 1) if self._by_smallest else most
+        steps = (usual if epochs is None else epochs) * self._epoch(self.clients[client])
         return steps if limit is None else min(steps, limit)
 
     def steps_beside(self, client: int, epochs: int, done: int) -> int:
@@ -120,21 +120,34 @@ class Federation:
         of them, and at least one if it has done any."""
         return max(1, self._steps(client, epochs) * done // self._steps(client)) if done and epochs else 0
 
-    def _epoch(self, client: Client) -> int:
-        """Its batches in one pass over its images."""
+    @property
+    def _by_smallest(self) -> bool:
+        """Whether the smallest client's batches limit everybody's: `smallest`, in a configuration also EACH_EPOCH."""
+        return isinstance(self.train["max_steps"], str)
+
+    def _batches(self, client: Client) -> int:
+        """How many batches its images are."""
         return math.ceil(len(client) / self.train["batch_size"])
+
+    def _epoch(self, client: Client) -> int:
+        """Its batches in one epoch; `smallest`: at most one more than the smallest client has (the FedRA authors'
+        code)."""
+        return min(self._batches(client), self.fewest + 1) if self._by_smallest else self._batches(client)
 
     def images(self, client: int, steps: int) -> int:
         """How many images `steps` batches hold, short last batches counted as they are."""
-        epochs, rest = divmod(steps, self._epoch(self.clients[client]))
-        return epochs * len(self.clients[client]) + min(rest * self.train["batch_size"], len(self.clients[client]))
+        size, own, epoch = self.train["batch_size"], len(self.clients[client]), self._epoch(self.clients[client])
+        epochs, rest = divmod(steps, epoch)
+        return epochs * min(epoch * size, own) + min(rest * size, own)
 
     def in_order(self, t: int, client: int) -> Iterator[np.ndarray]:
-        """The positions of the images of each batch of a round: each epoch in a new order, the last batch short."""
+        """The positions of the images of each batch of a round: each epoch in a new order, cut off where `smallest`
+        does so, the last batch of all its images short."""
         size, own = self.train["batch_size"], self.clients[client].indices
-        for epoch in range(self.train["local_epochs"]):
-            order = numpy_generator(self.seed, t, client, f"shuffle/{epoch}").permutation(own)
-            for first in range(0, len(order), size):
+        epoch = self._epoch(self.clients[client])
+        for number in range(self.train["local_epochs"]):
+            order = numpy_generator(self.seed, t, client, f"shuffle/{number}").permutation(own)
+            for first in range(0, min(len(order), epoch * size), size):
                 yield order[first : first + size]
 
 

@@ -32,7 +32,8 @@ class Ledger:
 
     def __init__(self, config: Mapping[str, Any], dataset: Dataset, federation: Federation) -> None:
         self.dataset, self.federation, self.faults = dataset, federation, federation.faults
-        self.T, self.every = config["train"]["rounds"], config["evaluation"]["every"]
+        self.T, evaluation = config["train"]["rounds"], config["evaluation"]
+        self.evaluated = evaluated_rounds(self.T, evaluation["every"], evaluation.get("at"))
         self.weights = _weights(config["method"].get("aggregator"))
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
@@ -132,7 +133,7 @@ class Ledger:
         images: those of all training steps · tested: those of all evaluations.
         """
         totals = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
-        totals["evaluations"] = len(evaluated_rounds(self.T, self.every))
+        totals["evaluations"] = len(self.evaluated)
         totals["tested"] = totals["evaluations"] * sum(evaluation.sizes)
         for t in range(self.T):
             cohort = self.federation.cohort(t)

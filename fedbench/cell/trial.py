@@ -13,7 +13,7 @@ import torch
 from fedbench.cell.channel import Guard, received
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.clientstore import ClientStore
-from fedbench.cell.evaluation import Evaluation, Score, evaluated_rounds
+from fedbench.cell.evaluation import Evaluation, Score
 from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.pixels import NORMALIZE, Pixels
@@ -177,7 +177,7 @@ class Trial:
         """
         progress = progress or Progress()
         tables, ledger = progress.tables, self.ledger
-        due, self.team = evaluated_rounds(self.rounds, self.config["evaluation"]["every"]), team
+        due, self.team = ledger.evaluated, team
         state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
         if progress.state is not None:
             state = progress.state

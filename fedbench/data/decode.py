@@ -150,8 +150,9 @@ def unclamped(encoded: bytes, image_size: int) -> np.ndarray:
 
     image = np.asarray(_rgb(encoded, upright=False)).transpose(2, 0, 1)
     x = torch.from_numpy(np.divide(image, np.float32(255), dtype=np.float32, order="C"))[None]
-    how = {"mode": "bicubic", "align_corners": False, "antialias": False}
-    return torch.nn.functional.interpolate(x, size=(image_size, image_size), **how)[0].numpy()
+    square = (image_size, image_size)
+    resized = torch.nn.functional.interpolate(x, size=square, mode="bicubic", align_corners=False, antialias=False)
+    return resized[0].numpy()
 
 
 def _rgb(encoded: bytes, upright: bool) -> Image.Image:
@@ -161,7 +162,7 @@ def _rgb(encoded: bytes, upright: bool) -> Image.Image:
 
     with Image.open(io.BytesIO(encoded)) as opened:
         opened.load()
-        image = opened
+        image: Image.Image = opened
         if upright:
             with suppress(Exception):  # the pixels are read: a damaged EXIF block costs the orientation, not the image
                 image = ImageOps.exif_transpose(opened)

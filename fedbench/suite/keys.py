@@ -17,6 +17,8 @@ from fedbench.suite.values import (
     Positive,
     Shorthand,
     distinct,
+    moments,
+    not_both,
     one_of,
     slowdown,
     span,
@@ -101,7 +103,8 @@ class Train(TypedDict, total=False):
         Count | Literal["smallest"] | None,
         WrapValidator(steps),
         Field(
-            description="most batches of a client in a round; smallest: one above the smallest client; null: no limit"
+            description="most batches of a client in a round; smallest: in each local epoch one above the smallest "
+            "client's; null: no limit"
         ),
     ]
     batch_size: Count
@@ -165,6 +168,14 @@ class Evaluation(TypedDict, total=False):
     every: Annotated[
         Count | None, Field(description="test after every so many rounds and the last; null: five or so times")
     ]
+    at: Annotated[
+        Annotated[list[Count], Field(min_length=1)] | Literal["reference"] | None,
+        WrapValidator(moments),
+        Field(
+            description="test after these rounds and the last, in place of `every`; reference: after every 20th round "
+            "counted from 21 on, and the last four"
+        ),
+    ]
     by: Annotated[
         Literal["domain", "client"],
         Field(description="client: on test images dealt to the clients as their training images are"),
@@ -195,7 +206,7 @@ class Settings(TypedDict, total=False):
     ]
     faults: Faults
     train: Train
-    evaluation: Evaluation
+    evaluation: Annotated[Evaluation, AfterValidator(not_both)]
     precision: Literal["fp32", "bf16"]
     engine: Literal["auto", "sequential", "cohort"]
 

@@ -16,6 +16,9 @@ NESTED = {"allocation": "allocation", "aggregator": "aggregator", "objective": "
 # Mappings that say one thing: replaced, never mixed.
 _WHOLE = ("capacities", "participation", "train.regularizer")
 
+# Where an upper layer says the one, the other is forgotten; without a value `at` says nothing.
+_INSTEAD = {"evaluation.every": "at", "evaluation.at": "every"}
+
 # What stands beside a data set's name but is not an option of that data set.
 BESIDE = {"data": frozenset(Data.__annotations__) - {"name"}}
 
@@ -33,6 +36,9 @@ def merge(under: Node, over: Node, components: Mapping[str, str] = COMPONENTS, p
     for key, node in over.value.items():
         inner = f"{path}.{key}" if path else key
         parts[key] = merge(parts[key], node, components, inner) if key in parts else node
+        other = _INSTEAD.get(inner)
+        if other in parts and other not in over.value and (key != "at" or node.value is not None):
+            parts[other] = replace(parts[other], value=None)
     return replace(over, value=parts)
 
 

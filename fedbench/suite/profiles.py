@@ -39,6 +39,7 @@ REFERENCE: dict[str, Any] = {
     "adapter": {**PAPER["adapter"], "targets": "reference"},  # also the ViT's patch_embed.proj
     "data": {"normalize": "clip"},
     "train": {**PAPER["train"], "max_steps": "smallest"},
+    "evaluation": {"at": "reference"},
 }
 
 PROFILES = {"paper": PAPER, "reference": REFERENCE}
@@ -58,6 +59,10 @@ OVERLAYS: dict[str, dict[str, Any]] = {
         },
     },
 }
+
+# What a cell's identity holds of `max_steps: smallest` where there are several local epochs. It bounds each of them; a
+# cell whose identity says `smallest` there was computed when it bounded all of them together.
+EACH_EPOCH = "smallest_each_epoch"
 
 # What `engine` may say, and what a cell's identity then holds.
 ENGINES = {"auto": "cohort", "sequential": "sequential", "cohort": "cohort"}

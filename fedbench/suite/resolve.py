@@ -250,6 +250,8 @@ def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]
     plain = validate.adapter(Settings).validate_python(settings.plain())
     rotate = plain.pop("rotate_capacities")
     plain["engine"] = profiles.ENGINES[plain["engine"]]
+    if plain["train"]["max_steps"] == "smallest" and plain["train"]["local_epochs"] > 1:
+        plain["train"]["max_steps"] = profiles.EACH_EPOCH
     _leave_out_nothing(plain)
     return Group(scenario, variant, plain, {label: method.plain() for label, method in methods.items()}, rotate)
 
@@ -259,8 +261,9 @@ def _leave_out_nothing(plain: dict[str, Any]) -> None:
     for key in ("regularizer", "guard"):
         if plain["train"].get(key) is None:
             plain["train"].pop(key, None)
-    if plain["evaluation"].get("by") == "domain":
-        del plain["evaluation"]["by"]
+    for key, nothing in (("by", "domain"), ("at", None)):
+        if plain["evaluation"].get(key) == nothing:
+            plain["evaluation"].pop(key, None)
     faults = plain.get("faults", {})
     if not faults.get("dropout"):
         faults.pop("dropout", None)

@@ -105,3 +105,21 @@ def steps(value: Any, handler: Any) -> Any:
         raise _say(
             'expected a whole number of at least 1, "smallest" or null, got {value}', value=shown(value)
         ) from None
+
+
+def moments(value: Any, handler: Any) -> Any:
+    """Rounds, a word or null, told in one line; rounds come back in order."""
+    try:
+        found = handler(value)
+    except ValidationError:
+        raise _say(
+            'expected rounds of at least 1, such as [10, 50], "reference" or null, got {value}', value=shown(value)
+        ) from None
+    return sorted(distinct(found)) if isinstance(found, list) else found
+
+
+def not_both(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """One layer says when to test in one way."""
+    if evaluation.get("every") is not None and evaluation.get("at") is not None:
+        raise _say("expected `every` or `at`, not both")
+    return evaluation

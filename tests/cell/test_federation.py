@@ -10,6 +10,8 @@ from fedbench.cell.federation import Federation
 from fedbench.cell.pixels import Pixels
 from fedbench.engine.cohort import inputs_of
 from fedbench.errors import UserError
+from fedbench.seeding import numpy_generator
+from fedbench.suite.profiles import EACH_EPOCH
 from fedbench.types import MIXED, Client, Images
 
 TRAIN = {"rounds": 3, "local_epochs": 2, "max_steps": None, "batch_size": 4}
@@ -84,6 +86,47 @@ def test_steps_beside_have_the_same_limit_and_are_the_same_part_of_their_own_epo
 def test_smallest_is_the_reference_codes_bound():
     """At most one batch more than the smallest client has: mmm = 1, so that the larger client makes 2."""
     assert federation(max_steps="smallest", local_epochs=1).cohort(0).steps.tolist() == [2, 1]
+
+
+def as_released(sizes, epochs, seed=0, t=0, size=4):
+    """What the FedRA authors' code has each client see: in each local epoch a new order of its images, left when more
+    than mmm batches have been taken, mmm being the smallest number of batches of any registered client."""
+    mmm = min(-(-n // size) for n in sizes)
+    first = np.cumsum((0, *sizes))
+    for i, n in enumerate(sizes):
+        seen = []
+        for epoch in range(epochs):
+            order = numpy_generator(seed, t, i, f"shuffle/{epoch}").permutation(np.arange(first[i], first[i] + n))
+            for batch_idx in range(-(-n // size)):
+                if batch_idx > mmm:
+                    break
+                seen.append(order[batch_idx * size : (batch_idx + 1) * size].tolist())
+        yield seen
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+@pytest.mark.parametrize("sizes", [(9, 40, 16, 13, 14, 25), (4, 4), (3, 5, 9)])
+def test_smallest_bounds_every_local_epoch_as_the_released_code_does(epochs, sizes):
+    f = federation(sizes=sizes, max_steps="smallest" if epochs == 1 else EACH_EPOCH, local_epochs=epochs)
+    cohort, expected = f.cohort(0), list(as_released(sizes, epochs))
+    assert [labels(cohort, n) for n in range(len(sizes))] == expected
+    assert cohort.steps.tolist() == [len(seen) for seen in expected]
+    for i, seen in enumerate(expected):  # whatever part of them a straggler does
+        assert [f.images(i, done) for done in range(len(seen) + 1)] == [
+            sum(map(len, seen[:done])) for done in range(len(seen) + 1)
+        ]
+    if (sizes[0], epochs) == (9, 2):
+        assert cohort.steps.tolist() == [6, 8, 8, 8, 8, 8]
+
+
+def test_smallest_lets_a_model_beside_do_no_more_than_the_largest_client():
+    """Batches 1 and 3, so that an epoch is 1 and 2 and no round of two epochs is above 4."""
+    f = federation(max_steps=EACH_EPOCH)
+    assert f.cohort(0).steps.tolist() == [4, 2]
+    assert [f.steps_beside(0, epochs, 4) for epochs in (1, 2, 7)] == [2, 4, 4]
+    assert [f.steps_beside(1, epochs, 2) for epochs in (1, 2, 7)] == [1, 2, 4]
+    once = federation(max_steps="smallest", local_epochs=1)
+    assert [once.steps_beside(0, epochs, 2) for epochs in (1, 7)] == [2, 2]
 
 
 def test_images_counts_short_batches_as_they_are():

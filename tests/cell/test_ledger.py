@@ -10,12 +10,14 @@ import pytest
 
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.evaluation import Score
+from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Diverged, Ledger
 from fedbench.cell.shares import Share
 from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.registry.assets import Assets
 from fedbench.results.tables import COLUMNS, to_table
+from fedbench.suite.profiles import EACH_EPOCH
 from fedbench_plugins.methods import ditto
 
 # Methods that train by other means than an engine. Capacities mean nothing to them, and every client meets all layers:
@@ -86,6 +88,41 @@ def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, m
     assert [row["steps"] for row in rounds] == [len(usual) for usual, _ in taken]
     assert all(bool(usual) == bool(own) for usual, own in taken) and len({len(own) for _, own in taken}) > 2
     assert trial.ledger.totals(trial.method, trial.evaluation)["flops"] == sum(row["flops"] for row in rounds)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "cohort"])
+def test_smallest_is_trained_and_paid_for_epoch_by_epoch_also_by_those_who_do_a_part(
+    registry, cells, monkeypatch, engine
+):
+    """Two clients a domain, of very unequal size: an epoch is at most one batch more than the smallest has."""
+    real, seen = Federation.in_order, {}
+
+    def noted(self, t, client):
+        mine = []
+        seen.setdefault((t + 1, client), []).append(mine)  # one that looks at the first batch alone begins anew
+        for batch in real(self, t, client):
+            mine.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(Federation, "in_order", noted)
+    config = copy.deepcopy(cells["faulty", "fedra"]) | {"engine": engine}
+    config["data"]["partition"] = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 2, "min_examples": 2}
+    config["data"]["partition"]["balanced"] = False
+    config["train"] |= {"local_epochs": 3, "max_steps": EACH_EPOCH, "batch_size": 2}
+    trial = Trial(config, registry)
+    _, rounds = trial.run()
+    smallest = min(-(-len(client) // 2) for client in trial.federation.clients)
+    steps, flops = [], []
+    for row in rounds:
+        whole = [2] * (row["examples"] // 2) + [1] * (row["examples"] % 2)
+        usual = 3 * whole[: smallest + 1]
+        images = sum(usual[: row["steps"]])
+        assert max(seen.get((row["round"], row["client"]), [[]]), key=len)[: row["steps"]] == usual[: row["steps"]]
+        steps.append((row["steps"], len(usual)))
+        flops.append(trial.method.cost(row["capacity"], row["round"] - 1).flops_per_image * images)
+    assert [row["flops"] for row in rounds] == flops
+    assert len({usual for _, usual in steps}) > 1 and any(done < usual for done, usual in steps)
+    assert trial.ledger.totals(trial.method, trial.evaluation)["flops"] == sum(flops)
 
 
 def test_what_crosses_adds_up_to_the_bytes_of_the_rounds(registry, cells):

@@ -62,6 +62,16 @@ WRONG = {
         "  backbone: micro_vit\n  train: {optimizer: {lr: 0}}\n": "s.yaml:4:27: defaults.train.optimizer.lr: expected a number above 0, got 0",
         "  backbone: micro_vit\n  train: {max_steps: few}\n": "s.yaml:4:22: defaults.train.max_steps: "
         'expected a whole number of at least 1, "smallest" or null, got "few"',
+        "  backbone: micro_vit\n  train: {max_steps: smallest_each_epoch}\n": "s.yaml:4:22: defaults.train.max_steps: "
+        'expected a whole number of at least 1, "smallest" or null, got "smallest_each_epoch"',
+        **{
+            f"  backbone: micro_vit\n  evaluation: {{at: {at}}}\n": "s.yaml:4:20: defaults.evaluation.at: expected rounds "
+            f'of at least 1, such as [10, 50], "reference" or null, got {got}'
+            for at, got in (("released", '"released"'), ("20", "20"), ("[]", "[]"), ("[5, 0]", "[5, 0]"))
+        },
+        "  backbone: micro_vit\n  evaluation: {at: [5, 5]}\n": "s.yaml:4:20: defaults.evaluation.at: 5 is listed twice",
+        "  backbone: micro_vit\n  evaluation: {at: [5], every: 2}\n": "s.yaml:4:15: defaults.evaluation: "
+        "expected `every` or `at`, not both",
         "  backbone: micro_vit\n  train: {regularizer: feddyn}\n": "s.yaml:4:24: defaults.train.regularizer: "
         'expected {feddyn: ...}, {fedprox: ...} or null, got "feddyn"',
         "  backbone: micro_vit\n  train: {regularizer: {fedyn: 0.1}}\n": 's.yaml:4:25: unknown key "fedyn" in '

@@ -108,6 +108,31 @@ def test_a_profile_sets_settings_components_and_methods_unless_the_suite_does(su
     assert config(reference)["profile"] == "reference"
 
 
+def test_smallest_says_that_it_bounds_each_epoch_only_where_there_are_several(suite_of):
+    def steps(*sets):
+        return config(suite_of(SMALL, profile="reference", sets=sets))["train"]["max_steps"]
+
+    assert steps() == steps("train.max_steps=smallest") == "smallest"
+    assert steps("train.local_epochs=2") == "smallest_each_epoch"
+    assert steps("train.local_epochs=2", "train.max_steps=7") == 7
+
+
+def test_when_to_test_is_the_upper_layers_word(suite_of):
+    def when(text=SMALL, **options):
+        evaluation = config(suite_of(text, **options))["evaluation"]
+        return evaluation["every"], evaluation.get("at", "nothing")
+
+    every, at = (SMALL.replace("skew: {}", f"skew: {{evaluation: {{{said}}}}}") for said in ("every: 10", "at: [7, 3]"))
+    assert when() == when(sets=["evaluation.at=null"]) == (None, "nothing")
+    assert when(profile="reference") == (None, "reference")
+    assert when(profile="reference", sets=["evaluation.every=null"]) == (None, "nothing")
+    assert when(every) == when(every, profile="reference") == (10, "nothing")
+    assert when(at) == when(at, profile="reference") == (None, [3, 7])
+    assert when(every, sets=["evaluation.at=[1]"]) == (None, [1])
+    assert when(every, sets=["evaluation.at=null"]) == (10, "nothing")
+    assert when(at, sets=["evaluation.every=5"]) == (5, "nothing")
+
+
 def test_a_suite_may_choose_the_profile_and_the_command_line_another(suite_of):
     text = "profile: reference\n" + SMALL
     assert suite_of(text).profile == "reference"

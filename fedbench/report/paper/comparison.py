@@ -22,7 +22,8 @@ AVERAGES = (AVERAGE, CLIENTS)
 # Parts of a variant that leave what is measured as it is, or that are compared by themselves.
 ASIDE = {
     *("backbone.name", "backbone.pretrained", "data.name", "data.root", "profile"),
-    *("engine", "precision", "evaluation.by", "evaluation.every", "evaluation.batch_size"),
+    *("engine", "precision", "evaluation.by", "evaluation.every", "evaluation.at"),
+    "evaluation.batch_size",
 }
 # Options that may stand in brackets behind the name of a backbone or a data set: where its files lie.
 WHERE = {"backbone": "pretrained", "data": "root"}
