@@ -48,10 +48,9 @@ def image_dataset(
     """The data set of the images in `train` and `test`, decoded to (3, H, H) on the first load: to uint8, see
     `pixels`, or with `resize: reference` to float32, see `unclamped`.
 
-    root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every
-    image, paths, labels, domains, H = `image_size`, `interpolation`, Pillow's version, and where torch resizes, that
-    and its version. Images that cannot be read are left out of the cache; `unreadable` says whether `load` then fails
-    or goes on, so one cache entry serves both.
+    root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every image,
+    paths, labels, domains, H = `image_size`, `interpolation` and the versions of what decodes. Images that cannot be
+    read are left out of the cache; `unreadable` says whether `load` then fails, so one cache entry serves both.
 
     Raises: UserError for an unknown option value or a file that cannot be opened; from `load`, for images
     that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
@@ -61,8 +60,8 @@ def image_dataset(
     check_options(image_size, interpolation, unreadable, resize)
     store = Folder(root) if isinstance(root, Path) else root
     hashes = store.hashes([sample.path for sample in (*train, *test)])
-    options = [DECODE_VERSION, PIL.__version__, image_size, interpolation]
-    facts = [*options, domains, classes, train, test, list(hashes.values())]
+    facts = [DECODE_VERSION, PIL.__version__, image_size, interpolation, domains, classes, train, test]
+    facts.append(list(hashes.values()))
     kind = "uint8"
     if resize == "reference":  # without it the fingerprint is what it was before there was the option
         facts, kind = [*facts, resize, package_version("torch")], "float32"
@@ -83,8 +82,8 @@ def image_dataset(
             _judge_skipped(store, splits, train, test, unreadable, domains, classes)
         return splits
 
-    size = (len(train) + len(test)) * 3 * image_size**2 * (4 if kind == "float32" else 1)
-    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size)
+    pixels_in_all = (len(train) + len(test)) * 3 * image_size**2
+    return Dataset(tuple(domains), tuple(classes), fingerprint, load, pixels_in_all * (4 if kind == "float32" else 1))
 
 
 def check_options(
