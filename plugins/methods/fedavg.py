@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import cast
 
 from torch import Tensor
 
@@ -52,17 +52,12 @@ def fedavg(
     if not kept:
         return wholemodel(setup, model, train, price, aggregator)
     made = wholemodel(setup, model, train, price, aggregator, personal=lambda weights, own: Answer(model, own))
-    return replace(made, predictor=both(model, made.predictor))
-
-
-def both(model: WholeModel, own: Callable[..., Any]) -> Callable[..., Predict]:
-    """A predictor of the global model, and, asked for a client, of that client's own beside it."""
+    answer = cast(Callable[..., Answer], made.predictor)
 
     def predictor(state: State, client: int | None = None) -> Predict:
-        everybodys = Answer(model, state["shared"])
-        return everybodys if client is None else Both(everybodys, own(state, client))
+        return answer(state) if client is None else Both(answer(state), answer(state, client))
 
-    return predictor
+    return replace(made, predictor=predictor)
 
 
 @dataclass(frozen=True)

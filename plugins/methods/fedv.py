@@ -21,11 +21,14 @@ def fedv(
     optimizer: Mapping[str, Any] | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
+    server_optimizer: Mapping[str, Any] | None = None,
 ) -> Method:
     """Every client has a head and a tail of its own around the server's pre-trained encoder, which steps once a round,
     on the mean gradient of the clients' last steps.
 
     server_lr: null takes the clients' learning rate (the paper writes one eta for both); 0 freezes the encoder.
+    server_optimizer: null takes the plain step of Algorithm 1, line 19; `{name: adamw}` makes an Adam step of the mean
+    gradient at server_lr, as "model parameters are optimized by Adam" (A.2) may be read, which names no side.
     fedround: heads and tails are averaged every so many rounds, from the first on. head_blocks, tail_blocks: how many
     of the first and last blocks are the client's. client_start: heads and tails `random` as in the paper, or
     `pretrained` but for the classifier. encoder: `pretrained`, as the backbone is, or `random`. optimizer: the
@@ -42,9 +45,10 @@ def fedv(
         optimizer=optimizer,
         aggregator=aggregator,
         objective=objective,
+        server_optimizer=server_optimizer,
     )
 
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedv", fedv)
+    register("fedv", fedv, later=["server_optimizer"])

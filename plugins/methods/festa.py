@@ -10,10 +10,13 @@ from fedbench import hookimpl
 from fedbench.families.split import PLAIN_MEAN, split
 from fedbench.method import Method, Ref, Setup
 
+ADAM = {"name": "adamw"}  # without weight decay unless it is given
+
 
 def festa(
     setup: Setup,
     server_lr: float | None = None,
+    server_optimizer: Mapping[str, Any] = ADAM,
     fedround: int = 50,
     head_blocks: int = 0,
     tail_blocks: int = 0,
@@ -26,13 +29,15 @@ def festa(
     """As fedv, but the server's body steps at every local step, on the mean gradient over the clients that take it.
 
     The head is the backbone's own embedding, as FedV's authors compare it, with one task for all clients. It is
-    trained from scratch there: encoder is `random` unless it is `pretrained`, as the backbone is. The other options are
-    fedv's.
+    trained from scratch there: encoder is `random` unless it is `pretrained`, as the backbone is. server_optimizer:
+    Adam, for "model parameters are optimized by Adam" is said there of FESTA (A.3) and names no side; `{name: sgd}`
+    takes plain steps. Its rate is server_lr, null for the clients' own. The other options are fedv's.
     """
     return split(
         setup,
         learns="every_step",
         server_lr=server_lr,
+        server_optimizer=server_optimizer,
         fedround=fedround,
         head_blocks=head_blocks,
         tail_blocks=tail_blocks,

@@ -1,7 +1,8 @@
 """The independent implementation: plain loops written from Algorithms 1 and 2 of the FedV paper.
 
 They share nothing with fedbench but the weights everybody starts from, the images, and the seeds of z. They know a
-model as a dictionary of tensors, and compute the ViT, its gradients' clipping, SGD and all that follows themselves.
+model as a dictionary of tensors, and compute the ViT, its gradients' clipping, SGD, Adam and all that follows
+themselves.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ class Rules:
     tail_blocks: int = 0
     fedround: int = 2
     server_lr: float = SERVER_LR
+    adam: bool = False  # the server's step; its decay of weights, and whether moments last from round to round
+    server_decay: float = 0.0
+    forgets: bool = False
     halved_from: float = math.inf  # rounds
     after_update: bool = False
     server_clip: bool = False
@@ -67,13 +71,15 @@ def plain_loops(first: list[Weights], rules: Rules) -> Ran:
     encoder = {name for name in first[0] if part(name, rules) == "E"}
     w_E = {name: first[0][name] for name in encoder}
     own = [{name: w for name, w in model.items() if name not in encoder} for model in first]
-    ran = Ran([first], [])
+    ran, moments = Ran([first], []), None
     for t, (ids, K, lost) in enumerate(ROUNDS):
         back = [i for i in ids if i not in lost]
         counted = ids if rules.lost_count else back
         trained = {i: dict(own[i]) for i in ids}
         velocity = {i: {} for i in ids}
-        losses, g_s, start = {i: [] for i in ids}, {}, w_E
+        losses, g_s, start = {i: [] for i in ids}, {}, (w_E, moments)
+        if rules.forgets:
+            moments = None
         for k in range(max(K)):
             active = [i for i, K_i in zip(ids, K, strict=True) if k < K_i]
             for i in active:
@@ -89,12 +95,12 @@ def plain_loops(first: list[Weights], rules: Rules) -> Ran:
                     at = trained[i] if rules.after_update else before
                     g_s[i] = server_gradient(at, w_E, x, y, t, i, grads, rules)
             if rules.every_step and g_s:
-                w_E, g_s = stepped(w_E, g_s, rules, t), {}
+                w_E, moments, g_s = *stepped(w_E, moments, g_s, rules, t), {}
         ran.losses.append([sum(losses[i]) / len(losses[i]) for i in ids])
         if not back:
-            w_E = start
+            w_E, moments = start
         elif not rules.every_step:
-            w_E = stepped(w_E, g_s, rules, t)
+            w_E, moments = stepped(w_E, moments, g_s, rules, t)
         for i in back:
             own[i] = trained[i]
         if t % rules.fedround == 0 and back:
@@ -168,11 +174,23 @@ def server_gradient(own, w_E, x, y, t, i, grads, rules) -> Weights:
     return {name: sum(e[name] for e in estimates) / len(estimates) for name in w_E}
 
 
-def stepped(w_E: Weights, g_s: Mapping[int, Weights], rules: Rules, t: int) -> Weights:
+def stepped(w_E: Weights, moments, g_s: Mapping[int, Weights], rules: Rules, t: int):
+    """The server's next weights and moments: line 19, or Adam (Kingma and Ba, Algorithm 1) on the same mean."""
     eta = rules.server_lr * (0.5 ** ((t >= 2) + (t >= 3)) if t >= rules.halved_from else 1)
     weight = {i: (4 + i) if rules.by_examples else 1 for i in g_s}
     total = sum(weight.values())
-    return {name: w - eta * sum(weight[i] * g[name] for i, g in g_s.items()) / total for name, w in w_E.items()}
+    g_mean = {name: sum(weight[i] * g[name] for i, g in g_s.items()) / total for name in w_E}
+    if not rules.adam:
+        return {name: w - eta * g_mean[name] for name, w in w_E.items()}, None
+    n, m, v = moments or (0, *({name: torch.zeros_like(w) for name, w in w_E.items()} for _ in range(2)))
+    n += 1
+    m = {name: 0.9 * m[name] + 0.1 * g for name, g in g_mean.items()}
+    v = {name: 0.999 * v[name] + 0.001 * g**2 for name, g in g_mean.items()}
+    new = {}
+    for name, w in w_E.items():
+        step = m[name] / (1 - 0.9**n) / ((v[name] / (1 - 0.999**n)).sqrt() + 1e-8)
+        new[name] = w - eta * rules.server_decay * w - eta * step  # decay as in AdamW
+    return new, (n, m, v)
 
 
 # The forward pass of timm's ViT.

@@ -16,7 +16,8 @@ from fedbench.errors import NotApplicable
 from fedbench.families.split import price
 from fedbench.families.split.client import Outcome, Participant, plan_of, uploads_of
 from fedbench.families.split.cut import Cut
-from fedbench.families.split.options import Rules, with_own
+from fedbench.families.split.optimizer import OwnOptimizer
+from fedbench.families.split.options import Rules, of_server, with_own
 from fedbench.families.split.server import Backward, Frozen, Server, ZerothOrder
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import HEAD, begin, in_layers, load
@@ -31,6 +32,7 @@ def split(
     setup: Setup,
     learns: str = "last_step",
     server_lr: float | None = None,
+    server_optimizer: Mapping[str, Any] | None = None,
     server_decay: float = 1.0,
     epsilon: float = 1e-4,
     num_directions: int = 1,
@@ -47,17 +49,19 @@ def split(
 
     learns: how the server's gradient comes about: by back-propagation at the round's `last_step` or at `every_step`,
     or from `losses` at the last one (SPSA with `epsilon`, the mean over `num_directions`) · server_lr: eta of the
-    server's step, None for the clients' own; 0 keeps the encoder as it is and computes no gradient · server_decay:
-    times this from half of the rounds on, and again from three quarters on · fedround: every so many rounds, from the
-    first on, heads and tails are averaged · head_blocks, tail_blocks, client_start: see `Cut` · encoder: `pretrained`,
-    as the backbone is, or `random` · optimizer: the clients', None for the suite's.
+    server's step, None for the clients' own; 0 keeps the encoder as it is and computes no gradient ·
+    server_optimizer: what makes a step of that gradient at that rate, None for the plain step of line 19 ·
+    server_decay: eta is multiplied by it from half of the rounds on, and again from three quarters on · fedround: every
+    so many rounds, from the first on, heads and tails are averaged · head_blocks, tail_blocks, client_start: see `Cut`
+    · encoder: `pretrained`, as the backbone is, or `random` · optimizer: the clients', None for the suite's.
     """
     setup = with_own(setup, optimizer)
     begin(setup.backbone, "encoder", encoder, seed_of(setup.seed, use="encoder"))
     l_c = setup.component("objective", objective)
     aggregate = setup.component("aggregator", aggregator)
     lr = setup.train["optimizer"]["lr"] if server_lr is None else server_lr
-    rules = Rules(learns, lr, server_decay, epsilon, num_directions, fedround, setup.train["rounds"])
+    own = of_server(server_optimizer, learns)
+    rules = Rules(learns, lr, server_decay, epsilon, num_directions, fedround, setup.train["rounds"], own)
     if setup.train.get("regularizer"):
         raise NotApplicable("regularisers pull clients towards a global model; heads and tails here have none")
     model = in_layers(setup.backbone).to(setup.device).eval()
@@ -83,6 +87,7 @@ class Split:
             "shared": self.cut.start(self.setup.seed, -1),  # until heads and tails are averaged
             "clients": {},
             "memory": {},
+            **({"server": {}} if self.rules.optimizer and self.rules.lr else {}),
         }
 
     def encoder(self) -> dict[str, Tensor]:
@@ -94,18 +99,25 @@ class Split:
         key = state["clients"].get(str(i))
         return self.cut.start(self.setup.seed, i) if key is None else self.setup.store.get(key, self.setup.device)
 
-    def server(self) -> Server:
+    def optimizer(self, state: State) -> OwnOptimizer | None:
+        """The server's own, as the rounds before have left it; None where it takes plain steps, or none."""
+        if not self.rules.optimizer or "server" not in state:
+            return None
+        return OwnOptimizer(self.cut.w_E, self.rules.optimizer, state["server"])
+
+    def server(self, optimizer: OwnOptimizer | None) -> Server:
         """The server of one round."""
         if self.rules.lr == 0:
             return Frozen()
         if self.rules.learns == "losses":
             return ZerothOrder(self.cut, self.setup.seed, self.rules.epsilon, self.rules.directions)
-        return Backward(self.cut)
+        return Backward(self.cut, optimizer)
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         """Lines 3 to 22."""
         averages, N, L = self.rules.averages(t), len(cohort), self.cut.model.num_layers
-        server, kept = self.server(), dict(state["clients"])
+        optimizer, kept = self.optimizer(state), dict(state["clients"])
+        server = self.server(optimizer)
         done: list[Outcome] = []
         load(self.cut.w_E, state["encoder"])
         # Where the encoder stands still until the round's end, clients in parallel are clients one after another, and
@@ -124,7 +136,7 @@ class Split:
         report = Report(plan_of(N, L), cohort, up, [self.cost(0, t)] * N)
         if not up.arrived.any():
             return state, report
-        new = {**state, "encoder": self.encoder()}
+        new = {**state, "encoder": self.encoder(), **({"server": optimizer.kept()} if optimizer else {})}
         if averages:
             new = self.aggregate(new, up, report.plan, cohort)
             kept |= {str(i): self.setup.store.put(new["shared"]) for n, i in enumerate(cohort.ids) if up.arrived[n]}
@@ -160,6 +172,13 @@ class Split:
         directions = self.rules.directions if learns == "losses" else 0
 
         def of_client(averages: bool) -> ClientCost:
-            return price.of_client(prices, self.setup.train, learns=learns, directions=directions, averages=averages)
+            return price.of_client(
+                prices,
+                self.setup.train,
+                learns=learns,
+                directions=directions,
+                averages=averages,
+                server_optimizer=self.rules.optimizer,
+            )
 
         return of_client(False), of_client(True)

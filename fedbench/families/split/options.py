@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,19 +21,38 @@ def with_own(setup: Setup, optimizer: Mapping[str, Any] | None) -> Setup:
     """
     if optimizer is None:
         return setup
-    if not isinstance(optimizer, Mapping) or optimizer.get("name") not in OPTIONS:
-        raise UserError(f"optimizer is {{name: sgd or adamw, lr: ...}} or null, not {optimizer!r}")
-    name, *rest = optimizer["name"], *(key for key in optimizer if key != "name")
+    return replace(setup, train={**setup.train, "optimizer": _complete("optimizer", optimizer)})
+
+
+def of_server(optimizer: Mapping[str, Any] | None, learns: str) -> dict[str, Any] | None:
+    """The server's own optimiser, complete but for its rate, which is `server_lr`; None for the plain step.
+
+    Raises UserError.
+    """
+    if optimizer is None:
+        return None
+    if learns == "losses":
+        raise UserError("server_optimizer: a server that learns from losses steps along each z, and keeps no gradient")
+    if isinstance(optimizer, Mapping) and "lr" in optimizer:
+        raise UserError("server_optimizer has no lr of its own: its rate is server_lr")
+    return _complete("server_optimizer", optimizer, needed=())
+
+
+def _complete(option: str, given: Any, needed: Sequence[str] = ("lr",)) -> dict[str, Any]:
+    """needed: what has no default, besides the name."""
+    if not isinstance(given, Mapping) or given.get("name") not in OPTIONS:
+        wanted = ", ".join(["name: sgd or adamw", *(f"{key}: ..." for key in needed)])
+        raise UserError(f"{option} is {{{wanted}}} or null, not {given!r}")
+    name, *rest = given["name"], *(key for key in given if key != "name")
     if odd := [key for key in rest if key not in OPTIONS[name]]:
-        raise UserError(f"optimizer: {name} has no {odd[0]!r}; it has {', '.join(OPTIONS[name])}")
-    for key in ("lr", *rest):
-        value: Any = optimizer.get(key)
+        raise UserError(f"{option}: {name} has no {odd[0]!r}; it has {', '.join(OPTIONS[name])}")
+    for key in (*needed, *rest):
+        value: Any = given.get(key)
         right = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
         if not right or (key == "lr" and value == 0) or (key == "momentum" and value >= 1):
             wanted = {"lr": "a number above 0", "momentum": "a number from 0 to below 1"}.get(key, "a number from 0")
-            raise UserError(f"optimizer: {key} is {wanted}, not {value!r}")
-    filled = {"name": name, **dict.fromkeys(OPTIONS[name][1:], 0.0), **optimizer}
-    return replace(setup, train={**setup.train, "optimizer": filled})
+            raise UserError(f"{option}: {key} is {wanted}, not {value!r}")
+    return {"name": name, **dict.fromkeys(OPTIONS[name][1:], 0.0), **given}
 
 
 @dataclass(frozen=True)
@@ -41,7 +60,7 @@ class Rules:
     """How the server learns, and when heads and tails are averaged, see `split`. Raises UserError for what means
     nothing.
 
-    lr: eta of the server's step · directions: `num_directions` · rounds: T.
+    lr: eta of the server's step · directions: `num_directions` · rounds: T · optimizer: the server's own, if any.
     """
 
     learns: str
@@ -51,6 +70,7 @@ class Rules:
     directions: int
     fedround: int
     rounds: int
+    optimizer: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.learns not in LEARNS:

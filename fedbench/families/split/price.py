@@ -79,11 +79,12 @@ def of_client(
     learns: str | None,
     directions: int = 0,
     averages: bool = False,
+    server_optimizer: Mapping[str, Any] | None = None,
 ) -> ClientCost:
     """One client's round, and what the server computes for it.
 
     learns: `every_step`, `last_step` by back-propagation, `losses`, or None · directions: of SPSA, two losses each ·
-    averages: whether heads and tails are averaged at the end of the round.
+    averages: whether heads and tails are averaged at the end of the round · server_optimizer: the server's own.
     """
     H, E, T, full = prices.H, prices.E, prices.T, prices.E_trained
     own, batch, losses = H.weights + T.weights, train["batch_size"], 2 * directions
@@ -102,20 +103,20 @@ def of_client(
         bytes_up=sum(one.up for one in sent),
         memory_bytes=own * (2 + optimizer_states(train["optimizer"])) + batch * (H.passes.saved + T.passes.saved),
         sent=tuple(sent),
-        server=_server(E, full, batch, learns, losses),
+        server=_server(E, full, batch, learns, losses, optimizer_states(server_optimizer) if server_optimizer else 0),
     )
 
 
-def _server(E: Part, full: Part, batch: int, learns: str | None, losses: int) -> ServerCost:
-    """`full.weights` are w_E's bytes; back-propagation holds one gradient of a client and the sum over clients, SPSA
-    one module's weights moved."""
+def _server(E: Part, full: Part, batch: int, learns: str | None, losses: int, states: int) -> ServerCost:
+    """`full.weights` are w_E's bytes; back-propagation holds one gradient of a client and the sum over clients, and
+    `states` times as much for the server's optimiser; SPSA one module's weights moved."""
     back_propagates = learns in ("every_step", "last_step")
     usual = full if learns == "every_step" else E
     weight_gradient = full.passes.backward - E.passes.backward
     return ServerCost(
         flops_per_image=usual.passes.forward + usual.passes.backward,
         flops_last=losses * E.passes.forward + (weight_gradient if learns == "last_step" else 0),
-        memory_bytes=full.weights * (3 if back_propagates else 1)
+        memory_bytes=full.weights * (3 + states if back_propagates else 1)
         + (full.largest if losses else 0)
         + batch * (full if back_propagates else E).passes.saved,
     )

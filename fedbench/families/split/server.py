@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedbench.families.split.cut import Cut
+from fedbench.families.split.optimizer import OwnOptimizer
 from fedbench.families.spsa import Direction, descend, slope
 
 Values = dict[str, Tensor]
@@ -16,10 +17,13 @@ LOSSES = "model.losses"  # the place of FedVZ's losses in what a client sends
 
 
 class Backward:
-    """Option I of Algorithm 1: g_s(i) = dL_i / dw_E."""
+    """Option I of Algorithm 1: g_s(i) = dL_i / dw_E.
 
-    def __init__(self, cut: Cut) -> None:
-        self.cut = cut
+    optimizer: the server's own; None takes the plain step of line 19.
+    """
+
+    def __init__(self, cut: Cut, optimizer: OwnOptimizer | None = None) -> None:
+        self.cut, self.optimizer = cut, optimizer
         self.total: Values = {}
         self.count = 0
 
@@ -38,9 +42,13 @@ class Backward:
 
     @torch.no_grad()
     def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
-        """w_E -= lr / m sum_i g_s(i), in place, for the m clients taken; forgets them."""
-        for name, w in w_E.items() if self.count else ():
-            w -= lr / self.count * self.total[name]
+        """w_E -= lr / m sum_i g_s(i), in place, for the m clients taken, or what the optimiser makes of that mean;
+        forgets them."""
+        if self.optimizer and self.count:
+            self.optimizer.step({name: total.div_(self.count) for name, total in self.total.items()}, lr)
+        else:
+            for name, w in w_E.items() if self.count else ():
+                w -= lr / self.count * self.total[name]
         self.total, self.count = {}, 0
 
 

@@ -1,9 +1,12 @@
 """A method's own optimiser, and its own start where the suite's backbone is pre-trained."""
 
+import re
+
 import pytest
 import torch
 
 from fedbench.errors import UserError
+from fedbench.families.split import split
 from fedbench.families.split.options import with_own
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
@@ -43,6 +46,31 @@ def test_none_is_the_suites(registry):
 def test_what_is_no_optimiser_is_refused(registry, wrong, told):
     with pytest.raises(UserError, match=told):
         made(registry, "fedv", optimizer=wrong)
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "told"),
+    [
+        ("fedv", "adamw", "server_optimizer is {name: sgd or adamw} or null, not 'adamw'"),
+        ("festa", {"name": "adam"}, "server_optimizer is {name: sgd or adamw} or null"),
+        ("fedv", {"name": "adamw", "lr": 1e-3}, "server_optimizer has no lr of its own: its rate is server_lr"),
+        ("festa", {"name": "adamw", "momentum": 0.9}, "server_optimizer: adamw has no 'momentum'"),
+        ("festa", {"name": "sgd", "momentum": 1}, "server_optimizer: momentum is a number from 0 to below 1"),
+    ],
+)
+def test_what_is_no_optimiser_of_a_server_is_refused(registry, method, wrong, told):
+    with pytest.raises(UserError, match=re.escape(told)):
+        made(registry, method, server_optimizer=wrong)
+
+
+def test_a_server_that_learns_from_losses_has_none(registry):
+    with pytest.raises(UserError, match="server_optimizer: a server that learns from losses"):
+        split(setup_of(registry, tiny_vit(), [1]), learns="losses", server_optimizer={"name": "adamw"})
+
+
+def test_a_server_without_a_rate_keeps_no_moments(registry):
+    state = made(registry, "fedv", server_lr=0, server_optimizer={"name": "adamw"}).init(generator(0))
+    assert "server" not in state
 
 
 def test_clients_step_with_their_own_optimiser(registry):

@@ -113,6 +113,23 @@ def test_memory_is_what_each_side_holds(registry):
         assert c.server.memory_bytes == copies * encoder + more + batch * part.passes.saved
         assert c.memory_bytes == 3 * own + batch * (prices.H.passes.saved + prices.T.passes.saved)  # with momentum
     assert 0 < prices.E.passes.saved < prices.E_trained.passes.saved
+    plain, *others = (
+        price.of_client(prices, TRAIN, learns="every_step", server_optimizer=optimizer).server.memory_bytes
+        for optimizer in (None, {"name": "adamw"}, {"name": "sgd", "momentum": 0.9}, {"name": "sgd", "momentum": 0.0})
+    )
+    assert [other - plain for other in others] == [2 * encoder, encoder, 0]  # what it remembers of every weight
+
+
+def test_festas_server_keeps_moments_and_fedvs_does_not(registry):
+    def memory(name: str, **options) -> int:
+        method = registry.make("method", {"name": name, **options}, setup=setup_of(registry, tiny_vit(), [L]))
+        return method.cost(L, 1).server.memory_bytes
+
+    encoder = 8 * (L * OF_BLOCK + 2 * D)
+    assert memory("festa") - memory("festa", server_optimizer={"name": "sgd"}) == 2 * encoder
+    assert memory("fedv", server_optimizer={"name": "adamw"}) - memory("fedv") == 2 * encoder
+    frozen = {"server_lr": 0, "server_optimizer": {"name": "adamw"}}
+    assert memory("fedv", **frozen) == memory("fedv", server_lr=0)
 
 
 @pytest.mark.parametrize("blocks", [(0, 0), (1, 2)])

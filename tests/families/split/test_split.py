@@ -61,8 +61,10 @@ def test_what_cannot_be_cut_or_pulled_is_not_applicable(registry):
         {"name": "fedv", "server_lr": 0},
         {"name": "fedvz", "num_directions": 2, "tail_blocks": 1},
         {"name": "festa", "fedround": 2, "head_blocks": 2},
+        {"name": "festa", "server_optimizer": {"name": "sgd", "momentum": 0.9}},
+        {"name": "fedv", "server_optimizer": {"name": "adamw"}},
     ],
-    ids=lambda options: options["name"] + str(options.get("server_lr", "")),
+    ids=lambda options: "".join(str(options.get(key, "")) for key in ("name", "server_lr", "server_optimizer")),
 )
 def test_options_keep_the_contract(registry, make, options):
     check_method(lambda setup: registry.make("method", options, setup=setup), registry, make)
@@ -148,9 +150,16 @@ def test_what_a_client_keeps_is_not_spoilt_on_the_way(registry):
 
 def test_a_state_read_from_disk_goes_on_as_it_was(registry, tmp_path):
     setup = setup_of(registry, tiny_vit(), [L] * 3)
-    for name in ("fedv", "fedvz", "festa"):
-        method, again = (registry.make("method", {"name": name, "fedround": 2}, setup=setup) for _ in range(2))
+    adam, heavy = {"name": "adamw"}, {"name": "sgd", "momentum": 0.9}
+    own = [("fedv", None), ("fedvz", None), ("festa", adam), ("fedv", adam), ("fedv", heavy)]
+    for name, options in [
+        (name, {} if optimizer is None else {"server_optimizer": optimizer}) for name, optimizer in own
+    ]:
+        method, again = (
+            registry.make("method", {"name": name, "fedround": 2, **options}, setup=setup) for _ in range(2)
+        )
         state = method.init(generator(0))
+        assert ("server" in state) == bool(options)
         for t in range(2):
             state, _ = method.round(state, t, cohort_of([L] * 3), generator(0, t))
         save(tmp_path / name, state)
