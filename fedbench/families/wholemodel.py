@@ -23,6 +23,8 @@ from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Sent, Uploads
 
 Tensors = Mapping[str, Tensor]
 Batch = tuple[Tensor, Tensor]
+LossOf = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | float]]
+Turn = tuple[LossOf, Sequence[Iterable[Tensor]]]  # a loss, and the groups of tensors that it trains
 
 
 class WholeModel(nn.Module):
@@ -102,20 +104,28 @@ Train = Callable[[Visit], tuple[float, Tensors | None]]
 
 def fit(
     setup: Setup,
-    loss_of: Callable[[Tensor, Tensor], tuple[Tensor, Tensor | float]],
+    loss_of: LossOf,
     groups: Sequence[Iterable[Tensor]],
     batches: Iterable[Batch],
     steps: int,
+    then: Turn | None = None,
 ) -> float:
     """Local steps with the suite's optimiser, fresh as in every round; returns the mean of the loss reported.
 
     loss_of(x, y): the loss to be reported, and what is added to it · groups: tensors that are trained; those of one
-    group are clipped together.
+    group are clipped together · then: a turn of others, with an optimiser of their own, on every batch after that.
     """
-    groups = [list(group) for group in groups]
+    turns = [_turn(setup, loss_of, groups), *([_turn(setup, *then)] if then else [])]
+    losses = [[take(x, y) for take in turns][0] for x, y in itertools.islice(batches, steps)]
+    return sum(losses) / max(len(losses), 1)
+
+
+def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Iterable[Tensor]]) -> Callable[[Tensor, Tensor], float]:
+    """One step on a batch; returns the loss reported."""
+    groups = [list(group) for group in given]
     optimizer = make_optimizer([tensor for group in groups for tensor in group], setup.train["optimizer"])
-    losses = []
-    for x, y in itertools.islice(batches, steps):
+
+    def take(x: Tensor, y: Tensor) -> float:
         loss, further = loss_of(x, y)
         optimizer.zero_grad()
         (loss + further).backward()
@@ -123,8 +133,9 @@ def fit(
             for group in groups:
                 nn.utils.clip_grad_norm_(group, setup.train["clip"])
         optimizer.step()
-        losses.append(loss.item())
-    return sum(losses) / max(len(losses), 1)
+        return loss.item()
+
+    return take
 
 
 def copies(tensors: Tensors) -> dict[str, Tensor]:
@@ -203,7 +214,7 @@ class Whole:
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         N, L = len(cohort), self.model.body.num_layers
-        plan = Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, HEAD)]] * N)
+        plan = Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, name) for name in self.model.body.classifiers]] * N)
         trained, kept = self.local_steps(state, t, cohort)
         up = self.setup.receive(trained, state, plan, cohort, t)
         report = Report(plan, cohort, up, [self.price()] * N)

@@ -24,10 +24,13 @@ from fedbench.families.wholemodel import (
     wholemodel,
 )
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.backbone import HEAD
+from fedbench.models.backbone import HEAD, Classifier
 from fedbench.types import ClientCost
 
 PERSONAL = "personal"
+KINDS = ("linear", "hypernetwork")
+HIDDEN, MADE = "hyper_hidden", "hyper_made"  # the layers of H
+A_M = "a_m"  # what a client keeps then
 Balanced = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -37,26 +40,58 @@ def fedrod(
     gamma: float = 1.0,
     body: str = "pretrained",
     aggregator: Ref = "weighted_mean",
+    personal: str = "linear",
+    hidden: int = 32,
 ) -> Method:
-    """Body and generic head minimise a class-balanced loss and are averaged; every client keeps a personal head,
+    """Body and generic head minimise a class-balanced loss and are averaged; every client has a personal head besides,
     trained by plain cross-entropy on the sum of both heads' logits.
 
-    The linear version: the personal head's loss moves that head alone, body and generic head move by the balanced loss
-    alone, both in the same step. balance: `softmax`, -log(N_y^gamma exp g_y / sum_c N_c^gamma exp g_c), or `risk`,
-    cross-entropy weighted by 1 / N_y^gamma, where N_c counts the client's images of class c; gamma 0 makes both plain
-    cross-entropy. body: `pretrained`, as the backbone is, or `random`. The personal head begins at 0, so that a client
-    that never took part answers with the generic head, which is also the global model. The loss recorded is the
-    balanced one.
+    The personal head's loss moves that head alone, body and generic head move by the balanced loss alone. balance:
+    `softmax`, -log(N_y^gamma exp g_y / sum_c N_c^gamma exp g_c), or `risk`, cross-entropy weighted by 1 / N_y^gamma,
+    where N_c counts the client's images of class c; gamma 0 makes both plain cross-entropy. body: `pretrained`, as the
+    backbone is, or `random`. The personal head begins at 0, and a client that never took part answers with the generic
+    head, which is also the global model. The loss recorded is the balanced one.
+
+    personal: `linear`, every client keeps a head of its own and trains it in the same step as the rest; or
+    `hypernetwork` (their Fed-RoD (hyper), which the FedV paper compares with): the head is H(a_m) of the client's class
+    distribution a_m, the fractions N_c / N, where H is shared and averaged with the rest: a layer of `hidden` units,
+    ReLU, and a layer that gives all of the head's weights. As the FedV paper has it, the generic part is updated first:
+    in every local step, on the batch, and then H on the same batch. Ours: hidden 32, that the turns alternate by step,
+    the suite's optimiser and clipping for each, H's last layer begins at 0, and a regulariser pulls the generic part
+    alone.
     """
     if balance not in BALANCED:
         raise UserError(f"fedrod: balance is {' or '.join(BALANCED)}, not {balance!r}")
     if gamma < 0:
         raise UserError(f"fedrod: gamma is at least 0, not {gamma}")
-    model, C = trainable(setup, body), setup.num_classes
+    if personal not in KINDS:
+        raise UserError(f"fedrod: personal is {' or '.join(KINDS)}, not {personal!r}")
+    if not isinstance(hidden, int) or isinstance(hidden, bool) or hidden < 1:
+        raise UserError(f"fedrod: hidden is a whole number from 1 on, not {hidden!r}")
+    model = trainable(setup, body)
+
+    def balanced_of(N: Tensor) -> Balanced:
+        return BALANCED[balance](N, gamma)
+
+    if personal == "linear":
+        return linear(setup, model, balanced_of, aggregator)
+    return hypernetwork(setup, model, balanced_of, aggregator, hidden)
+
+
+def counts(visit: Visit, setup: Setup) -> Tensor:
+    """(C,) int64: N_c, how many images of each class the client has."""
+    return torch.bincount(visit.y(), minlength=setup.num_classes).to(setup.device)
+
+
+# --- heads that clients keep ----------------------------------------------------------------------------------------
+
+
+def linear(setup: Setup, model: WholeModel, balanced_of: Callable[[Tensor], Balanced], aggregator: Ref) -> Method:
+    """Fed-RoD (linear)."""
 
     def train(visit: Visit) -> tuple[float, Tensors]:
         own = copies(no_head(visit.start) if visit.own is None else visit.own)
-        balanced = BALANCED[balance](torch.bincount(visit.y(), minlength=C).to(setup.device), gamma)
+        balanced = balanced_of(counts(visit, setup))
 
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             generic, personal = losses(model, visit.weights, own, x, y, balanced)
@@ -93,6 +128,72 @@ def no_head(weights: Tensors) -> dict[str, Tensor]:
     return {f"{PERSONAL}.{part}": torch.zeros_like(weights[f"{HEAD}.{part}"]) for part in ("weight", "bias")}
 
 
+# --- heads that one network makes -----------------------------------------------------------------------------------
+
+
+class FromZero(Classifier):
+    """A layer that begins at 0."""
+
+    def draw(self, generator: torch.Generator) -> None:
+        for parameter in (self.weight, self.bias):
+            torch.nn.init.zeros_(parameter)
+
+
+def hypernetwork(
+    setup: Setup, model: WholeModel, balanced_of: Callable[[Tensor], Balanced], aggregator: Ref, hidden: int
+) -> Method:
+    """Fed-RoD (hyper): H is two more layers of the model that everybody trains; what a client keeps is its a_m."""
+    C, like = setup.num_classes, next(model.parameters())
+    D = model.body.timm.num_features
+    layers = model.body.classifiers
+    layers[HIDDEN] = Classifier(C, hidden).to(like.device, like.dtype)
+    layers[MADE] = FromZero(hidden, C * D + C).to(like.device, like.dtype)
+
+    def train(visit: Visit) -> tuple[float, Tensors]:
+        N = counts(visit, setup)
+        balanced, a = balanced_of(N), (N.double() / N.sum()).to(like.dtype)
+        H = {name: w for name, w in visit.weights.items() if name.startswith((HIDDEN, MADE))}
+        rest = [w for name, w in visit.weights.items() if name not in H]
+
+        def of_generic(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
+            return balanced(model.logits(visit.weights, x), y), visit.pull()
+
+        def of_personal(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
+            return made_loss(model, visit.weights, a, x, y), 0.0
+
+        told = fit(setup, of_generic, [rest], visit.batches(), visit.steps, then=(of_personal, [H.values()]))
+        return told, {A_M: a}
+
+    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
+        weights = model.weights()
+        generic = F.cross_entropy(model.logits(weights, x), y)
+        return generic + made_loss(model, weights, x.new_zeros(C), x, y)
+
+    def personal(weights: Tensors, own: Tensors) -> Answer:
+        head = made_head(weights, own[A_M])
+        return Answer(model, weights, lambda z: read(weights, HEAD, z) + read(head, PERSONAL, z))
+
+    return wholemodel(setup, model, train, lambda: price_of(setup, model, one_image), aggregator, personal)
+
+
+def made_head(weights: Tensors, a: Tensor) -> dict[str, Tensor]:
+    """H(a): the weights (C, D) and biases (C,) of a personal head."""
+    C, D = weights[f"{HEAD}.weight"].shape
+    flat = read(weights, MADE, F.relu(read(weights, HIDDEN, a)))
+    return {f"{PERSONAL}.weight": flat[: C * D].view(C, D), f"{PERSONAL}.bias": flat[C * D :]}
+
+
+def made_loss(model: WholeModel, weights: Tensors, a: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of the sum of both heads' logits, which moves H alone."""
+    with torch.no_grad():
+        z = model.features(weights, x)
+        generic = read(weights, HEAD, z)
+    return F.cross_entropy(generic + read(made_head(weights, a), PERSONAL, z), y)
+
+
+# --- losses that do not mind how often a class occurs ---------------------------------------------------------------
+
+
 def balanced_softmax(count: Tensor, gamma: float) -> Balanced:
     """-log(N_y^gamma exp g_y / sum_c N_c^gamma exp g_c), the batch mean; count (C,) are the N_c (Ren et al., NeurIPS
     2020)."""
@@ -113,4 +214,4 @@ BALANCED = {"softmax": balanced_softmax, "risk": balanced_risk}
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedrod", fedrod)
+    register("fedrod", fedrod, later=["personal", "hidden"])

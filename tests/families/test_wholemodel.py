@@ -24,7 +24,7 @@ from fedbench.results import read_manifest, read_rows
 from fedbench.seeding import generator
 from fedbench.testing import check_component
 from fedbench.testing.methods import check_method
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.world import CLASSES, cohort_of, same, setup_of, tiny_mixer, tiny_vit
 
 WHOLE = ("fedavg", "ditto", "fedrod")
 PERSONAL = ("ditto", "fedrod")
@@ -53,7 +53,10 @@ def test_the_contract_holds_on_any_backbone(registry, name, model):
     check_method(lambda setup: registry.make("method", {"name": name}, setup=setup), registry, model)
 
 
-@pytest.mark.parametrize("options", [{"balance": "risk"}, {"aggregator": "coordinate_median"}])
+HYPER = {"personal": "hypernetwork", "hidden": 5}
+
+
+@pytest.mark.parametrize("options", [{"balance": "risk"}, {"aggregator": "coordinate_median"}, HYPER])
 def test_the_contract_holds_with_other_parts(registry, options):
     check_component(registry, "method", "fedrod", **options)
 
@@ -88,7 +91,7 @@ def test_ditto_refuses_options_without_a_meaning(registry, options):
         registry.make("method", {"name": "ditto", **options}, setup=setup_of(registry, tiny_vit(), [1]))
 
 
-@pytest.mark.parametrize("options", [{"balance": "none"}, {"gamma": -0.1}])
+@pytest.mark.parametrize("options", [{"balance": "none"}, {"gamma": -0.1}, {"personal": "mlp"}, {"hidden": 0}])
 def test_fedrod_refuses_options_without_a_meaning(registry, options):
     with pytest.raises(UserError, match=f"fedrod: {next(iter(options))} is"):
         registry.make("method", {"name": "fedrod", **options}, setup=setup_of(registry, tiny_vit(), [1]))
@@ -139,6 +142,23 @@ def test_what_methods_cost_beside_fedavg(registry):
     assert fedavg.memory_bytes < fedrod.memory_bytes < 1.2 * fedavg.memory_bytes
 
 
+def test_a_hypernetwork_is_sent_and_averaged_and_costs_a_second_pass_forward(registry):
+    setup = setup_of(registry, tiny_vit(), [1])
+    made = registry.make("method", {"name": "fedrod", **HYPER}, setup=setup)
+    plain, cost = method_of(registry, "fedavg")[0].cost(1, 0), made.cost(1, 0)
+    heads = CLASSES * (setup.backbone.timm.num_features + 1)
+    H = 8 * (5 * (CLASSES + 1) + heads * (5 + 1))  # two layers with biases
+    assert cost.bytes_up - plain.bytes_up == cost.bytes_down - plain.bytes_down == H
+    assert 1.2 * plain.flops_per_image < cost.flops_per_image < 1.5 * plain.flops_per_image
+    state = made.init(generator(0))
+    after, _ = made.round(state, 0, cohort_of([1]), generator(0, 0))
+    names = {"hyper_hidden.weight", "hyper_hidden.bias", "hyper_made.weight", "hyper_made.bias"}
+    assert {name for name in state["shared"] if name.startswith("hyper")} == names
+    assert not state["shared"]["hyper_made.weight"].any() and after["shared"]["hyper_made.weight"].any()
+    (kept,) = (setup.store.get(key) for key in after["clients"].values())
+    assert kept.keys() == {"a_m"} and kept["a_m"].shape == (CLASSES,) and float(kept["a_m"].sum()) == pytest.approx(1)
+
+
 # --- what clients keep --------------------------------------------------------------------------------------------
 
 
@@ -175,10 +195,10 @@ CHANGES = {
 }
 
 
-LOCAL = "{name: fedavg, local: true}"
+LOCAL, MADE = "{name: fedavg, local: true}", "{name: fedrod, personal: hypernetwork}"
 
 
-@pytest.mark.parametrize("name", [*PERSONAL, LOCAL])
+@pytest.mark.parametrize("name", [*PERSONAL, LOCAL, MADE])
 def test_a_cell_killed_at_random_instants_ends_with_the_same_bits(tmp_path, own_cache, name):
     order = order_of(tmp_path / "whole", name, 12, changes=CHANGES)
     worker.run(replace(order, checkpoint_every=1e9))
@@ -226,7 +246,7 @@ def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(
     assert said(folder) == whole
 
 
-@pytest.mark.parametrize("name", PERSONAL)
+@pytest.mark.parametrize("name", [*PERSONAL, MADE])
 def test_a_finished_cell_keeps_the_global_model_and_says_so(tmp_path, own_cache, name):
     order = order_of(tmp_path, name, 2, changes=CHANGES)
     worker.run(order)

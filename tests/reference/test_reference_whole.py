@@ -1,32 +1,39 @@
-"""Two rounds of the whole-model methods in float64 against plain loops with gradients written out by hand.
-
-The second part of this file is numpy alone: a network z = tanh(x W' + b), g = z U' + c, its gradients, SGD, and the
-algorithms as their papers write them. It takes over the first weights, the images, and who takes part.
-"""
+"""Two rounds of the whole-model methods in float64 against plain loops with gradients written out by hand, see
+whole_loops.py."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from whole_loops import (
+    CLASSES,
+    DIM,
+    EXAMPLES,
+    HIDDEN,
+    NORMS,
+    PICTURES,
+    ROUNDS,
+    SIDE,
+    STEPS,
+    TRAIN,
+    averaging,
+    batches_of,
+    decoupled,
+    dittos,
+    forward,
+    hyper,
+    looped,
+    made,
+    sending,
+)
 
 from fedbench.seeding import generator
 from fedbench.testing.world import setup_of
 from fedbench.types import Cohort
-
-CLASSES, SIDE, DIM, BATCH = 3, 8, 5, 4
-EXAMPLES = {0: 9, 1: 4, 2: 6, 3: 7}
-ROUNDS = ([0, 2], [0, 1, 2], [1, 3])  # who takes part; client 2 never has images of class 2
-STEPS = {0: 3, 1: 1, 2: 4, 3: 2}
-TRAIN = {
-    "optimizer": {"name": "sgd", "lr": 0.3, "momentum": 0.9, "weight_decay": 0.02},
-    "clip": 2.0,
-    "local_epochs": 1,
-}
 
 
 class Net(nn.Module):
@@ -40,14 +47,6 @@ class Net(nn.Module):
 
     def forward(self, x):
         return torch.tanh(x.flatten(1) @ self.W.T + self.b)
-
-
-def batches_of(t, client):
-    draw = np.random.default_rng([t, client])
-    labels = 2 if client == 2 else CLASSES
-    return [
-        (draw.standard_normal((BATCH, 3, SIDE, SIDE)), draw.integers(0, labels, BATCH)) for _ in range(STEPS[client])
-    ]
 
 
 def cohort_of_round(t):
@@ -81,7 +80,12 @@ def ran(registry):
 
 def plain(tensors):
     short = {"model.W": "W", "model.b": "b", "head.weight": "U", "head.bias": "c"}
-    own = {"personal.weight": "P", "personal.bias": "d"}
+    own = {"personal.weight": "P", "personal.bias": "d", "a_m": "a"}
+    own |= {
+        f"{part}.{kind}": f"{kind[0]}{n}"
+        for n, part in ((1, "hyper_hidden"), (2, "hyper_made"))
+        for kind in ("weight", "bias")
+    }
     return {{**short, **own}[name]: value.numpy().copy() for name, value in tensors.items()}
 
 
@@ -165,6 +169,36 @@ def test_fedrod(ran, balance, gamma):
     answers_alike(predict(7), g)
 
 
+HYPER = {"name": "fedrod", "personal": "hypernetwork", "hidden": HIDDEN}
+
+
+@pytest.mark.parametrize(("balance", "gamma"), [("softmax", 1.0), ("risk", 0.5)])
+def test_fedrod_with_a_hypernetwork(ran, balance, gamma):
+    first, last, own, losses, predict = ran({**HYPER, "balance": balance, "gamma": gamma})
+    assert first["w1"].shape == (HIDDEN, CLASSES) and first["w2"].shape == (CLASSES * DIM + CLASSES, HIDDEN)
+    assert not first["w2"].any() and not first["b2"].any() and first["w1"].any()  # the heads begin at 0
+    w, told, kept = looped(first, hyper, balance=balance, gamma=gamma)
+    close(last, w)
+    np.testing.assert_allclose(np.concatenate(losses), np.concatenate(told), atol=1e-12)
+    assert own.keys() == kept.keys() == {0, 1, 2, 3}
+    z, g = forward(w, PICTURES)
+    for i in kept:
+        close(own[i], kept[i])
+        P, d = made(w, kept[i]["a"])[2:]
+        assert np.abs(P).max() > 1e-3
+        answers_alike(predict(i), g + z @ P.T + d)
+    answers_alike(predict(), g)
+    answers_alike(predict(7), g)
+
+
+@pytest.mark.parametrize("other", ["together", "by counts", "moves the body", "kept apart"])
+def test_another_rule_of_the_hypernetwork_is_noticed(ran, other):
+    first, last, *_ = ran(HYPER)
+    w = looped(first, hyper, balance="softmax", gamma=1.0, other=other)[0]
+    with pytest.raises(AssertionError):
+        close(last, w)
+
+
 def answers_alike(predict, expected):
     np.testing.assert_allclose(predict(torch.from_numpy(PICTURES)).numpy(), expected, atol=1e-12)
 
@@ -172,112 +206,3 @@ def answers_alike(predict, expected):
 def test_the_gradients_are_clipped_in_some_steps_and_not_in_others(ran):
     looped(ran({"name": "fedavg"})[0], averaging)
     assert min(NORMS) < TRAIN["clip"] < max(NORMS), sorted(NORMS)
-
-
-# --- the independent implementation -------------------------------------------------------------------------------
-
-PICTURES = np.random.default_rng(99).standard_normal((6, 3, SIDE, SIDE))
-NORMS: list[float] = []
-
-
-def forward(w, x):
-    z = np.tanh(x.reshape(len(x), -1) @ w["W"].T + w["b"])
-    return z, z @ w["U"].T + w["c"]
-
-
-def backward(w, x, z, dg):
-    da = dg @ w["U"] * (1 - z**2)
-    return {"W": da.T @ x.reshape(len(x), -1), "b": da.sum(0), "U": dg.T @ z, "c": dg.sum(0)}
-
-
-def softmax(g):
-    e = np.exp(g - g.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
-
-
-def entropy(g, y, q=None):
-    """Mean of q_y CE and its gradient by the logits."""
-    rows, p = np.arange(len(y)), softmax(g)
-    weight = np.ones(len(y)) if q is None else q[y]
-    loss = (-weight * np.log(p[rows, y])).mean()
-    p[rows, y] -= 1
-    return loss, p * weight[:, None] / len(y)
-
-
-def step(w, gradient, velocity):
-    o, norm = TRAIN["optimizer"], math.sqrt(sum(float((g**2).sum()) for g in gradient.values()))
-    NORMS.append(norm)
-    shrink = min(1.0, TRAIN["clip"] / (norm + 1e-6))
-    for name, g in gradient.items():
-        d = g * shrink + o["weight_decay"] * w[name]
-        velocity[name] = o["momentum"] * velocity[name] + d if name in velocity else d
-        w[name] = w[name] - o["lr"] * velocity[name]
-
-
-def descent(w, batches, towards=None, strength=0.0):
-    """Local SGD on cross-entropy + strength / 2 ||w - towards||^2; the losses without that."""
-    velocity, losses = {}, []
-    for x, y in batches:
-        z, g = forward(w, x)
-        loss, dg = entropy(g, y)
-        gradient = backward(w, x, z, dg)
-        if towards is not None:
-            gradient = {name: d + strength * (w[name] - towards[name]) for name, d in gradient.items()}
-        step(w, gradient, velocity)
-        losses.append(loss)
-    return sum(losses) / len(losses)
-
-
-def looped(first, local, rounds=ROUNDS, **options):
-    """All rounds: local(w, kept, batches, **options) -> (client's weights, loss, what it keeps); then the mean."""
-    w, kept, told = dict(first), {}, []
-    for t, ids in enumerate(rounds):
-        returned = {i: local(dict(w), kept.get(i), batches_of(t, i), **options) for i in ids}
-        total = sum(EXAMPLES[i] for i in ids)
-        w = {name: sum(EXAMPLES[i] / total * returned[i][0][name] for i in ids) for name in w}
-        told.append([returned[i][1] for i in ids])
-        kept |= {i: own for i, (_, _, own) in returned.items()}
-    return w, told, kept
-
-
-def averaging(w, kept, batches, mu=0.0):
-    mine = dict(w)
-    return mine, descent(mine, batches, w, mu), None
-
-
-def sending(w, kept, batches):
-    mine, loss, _ = averaging(w, kept, batches)
-    return mine, loss, dict(mine)
-
-
-def dittos(w, kept, batches, lam, passes):
-    mine, v = dict(w), dict(w if kept is None else kept)
-    loss = descent(mine, batches)
-    descent(v, batches * passes, w, lam)
-    return mine, loss, v
-
-
-def decoupled(w, kept, batches, balance, gamma):
-    mine = dict(w)
-    head = {"P": np.zeros((CLASSES, DIM)), "d": np.zeros(CLASSES)} if kept is None else dict(kept)
-    N = np.bincount(np.concatenate([y for _, y in batches]), minlength=CLASSES)
-    there = N > 0
-    velocity, own_velocity, losses = {}, {}, []
-    for x, y in batches:
-        z, g = forward(mine, x)
-        both = softmax(g + z @ head["P"].T + head["d"])
-        both[np.arange(len(y)), y] -= 1
-        both /= len(y)
-        if gamma == 0:  # nothing is balanced
-            loss, dg = entropy(g, y)
-        elif balance == "softmax":  # absent classes have no part in the sum
-            loss, part = entropy(g[:, there] + gamma * np.log(N[there]), (np.cumsum(there) - 1)[y])
-            dg = np.zeros_like(g)
-            dg[:, there] = part
-        else:
-            q = np.where(there, 1 / np.maximum(N, 1) ** gamma, 0.0)
-            loss, dg = entropy(g, y, q * N.sum() / (q * N).sum())
-        step(mine, backward(mine, x, z, dg), velocity)
-        step(head, {"P": both.T @ z, "d": both.sum(0)}, own_velocity)
-        losses.append(loss)
-    return mine, sum(losses) / len(losses), head

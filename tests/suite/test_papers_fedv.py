@@ -68,6 +68,7 @@ def test_a_suite_loads_and_says_what_the_text_says(path, profile, catalogue):
         assert config["backbone"]["pretrained"] == (cell.backbone != RESNET)
         if cell.method in WHOLE:
             assert config["method"]["body"] == "random"
+            assert (config["method"].get("personal") == "hypernetwork") == (cell.method == "fed-rod")
         else:
             assert config["method"]["encoder"] == ("random" if cell.method == "festa" else "pretrained")
     if not path.stem.startswith("figure2"):
