@@ -6,11 +6,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop
 
 from fedbench.models.backbone import Source, TimmModel
 
@@ -42,7 +42,7 @@ def measure(name: str, source: Source, num_classes: int, batch_size: int, device
     """Count and time a backbone; its weights do not matter."""
     model = _Whole(source.model, num_classes).to(device).eval().requires_grad_(False)
     x = torch.zeros(batch_size, 3, source.image_size, source.image_size, device=device)
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=_missing()) as counter:
         model(x[:1])
     return Size(
         name=name,
@@ -55,6 +55,12 @@ def measure(name: str, source: Source, num_classes: int, batch_size: int, device
         device=device,
         threads=torch.get_num_threads(),
     )
+
+
+def _missing() -> dict[Any, Any]:
+    """What torch's counter passes over before 2.15: attention on a CPU."""
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return {} if attention in flop_registry else {attention: sdpa_flop}
 
 
 class _Whole(nn.Module):
