@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
 
 from fedbench.models.backbone import Source, TimmModel
 
@@ -58,9 +58,9 @@ def measure(name: str, source: Source, num_classes: int, batch_size: int, device
 
 
 def _missing() -> dict[Any, Any]:
-    """What torch's counter passes over before 2.15: attention on a CPU."""
+    """The formula that torch's counter lacks before 2.15: attention on a CPU."""
     attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    return {} if attention in flop_registry else {attention: sdpa_flop}
+    return {} if attention in flop_registry else {attention: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)}
 
 
 class _Whole(nn.Module):
