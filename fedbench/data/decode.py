@@ -15,6 +15,7 @@ from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.types import Dataset, Images, Splits
+from fedbench.words import human_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +106,7 @@ def decode(
     """Fill x (n, 3, H, H), uint8 or float32: the images that can be read, and the paths of those that cannot."""
     import numpy as np
 
-    side, size = x.shape[-1], f"{x.nbytes / 1e9:,.1f} GB" if x.nbytes >= 1e8 else f"{x.nbytes / 1e6:,.1f} MB"
+    side = x.shape[-1]
 
     def work(i: int) -> bool:
         encoded = store.read(samples[i].path)
@@ -120,7 +121,7 @@ def decode(
         return True
 
     with _strict_pillow():
-        readable = np.array(in_threads(work, len(samples), f"decoding images to {size}"), dtype=bool)
+        readable = np.array(in_threads(work, len(samples), f"decoding images to {human_bytes(x.nbytes)}"), dtype=bool)
     kept = np.flatnonzero(readable)
     if len(kept) < len(samples):
         for to, at in enumerate(kept):  # in place and upwards: `to` never passes `at`
