@@ -50,7 +50,8 @@ class Ledger:
         up, cohort, rows = report.uploads, report.cohort, []
         for n, client in enumerate(cohort.ids):
             self._finite(t, report, n)
-            cost, lines = report.cost[n], _lines(report, n, self._done(report, n))
+            cost, done = report.cost[n], self._done(report, n)
+            lines = _lines(report, n, done)
             beside = self._images_beside(client, int(up.steps[n]), cost)
             rows.append(
                 {
@@ -65,7 +66,7 @@ class Ledger:
                     "loss": float(up.loss[n]),
                     "bytes_down": sum(down for _, down, _ in lines),
                     "bytes_up": sum(up for _, _, up in lines),
-                    "flops": cost.flops(*self._done(report, n), beside=beside),
+                    "flops": cost.flops(*done, beside=beside),
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),
                 }
