@@ -76,17 +76,17 @@ def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
 class Visit:
     """A client in round t: what it is given, and what it trains.
 
-    start: the global model's weights, which it must leave alone · weights: its copy of them, which it sends back · own:
-    the tensors it kept, None if it has none yet · steps: optimiser steps of the global model · steps_beside(epochs):
-    those of so many epochs of a model of its own, see `Federation` · passes(): its batches of the round · y(): the
-    labels (n,) of all its images, in whatever number of equal copies · pull(): what a regulariser adds to the loss of
-    `weights`.
+    start: the global model's weights, which it must leave alone · weights: its copy of them, which it sends back ·
+    own(): the tensors it kept, None if it has none yet · steps: optimiser steps of the global model ·
+    steps_beside(epochs): those of so many epochs of a model of its own, see `Federation` · passes(): its batches of the
+    round · y(): the labels (n,) of all its images, in whatever number of equal copies · pull(): what a regulariser adds
+    to the loss of `weights`.
     """
 
     t: int
     start: Tensors
     weights: dict[str, Tensor]
-    own: Tensors | None
+    own: Callable[[], Tensors | None]
     steps: int
     steps_beside: Callable[[int], int]
     passes: Callable[[], Iterator[Batch]]
@@ -230,9 +230,9 @@ class Whole:
         """What clients send, one after another, and the keys in the store of what those at these positions keep."""
         rows = {name: value.new_empty(len(cohort), *value.shape) for name, value in state["shared"].items()}
         losses, seconds, kept = [], [], {}
-        for n, client in enumerate(cohort.ids):
+        for n in range(len(cohort)):
             began = time.perf_counter()
-            visit = self.visit(t, state, cohort, n, self.own_of(state, client))
+            visit = self.visit(t, state, cohort, n)
             with self.setup.precision():
                 loss, own = self.train(visit)
             if own is not None:
@@ -243,7 +243,7 @@ class Whole:
         told, took = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
         return Uploads.of(cohort, [{} for _ in range(self.model.body.num_layers)], rows, told, took), kept
 
-    def visit(self, t: int, state: State, cohort: Cohort, n: int, own: Tensors | None) -> Visit:
+    def visit(self, t: int, state: State, cohort: Cohort, n: int) -> Visit:
         """The round as the client at position n of the cohort has it."""
         start, weights = state["shared"], copies(state["shared"])
         labels = getattr(cohort.batches, "labels", lambda n: torch.cat([y for _, y in cohort.batches(n)]))
@@ -253,7 +253,7 @@ class Whole:
             t=t,
             start=start,
             weights=weights,
-            own=own,
+            own=lambda: self.own_of(state, cohort.ids[n]),
             steps=done,
             steps_beside=lambda epochs: beside(n, epochs, done),
             passes=lambda: iter(cohort.batches(n)),

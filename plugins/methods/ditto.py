@@ -54,7 +54,7 @@ def ditto(
             return loss([model.logits(v, x)], y, visit.t), towards(v, visit.start, lam)
 
         told = fit(setup, of_global, [visit.weights.values()], visit.batches(), visit.steps)
-        v = copies(visit.start if visit.own is None else visit.own)
+        v = copies(visit.start if (own := visit.own()) is None else own)
         fit(setup, of_personal, [v.values()], visit.batches(), visit.steps_beside(epochs))
         return told, v
 

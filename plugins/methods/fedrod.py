@@ -90,7 +90,7 @@ def linear(setup: Setup, model: WholeModel, balanced_of: Callable[[Tensor], Bala
     """Fed-RoD (linear)."""
 
     def train(visit: Visit) -> tuple[float, Tensors]:
-        own = copies(no_head(visit.start) if visit.own is None else visit.own)
+        own = copies(no_head(visit.start) if (kept := visit.own()) is None else kept)
         balanced = balanced_of(counts(visit, setup))
 
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
