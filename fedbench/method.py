@@ -52,6 +52,10 @@ def _as_sent(uploads: Uploads, *_: Any) -> Uploads:
     return uploads
 
 
+def _nothing() -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a method is built from.
@@ -60,9 +64,10 @@ class Setup:
     adapter(backbone) attaches the adapters · engine: see `fedbench.engine` · train: the suite's `train` section,
     resolved · component(kind, ref): makes a component of the registry · fold: whether a predictor may fold its
     adapters (`fedbench.models.adapter.fold`) · by_client: whether every client is tested by itself, on images like its
-    own. For a method that trains by other means than `engine`: store: where clients' own tensors are kept ·
-    precision() is the context in which models are called · receive(uploads, start, plan, cohort, t) is what arrives of
-    uploads.
+    own · proxy(): the server's own images (n, 3, H, W), prepared as clients' are, and their labels (n,), held out of
+    everybody's training where the suite asks for it (`data.proxy`), or None. For a method that trains by other means
+    than `engine`: store: where clients' own tensors are kept · precision() is the context in which models are called ·
+    receive(uploads, start, plan, cohort, t) is what arrives of uploads.
     """
 
     backbone: Blocks | Plain
@@ -81,3 +86,4 @@ class Setup:
     by_client: bool = False
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext
     receive: Callable[..., Uploads] = _as_sent
+    proxy: Callable[[], tuple[Tensor, Tensor] | None] = _nothing

@@ -75,13 +75,15 @@ class Client:
 class Scenario:
     """Who could take part: every registered client, and the smallest and largest L_n that may occur.
 
-    capacities: (clients, 2) int64.
+    capacities: (clients, 2) int64 · ranks: (clients, 2) int64, the smallest and largest r_n, where the scenario gives
+    its clients ranks.
     """
 
     clients: Sequence[Client]
     capacities: np.ndarray
     num_layers: int
     rounds: int
+    ranks: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Cohort:
 
     ids (N,) · capacities (N,) the L_n · num_examples (N,) the |D_n| · steps (N,) optimiser steps it will take ·
     batches(n) yields client n's (x, y) batches of this round, the same for every engine · arrives (N,) bool,
-    whether its work will come back; by default everybody's does.
+    whether its work will come back; by default everybody's does · ranks (N,) the r_n, where the scenario gives ranks.
     """
 
     ids: Sequence[int]
@@ -99,6 +101,7 @@ class Cohort:
     steps: Tensor
     batches: Callable[[int], Iterator[tuple[Tensor, Tensor]]]
     arrives: Tensor = cast("Tensor", None)  # ones, as soon as it is made: their number is that of ids
+    ranks: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.arrives is None:
@@ -119,19 +122,44 @@ class Cohort:
             steps=self.steps[rows],
             batches=self.batches.only(rows) if hasattr(self.batches, "only") else lambda n: self.batches(rows[n]),
             arrives=self.arrives[rows],
+            ranks=None if self.ranks is None else self.ranks[rows],
         )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Who trains what in this round.
+    """Who holds what in this round, and what of it each client trains.
 
-    M: (N, L) bool, the allocation matrix · exits: for each client the depths (1-based, counted in layers held) after
-    which a classifier reads the features, with the classifier's name.
+    M: (N, L) bool, the allocation matrix: the layers each client holds, which are sent to it and run; the others it
+    skips · exits: for each client the depths (1-based, counted in layers held) after which a classifier reads the
+    features, with the classifier's name.
+
+    What follows may be left out, and then all that is held is trained, as it is:
+
+    trained: (N, L) bool, the layers held that are trained; the others run frozen · terms: (N, L, R) bool, which of the
+    R rank-one terms b a^T of its layers' low-rank adapters a client holds; the others are 0 in its model ·
+    trained_terms: (N, L, R) bool, which of those it trains · frozen: patterns, as `fnmatch` reads them, of the names of
+    tensors that nobody trains in this round, whatever layer they stand in (`*.lora_A`) · scales: (N,) float64, what a
+    client multiplies its low-rank products B A with in place of the adapter's own alpha / R.
     """
 
     M: Tensor
     exits: Sequence[Sequence[Exit]]
+    trained: Tensor | None = None
+    terms: Tensor | None = None
+    trained_terms: Tensor | None = None
+    frozen: Sequence[str] = ()
+    scales: Tensor | None = None
+
+    @property
+    def trains(self) -> Tensor:
+        """(N, L) bool: whose work on which layers comes back."""
+        return self.M if self.trained is None else self.trained
+
+    @property
+    def ranks(self) -> Tensor | None:
+        """(N, L) int64: how many rank-one terms of each layer a client holds; None where terms are not told apart."""
+        return None if self.terms is None else self.terms.sum(-1)
 
 
 @dataclass(frozen=True)
@@ -179,10 +207,12 @@ class Job:
 class Uploads:
     """What came back.
 
-    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients with M[n, j], in the order of n · shared[name]:
-    (n, ...) from the clients that hold it, in order · arrived (N,) bool, whose rows came back: the others' must be left
-    alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken · seconds (N,) · rejected: why the
-    server refused the upload of the client at a position; such a client has not arrived.
+    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients that train them, in the order of n · shared[name]:
+    (n, ...) from the clients that train it, in order · arrived (N,) bool, whose rows came back: the others' must be
+    left alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken · seconds (N,) · rejected: why
+    the server refused the upload of the client at a position; such a client has not arrived · coordinates: of tensors
+    that clients train in part, by place (`r/<layer>/<name>`, `shared/<name>`), which coordinates each row's client
+    trained, bool, in the rows' shape or broadcast to it; elsewhere a row holds what its client started from.
     """
 
     r: list[dict[str, Tensor]]
@@ -192,14 +222,23 @@ class Uploads:
     steps: Tensor
     seconds: Tensor
     rejected: Mapping[int, str] = field(default_factory=dict)
+    coordinates: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, cohort: Cohort, r: list[dict[str, Tensor]], shared: dict[str, Tensor], loss: Tensor, seconds: Tensor
+        cls,
+        cohort: Cohort,
+        r: list[dict[str, Tensor]],
+        shared: dict[str, Tensor],
+        loss: Tensor,
+        seconds: Tensor,
+        coordinates: Mapping[str, Tensor] | None = None,
     ) -> Uploads:
         """What an engine returns: whose work arrives, and after how many steps, is the cohort's to say."""
         loss = loss.masked_fill(cohort.steps == 0, float("nan"))
-        return cls(r, shared, cohort.arrives.clone(), loss, cohort.steps.clone(), seconds)
+        return cls(
+            r, shared, cohort.arrives.clone(), loss, cohort.steps.clone(), seconds, coordinates=coordinates or {}
+        )
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Where a trained tensor stands, `r/<layer>/<name>` or `shared/<name>`, and which clients of a round hold it."""
+"""Where a trained tensor stands, `r/<layer>/<name>` or `shared/<name>`, and which clients hold and train it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -27,18 +28,42 @@ def mapped(change: Callable[[str, Tensor], Tensor], values: Values) -> dict[str,
 
 
 def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[int]:
-    """The clients, of a group or of all, that train what stands at `place`: `r/<layer>` or `shared/<name>`."""
+    """The clients, of a group or of all, that hold what stands at `place`: `r/<layer>/<name>` or `shared/<name>`."""
     kind, _, rest = place.partition("/")
     held = plan.M[:, int(rest.split("/")[0])] if kind == "r" else shared_holders(plan, rest)
-    return [n for n in (range(len(plan.M)) if group is None else group) if held[n]]
+    return _of_group(held, group)
+
+
+def trainers(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[int]:
+    """The clients, of a group or of all, that train what stands at `place`, and whose rows uploads have."""
+    return _of_group(trained_by(plan, place), group)
+
+
+def trained_by(plan: Plan, place: str) -> Tensor:
+    """(N,) bool: who trains what stands at `place`, in whole or in part."""
+    kind, _, rest = place.partition("/")
+    if kind == "shared":
+        held = shared_holders(plan, rest)
+        return torch.zeros_like(held) if _is_frozen(plan, rest) else held
+    layer, _, name = rest.partition("/")
+    trains = plan.trains[:, int(layer)]
+    return torch.zeros_like(trains) if _is_frozen(plan, name) else trains
+
+
+def _of_group(chosen: Tensor, group: Sequence[int] | None) -> list[int]:
+    return [n for n in (range(len(chosen)) if group is None else group) if chosen[n]]
+
+
+def _is_frozen(plan: Plan, name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in plan.frozen)
 
 
 def shared_holders(plan: Plan, name: str) -> Tensor:
-    """(N,) bool: who trains the shared tensor `name`."""
+    """(N,) bool: who holds the shared tensor `name`."""
     return torch.tensor([holds({e.classifier for e in exits}, name) for exits in plan.exits], dtype=torch.bool)
 
 
 def holds(classifiers: Iterable[str], name: str) -> bool:
-    """Whether a client with these classifiers trains the shared tensor `name`: its classifiers', and all that is
+    """Whether a client with these classifiers holds the shared tensor `name`: its classifiers', and all that is
     not one's."""
     return name.startswith("model.") or name.rsplit(".", 1)[0] in classifiers
