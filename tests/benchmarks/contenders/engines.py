@@ -85,7 +85,7 @@ def _serve(theirs: Connection, requests: Connection, work: Work, precision: str,
 
 def _of_a_round(work: Work) -> tuple[Blocks, dict[str, Any], Plan, Cohort, Job]:
     """What `engine.train` is called with; model and images are kept from round to round."""
-    from fedbench_plugins.lora import lora
+    from fedbench_plugins.adapters.lora import lora
 
     model = Blocks(work.vit())
     lora(RANK, ALPHA)(model)

@@ -1,0 +1,1 @@
+"""What is trained beside the frozen weights, one kind a file."""
