@@ -1,4 +1,4 @@
-"""A scenario at work: the registered clients, and who takes part in a round, with what capacity and batches."""
+"""A scenario at work: the registered clients, and who takes part in a round, with what capacity, rank and batches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from fedbench.cell.faults import Faults
 from fedbench.cell.pixels import Batch, Pixels, ahead
+from fedbench.cell.sizes import Sizes
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
-from fedbench.types import MIXED, Client, Cohort, Scenario
+from fedbench.types import Client, Cohort, Scenario
 
 
 class Registered(Sequence[Client]):
@@ -48,14 +49,17 @@ class Federation:
     def __init__(self, config: Mapping[str, Any], clients: list[Client], num_layers: int, pixels: Pixels) -> None:
         self.clients, self.pixels = Registered(clients), pixels
         self.seed, self.train = config["seed"], config["train"]
-        self.capacities, self.participation = config["capacities"], config["participation"]
+        self.participation = config["participation"]
         self.num_layers = num_layers
         self.faults = Faults(config.get("faults", {}), self.seed)
         if idle := [client.id for client in clients if not len(client)]:
             raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
         self.fewest = min(self._batches(client) for client in clients)
-        lowest_highest = np.array([self._range(client) for client in clients])
-        self.scenario = Scenario(self.clients, lowest_highest, num_layers, self.train["rounds"])
+        N = len(clients)
+        self.capacities = Sizes("capacity", config["capacities"], N, self.seed, everybody=num_layers)
+        self.ranks = Sizes("rank", config["ranks"], N, self.seed) if "ranks" in config else None
+        L_n, r_n = self.capacities.ranges(clients), self.ranks.ranges(clients) if self.ranks else None
+        self.scenario = Scenario(self.clients, L_n, num_layers, self.train["rounds"], r_n)
 
     def cohort(self, t: int) -> Cohort:
         """The clients of round t."""
@@ -63,11 +67,12 @@ class Federation:
         done = [self.faults.of(t, i, self._steps(i)) for i in ids]
         return Cohort(
             ids=ids,
-            capacities=_whole_numbers(self._capacity(t, self.clients[i]) for i in ids),
+            capacities=_whole_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
             num_examples=_whole_numbers(len(self.clients[i]) for i in ids),
             steps=_whole_numbers(steps for steps, _ in done),
             batches=Batches(self, t, ids),
             arrives=_whole_numbers(arrives for _, arrives in done).bool(),
+            ranks=_whole_numbers(self.ranks.of(t, self.clients[i]) for i in ids) if self.ranks else None,
         )
 
     def _sample(self, t: int) -> list[int]:
@@ -83,29 +88,6 @@ class Federation:
             return sorted(chosen)
         count = how["count"] if "count" in how else max(1, round(how["fraction"] * N))
         return sorted(draw.choice(N, size=min(count, N), replace=False).tolist())
-
-    def _range(self, client: Client) -> tuple[int, int]:
-        """The smallest and the largest L_n this client can have."""
-        if "all" in self.capacities:
-            return self.num_layers, self.num_layers
-        if "uniform" in self.capacities:
-            return tuple(self.capacities["uniform"])
-        place, key = (client.id, "by_client") if "by_client" in self.capacities else (client.domain, "by_domain")
-        if place == MIXED:
-            raise UserError(
-                f"capacities by_domain: client {client.id} has images of several domains; give each client a depth, "
-                "{by_client: [...]}, or draw them, {uniform: [lowest, highest]}"
-            )
-        given = self.capacities[key]
-        if place >= len(given):
-            raise UserError(f"capacities: {len(given)} values for {len(self.clients)} clients; give one for each")
-        return given[place], given[place]
-
-    def _capacity(self, t: int, client: Client) -> int:
-        low, high = self._range(client)
-        if low == high:
-            return low
-        return int(numpy_generator(self.seed, t, client.id, "capacity").integers(low, high + 1))
 
     def _steps(self, client: int, epochs: int | None = None) -> int:
         """local_epochs, or so many, of the client's batches, at most max_steps; `smallest`: at most what the largest

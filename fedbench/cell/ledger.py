@@ -138,8 +138,7 @@ class Ledger:
         totals["tested"] = totals["evaluations"] * sum(evaluation.sizes)
         for t in range(self.T):
             cohort = self.federation.cohort(t)
-            for n, client in enumerate(cohort.ids):
-                cost = method.cost(int(cohort.capacities[n]), t)
+            for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):
                 if cost is None:
                     continue
                 steps, arrives = int(cohort.steps[n]), bool(cohort.arrives[n])

@@ -84,10 +84,9 @@ def _affordable(trial: Trial, flops: float) -> Cohort:
     """The clients of the first round that take part, the cheapest first, as many as a step of so many FLOPs has room
     for; one at least."""
     cohort = trial.federation.cohort(0)
-    costs = {n: trial.method.cost(L_n, 0) for n, L_n in enumerate(cohort.capacities.tolist())}
     step = {
         n: cost.flops_per_image * trial.federation.images(cohort.ids[n], 1)
-        for n, cost in costs.items()
+        for n, cost in enumerate(trial.method.prices(cohort, 0))
         if cost is not None
     }
     chosen: list[int] = []
@@ -150,8 +149,8 @@ def longest_share(trial: Trial, batch_size: int, processes: int) -> float:
         return 1.0
     cohort, tokens = trial.federation.cohort(0), in_layers(trial.model).tokens(trial.evaluation.test.images.x.shape[-1])
     work, rows = [], []
-    for n, L_n in enumerate(cohort.capacities.tolist()):
-        if (cost := trial.method.cost(L_n, 0)) is not None:
+    for n, cost in enumerate(trial.method.prices(cohort, 0)):
+        if cost is not None:
             work.append(cost.flops_per_image * int(cohort.steps[n]))
             rows.append(min(batch_size, int(cohort.num_examples[n])) * tokens)
     groups = [sum(work[n] for n in group) for group in grouped(work, rows, ROWS)]

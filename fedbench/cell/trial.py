@@ -24,6 +24,7 @@ from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
+from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
 from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.registry.registry import Registry, dataset_of
@@ -70,6 +71,7 @@ class Trial:
         self.ledger = Ledger(config, self.dataset, self.federation)
         self.guard = Guard(config["train"].get("guard"))
         self.method = self._method(registry, image_size=splits.test.x.shape[-1])
+        self._check_ranks()
         metrics = {ref["name"]: registry.make("metric", ref) for ref in config["evaluation"]["metrics"]}
         images = config["evaluation"]["batch_size"]
         if self.fast and device == "cpu" and isinstance(self.model, Blocks):
@@ -121,6 +123,14 @@ class Trial:
             store=self.store,
         )
         return registry.make("method", self.config["method"], setup=setup)
+
+    def _check_ranks(self) -> None:
+        """Raises UserError where a client may be given more rank-one terms than the adapters have."""
+        ranks, modules = self.federation.scenario.ranks, self.model.model.modules()
+        low_rank = [module.low_rank for module in modules if hasattr(module, "low_rank")]
+        R = max((adapter().rank for adapter in low_rank if callable(adapter)), default=None)
+        if ranks is not None and R is not None and ranks.max() > R:
+            raise UserError(f"ranks: {ranks.max()} is above {R}, the largest rank of the adapters")
 
     @contextmanager
     def precision(self) -> Iterator[None]:

@@ -88,9 +88,10 @@ class Assets:
         partition = self.registry.make("partition", config["data"]["partition"])
         draw = numpy_generator(config["seed"], use="partition")
         clients = partition(train.y, train.domain, len(dataset.domains), draw)
-        given = config["capacities"].get("by_client")
-        if given and len(given) < len(clients):
-            raise UserError(f"capacities: {len(given)} values for {len(clients)} clients; give one for each")
+        for key in ("capacities", "ranks"):
+            given = config.get(key, {}).get("by_client")
+            if given and len(given) < len(clients):
+                raise UserError(f"{key}: {len(given)} values for {len(clients)} clients; give one for each")
 
     def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
         """What stands behind the names of a configuration: the pixels and the weights."""

@@ -12,7 +12,7 @@ from fedbench.results import Result
 from fedbench.words import nearest
 
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
-SHARED = ("backbone", "adapter", "data", "capacities", "participation", "train", "profile", "precision")
+SHARED = ("backbone", "adapter", "data", "capacities", "ranks", "participation", "train", "profile", "precision")
 
 
 def select(
@@ -63,8 +63,9 @@ def _shared(result: Result) -> dict[str, Any]:
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
     shared["faults"] = config.get("faults") or {}
     shared["tested"] = {"by": config.get("evaluation", {}).get("by", "domain")}
-    if isinstance(capacities := shared["capacities"], dict):
-        shared["capacities"] = {k: sorted(v) if isinstance(v, list) else v for k, v in capacities.items()}
+    for what in ("capacities", "ranks"):
+        if isinstance(given := shared[what], dict):
+            shared[what] = {k: sorted(v) if isinstance(v, list) else v for k, v in given.items()}
     return shared
 
 

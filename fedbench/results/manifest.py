@@ -23,7 +23,7 @@ MANIFEST_TYPES: dict[str, Any] = {
     "seconds": int | float,
 }
 CONFIG_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("backbone", "adapter", "data", "capacities", "participation"), dict),
+    **dict.fromkeys(("backbone", "adapter", "data", "capacities", "ranks", "participation"), dict),
     **dict.fromkeys(("train", "method", "evaluation"), dict),
     **dict.fromkeys(("profile", "precision"), str),
     "seed": int,
@@ -62,10 +62,11 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     for part in NAMED:
         check_all(config.get(part, {}), {"name": str}, f"config.{part}.")
     check_all(config.get("train", {}), {"rounds": int}, "config.train.")
-    for way, depths in config.get("capacities", {}).items():
-        check(f"config.capacities.{way}", [] if depths is True else depths, list)
-        for depth in () if depths is True else depths:
-            check(f"a depth of config.capacities.{way}", depth, int)
+    for key, noun in (("capacities", "depth"), ("ranks", "rank")):
+        for way, given in config.get(key, {}).items():
+            check(f"config.{key}.{way}", [] if given is True else given, list)
+            for value in () if given is True else given:
+                check(f"a {noun} of config.{key}.{way}", value, int)
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             check(f"{what}.{name}", value, str)

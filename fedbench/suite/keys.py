@@ -26,6 +26,7 @@ from fedbench.suite.values import (
 )
 
 _closed = with_config(ConfigDict(extra="forbid", strict=True))
+_COUNTS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}
 _open = with_config(ConfigDict(extra="allow", strict=True))
 
 
@@ -53,6 +54,15 @@ class Capacities(TypedDict, total=False):
     """How many layers a client can hold: all, by client, by its domain, or drawn anew for each client and round."""
 
     all: Literal[True]
+    by_client: Annotated[list[Count], Field(min_length=1)]
+    by_domain: Annotated[list[Count], Field(min_length=1)]
+    uniform: Annotated[list[Count], AfterValidator(span), Field(description="[lowest, highest], both included")]
+
+
+@_closed
+class Ranks(TypedDict, total=False):
+    """How many rank-one terms of each adapter a client can hold: by client, by its domain, or drawn anew."""
+
     by_client: Annotated[list[Count], Field(min_length=1)]
     by_domain: Annotated[list[Count], Field(min_length=1)]
     uniform: Annotated[list[Count], AfterValidator(span), Field(description="[lowest, highest], both included")]
@@ -194,12 +204,19 @@ class Settings(TypedDict, total=False):
     capacities: Annotated[
         Capacities,
         one_of("all", "by_client", "by_domain", "uniform"),
-        Shorthand(
-            {"anyOf": [{"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}, {"const": "all"}]}
-        ),
+        Shorthand({"anyOf": [_COUNTS, {"const": "all"}]}),
+    ]
+    ranks: Annotated[
+        Annotated[
+            Ranks,
+            one_of("by_client", "by_domain", "uniform"),
+            Shorthand({"anyOf": [_COUNTS, {"type": "integer", "minimum": 1}]}),
+        ]
+        | None,
+        Field(description="r_n; a number is everybody's; null: nobody is given one"),
     ]
     rotate_capacities: Annotated[
-        bool, Field(description="seed s gives everyone the depth of the neighbour s places on")
+        bool, Field(description="seed s gives everyone the depth, and the rank, of the neighbour s places on")
     ]
     participation: Annotated[
         Participation, one_of("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})

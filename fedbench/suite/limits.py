@@ -1,4 +1,4 @@
-"""What only the chosen backbone and data set can tell: whether the capacities fit them."""
+"""What only the chosen backbone, adapter and data set can tell: whether the capacities and ranks fit them."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ class Limits:
         self._known: dict[str, Any] = {}
 
     def check(self, settings: Node) -> None:
-        """Report capacities that no client of these settings could have. Without facts there is nothing to check."""
+        """Report capacities and ranks that no client of these settings could have. Without facts there is no more to
+        check than ranks against the adapter's."""
+        R, adapter = (settings.get("adapter", key) for key in ("rank", "name"))
+        if R is not None and type(R.value) is int and adapter is not None:
+            self._check_most(settings.get("ranks"), "rank", R.value, f"the rank {R.value} of {adapter.value}")
         if self.facts is None:
             return
         L = self._ask("backbone", settings.get("backbone"), self.facts.num_layers)
         domains = self._ask("data", settings.get("data"), self.facts.domains)
-        capacities = settings.get("capacities")
-        if capacities is None or not capacities.is_mapping or len(capacities.value) != 1:
-            return
-        ((way, depths),) = capacities.value.items()
-        if L is not None and isinstance(depths.value, list):
-            for depth in depths.value:
-                if isinstance(depth.value, int) and depth.value > L:
-                    name = settings.at("backbone", "name").value
-                    self.problems.add(depth.mark, f"capacity {depth.value} is above the {L} layers of {name}")
+        if L is not None:
+            name = settings.at("backbone", "name").value
+            self._check_most(settings.get("capacities"), "capacity", L, f"the {L} layers of {name}")
         if domains is not None:
-            self._check_length(way, depths, settings, len(domains))
+            self._check_length("capacity", settings.get("capacities"), settings, len(domains))
+            self._check_length("rank", settings.get("ranks"), settings, len(domains))
             self._check_participation(settings, len(domains))
 
     def _ask(self, what: str, node: Node | None, question: Callable[[dict[str, Any]], Any]) -> Any:
@@ -65,8 +64,15 @@ class Limits:
                 self.problems.add(node.at("name").mark, f"{error}{instead * isinstance(error, DataMissing)}")
         return self._known[key]
 
-    def _check_length(self, way: str, depths: Node, settings: Node, domains: int) -> None:
-        if depths.value is INVALID:
+    def _check_most(self, given: Node | None, noun: str, most: int, what: str) -> None:
+        _, values = _given(given)
+        for value in values.value if values and isinstance(values.value, list) else ():
+            if type(value.value) is int and value.value > most:
+                self.problems.add(value.mark, f"{noun} {value.value} is above {what}")
+
+    def _check_length(self, noun: str, given: Node | None, settings: Node, domains: int) -> None:
+        way, values = _given(given)
+        if values is None or values.value is INVALID:
             return
         if way == "by_domain":
             expected, what = domains, f"the data set has {_counted(domains, 'domain')}"
@@ -74,8 +80,8 @@ class Limits:
             expected, what = clients, f"this partition makes {_counted(clients, 'client')}"
         else:
             return
-        if len(depths.value) != expected:
-            self.problems.add(depths.mark, f"{_counted(len(depths.value), 'capacity')} given, but {what}")
+        if len(values.value) != expected:
+            self.problems.add(values.mark, f"{_counted(len(values.value), noun)} given, but {what}")
 
     def _check_participation(self, settings: Node, domains: int) -> None:
         most = {"count": _clients(settings, domains), "per_domain": _option(settings, "clients_per_domain")}
@@ -84,6 +90,14 @@ class Limits:
             if node is not None and isinstance(node.value, int) and clients and node.value > clients:
                 there = _counted(clients, "client")
                 self.problems.add(node.mark, f"participation {key} {node.value} is above the {there} there are")
+
+
+def _given(node: Node | None) -> tuple[str, Node | None]:
+    """How capacities or ranks are given, and what is; no values where that is not said in one way."""
+    if node is None or not node.is_mapping or len(node.value) != 1:
+        return "", None
+    ((way, values),) = node.value.items()
+    return way, values
 
 
 def _clients(settings: Node, domains: int) -> int | None:

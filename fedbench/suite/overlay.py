@@ -14,7 +14,7 @@ from fedbench.suite.validate import COMPONENTS
 NESTED = {"allocation": "allocation", "aggregator": "aggregator", "objective": "objective"}
 
 # Mappings that say one thing: replaced, never mixed.
-_WHOLE = ("capacities", "participation", "train.regularizer")
+_WHOLE = ("capacities", "ranks", "participation", "train.regularizer")
 
 # Where an upper layer says the one, the other is forgotten; without a value `at` says nothing.
 _INSTEAD = {"evaluation.every": "at", "evaluation.at": "every"}

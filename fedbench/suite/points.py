@@ -94,14 +94,17 @@ class Suite:
     def _config(self, group: Group, method: dict[str, Any], seed: int) -> dict[str, Any]:
         settings = deepcopy(group.settings)
         if group.rotate:
-            settings["capacities"] = rotated(settings["capacities"], seed)
+            for key in ("capacities", "ranks"):
+                if key in settings:
+                    settings[key] = rotated(settings[key], seed)
         return {**settings, "method": deepcopy(method), "seed": seed, "profile": self.profile}
 
 
-def rotated(capacities: dict[str, list[int]], seed: int) -> dict[str, list[int]]:
-    """Every client or domain gets the depth of the one `seed` places on, cyclically; `uniform` and `all` have none."""
-    ((way, depths),) = capacities.items()
+def rotated(given: dict[str, list[int]], seed: int) -> dict[str, list[int]]:
+    """Every client or domain gets the depth or rank of the one `seed` places on, cyclically; `uniform` and `all` have
+    none."""
+    ((way, values),) = given.items()
     if way in ("all", "uniform"):
-        return capacities
-    places = seed % len(depths)
-    return {way: depths[places:] + depths[:places]}
+        return given
+    places = seed % len(values)
+    return {way: values[places:] + values[:places]}

@@ -258,6 +258,8 @@ def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]
 
 def _leave_out_nothing(plain: dict[str, Any]) -> None:
     """Take out what says that nothing is to happen: the cell is the same as one without the key."""
+    if plain.get("ranks") is None:
+        plain.pop("ranks", None)
     for key in ("regularizer", "guard"):
         if plain["train"].get(key) is None:
             plain["train"].pop(key, None)

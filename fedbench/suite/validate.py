@@ -39,6 +39,8 @@ _EXPECTED = {
     "partition": _REFERENCE,
     "metrics": "a list of names",
     "capacities": "all, a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
+    "ranks": "a number from 1, a list with a rank for each client, {by_domain: [...]}, {uniform: [lowest, highest]} "
+    "or null",
     "participation": "all, {fraction: ...}, {count: ...} or {per_domain: ...}",
     "guard": "{max_norm: ...} or null",
     "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
@@ -96,11 +98,14 @@ def _names(node: Node, section: str) -> list[Path]:
 
 
 def _written_out(node: Node) -> Node:
-    """Settings spelled in full: `vit` as {name: vit}, listed capacities as {by_client: ...}, `all` as {all: true}."""
+    """Settings spelled in full: `vit` as {name: vit}, lists of capacities and ranks as {by_client: ...}, `all` as
+    {all: true}, and everybody's rank as {uniform: [rank, rank]}."""
     for dotted in COMPONENTS:
         node = _change(node, tuple(dotted.split(".")), _named)
     node = _change(node, ("evaluation", "metrics"), _named_items)
-    node = _change(node, ("capacities",), lambda n: _wrap(n, "by_client", n) if isinstance(n.value, list) else n)
+    for key in ("capacities", "ranks"):
+        node = _change(node, (key,), lambda n: _wrap(n, "by_client", n) if isinstance(n.value, list) else n)
+    node = _change(node, ("ranks",), _everybodys)
     everyone = Node(True, node.mark)
     for path in (("capacities",), ("participation",)):
         node = _change(node, path, lambda n: _wrap(n, "all", everyone) if n.value == "all" else n)
@@ -114,6 +119,13 @@ def _change(node: Node, path: Path, change: Callable[[Node], Node]) -> Node:
 
 def _wrap(node: Node, key: str, part: Node) -> Node:
     return Node({key: replace(part, mark=node.mark, key=node.mark)}, node.mark, node.key)
+
+
+def _everybodys(node: Node) -> Node:
+    """One number as the span from itself to itself."""
+    if type(node.value) is not int or node.value < 1:
+        return node
+    return _wrap(node, "uniform", replace(node, value=[node, node]))
 
 
 def _named(node: Node) -> Node:

@@ -72,7 +72,7 @@ def span(bounds: list[int]) -> list[int]:
     if len(bounds) != 2:
         raise _say("expected [lowest, highest], got {count} numbers", count=len(bounds))
     if bounds[0] > bounds[1]:
-        raise _say("the lowest depth, {low}, is above the highest, {high}", low=bounds[0], high=bounds[1])
+        raise _say("the lowest, {low}, is above the highest, {high}", low=bounds[0], high=bounds[1])
     return bounds
 
 

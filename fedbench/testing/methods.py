@@ -15,7 +15,7 @@ from fedbench.method import Method, State
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
-from fedbench.types import ClientCost, Report
+from fedbench.types import ClientCost, Cohort, Report
 
 CAPACITIES = (4, 3, 1)
 
@@ -25,36 +25,42 @@ def check_method(
     registry: Registry | None = None,
     model: Callable[[], nn.Module] = tiny_vit,
     capacities: tuple[int, ...] = CAPACITIES,
+    ranks: tuple[int, ...] | None = None,
     **options: Any,
 ) -> None:
     """`make(setup, **options)` on a tiny backbone: two rounds, an empty one, lost clients, evaluation and costs.
 
-    registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default.
+    registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default · ranks:
+    one for each client, as a scenario may give them.
     """
-    registry = registry or Registry()
+    registry, r_n = registry or Registry(), None if ranks is None else list(ranks)
 
     def made() -> Method:
-        return make(setup_of(registry, model(), list(capacities)), **options)
+        return make(setup_of(registry, model(), list(capacities), ranks=r_n), **options)
+
+    def cohort() -> Cohort:
+        return cohort_of(list(capacities), ranks=r_n)
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
     start = state = twice(lambda: method.init(generator(0)), "init")
     check_state(state, "init")
     for t in range(2):
-        state = _check_round(method, state, t, list(capacities))
+        state = _check_round(method, state, t, cohort)
     expect(
-        same(state, _two_rounds(made(), list(capacities))),
+        same(state, _two_rounds(made(), cohort)),
         "a method made anew must do the same: keep nothing outside `state`",
     )
-    _check_empty_round(method, state)
+    _check_empty_round(method, state, cohort().only([]))
     for given in (start, state):
-        _check_round_without_return(method, given, list(capacities))
+        _check_round_without_return(method, given, cohort)
     for lost in {0, len(capacities) - 1}:
-        _check_lost_client(method, state, list(capacities), lost)
+        _check_lost_client(method, state, cohort, lost)
     _check_predictor(method, state)
-    for capacity in sorted(set(capacities)):
+    for capacity, rank in sorted(set(zip(capacities, r_n or [0] * len(capacities), strict=True))):
         for t in range(2):
-            _check_cost(method.cost(capacity, t), f"the cost of a client of capacity {capacity}")
+            price = method.price(capacity, t, rank or None)
+            _check_cost(price, f"the cost of a client of capacity {capacity}{f' and rank {rank}' if rank else ''}")
 
 
 def _check_cost(cost: ClientCost | None, what: str) -> None:
@@ -71,17 +77,17 @@ def _check_cost(cost: ClientCost | None, what: str) -> None:
         expect(any(line[1] + line[2] for line in cost.exchange(1, 1)), f"{what}: nothing is sent at all")
 
 
-def _two_rounds(method: Method, capacities: list[int]) -> State:
+def _two_rounds(method: Method, cohort: Callable[[], Cohort]) -> State:
     state = method.init(generator(0))
     for t in range(2):
-        state, _ = method.round(state, t, cohort_of(capacities), generator(0, t))
+        state, _ = method.round(state, t, cohort(), generator(0, t))
     return state
 
 
-def _check_round(method: Method, state: State, t: int, capacities: list[int]) -> State:
-    cohort = cohort_of(capacities)
-    new: State = twice(lambda: method.round(state, t, cohort, generator(0, t))[0], "round", state)
-    _, report = method.round(state, t, cohort, generator(0, t))
+def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Cohort]) -> State:
+    now = cohort()
+    new: State = twice(lambda: method.round(state, t, now, generator(0, t))[0], "round", state)
+    _, report = method.round(state, t, now, generator(0, t))
     check_state(new, "round")
     expect(isinstance(report, Report), f"round must return (state, Report), not {type(report).__name__}")
     N = len(report.cohort)
@@ -96,23 +102,25 @@ def _check_round(method: Method, state: State, t: int, capacities: list[int]) ->
     return new
 
 
-def _check_empty_round(method: Method, state: State) -> None:
-    after, report = method.round(state, 2, cohort_of([]), generator(0, 2))
+def _check_empty_round(method: Method, state: State, nobody: Cohort) -> None:
+    after, report = method.round(state, 2, nobody, generator(0, 2))
     expect(same(after, state), "a round in which nobody takes part must leave the state as it is")
     expect(len(report.cost) == 0, "a round in which nobody takes part must cost nothing")
 
 
-def _check_round_without_return(method: Method, state: State, capacities: list[int]) -> None:
-    nobody = torch.zeros(len(capacities), dtype=torch.bool)
-    after, _ = method.round(state, 2, replace(cohort_of(capacities), arrives=nobody), generator(0, 2))
+def _check_round_without_return(method: Method, state: State, cohort: Callable[[], Cohort]) -> None:
+    everybody = cohort()
+    nobody = replace(everybody, arrives=torch.zeros_like(everybody.arrives))
+    after, _ = method.round(state, 2, nobody, generator(0, 2))
     expect(same(after, state), "a round from which nobody returns (`cohort.arrives`) must leave the state as it is")
 
 
-def _check_lost_client(method: Method, state: State, capacities: list[int], lost: int) -> None:
+def _check_lost_client(method: Method, state: State, cohort: Callable[[], Cohort], lost: int) -> None:
     """Whatever its images are, the next state is the same."""
-    plain = replace(cohort_of(capacities), arrives=torch.arange(len(capacities)) != lost)
+    everybody = cohort()
+    plain = replace(everybody, arrives=torch.arange(len(everybody)) != lost)
     other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n == lost else plain.batches(n))
-    (one, report), (two, _) = (method.round(state, 2, cohort, generator(0, 2)) for cohort in (plain, other))
+    (one, report), (two, _) = (method.round(state, 2, who, generator(0, 2)) for who in (plain, other))
     told = f"the work of client {lost} is lost (`cohort.arrives`)"
     expect(not (report.uploads.arrived & ~report.cohort.arrives).any(), f"{told}, but report.uploads has it arrived")
     expect(same(one, two), f"{told}, but its images change the state")

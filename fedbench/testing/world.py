@@ -51,7 +51,11 @@ def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
 
 
 def cohort_of(
-    capacities: list[int], examples: list[int] | None = None, steps: int = 2, ids: list[int] | None = None
+    capacities: list[int],
+    examples: list[int] | None = None,
+    steps: int = 2,
+    ids: list[int] | None = None,
+    ranks: list[int] | None = None,
 ) -> Cohort:
     """A cohort with random images of its own for every client, 3 classes, float64."""
     examples = examples or [4] * len(capacities)
@@ -67,11 +71,16 @@ def cohort_of(
 
     numbers = (capacities, examples, [steps] * len(capacities))
     L_n, D, K = (torch.tensor(values, dtype=torch.int64) for values in numbers)
-    return Cohort(ids, L_n, D, K, batches)
+    return Cohort(ids, L_n, D, K, batches, ranks=None if ranks is None else torch.tensor(ranks, dtype=torch.int64))
 
 
 def setup_of(
-    registry: Registry, model: nn.Module, capacities: list[int], adapter: dict[str, Any] | None = None, **train: Any
+    registry: Registry,
+    model: nn.Module,
+    capacities: list[int],
+    adapter: dict[str, Any] | None = None,
+    ranks: list[int] | None = None,
+    **train: Any,
 ) -> Setup:
     """A set-up in float64 with the sequential engine; `train` changes single training options."""
     blocks = body_of(model).double()
@@ -89,12 +98,13 @@ def setup_of(
         attach(model)
         model.double()
 
-    extremes = np.array([[c, c] for c in capacities])
+    L_n = np.array([[c, c] for c in capacities])
+    r_n = None if ranks is None else np.array([[rank, rank] for rank in ranks])
     setup = Setup(
         backbone=blocks,
         adapter=attach_in_double,
         engine=sequential.train,
-        scenario=Scenario(clients, extremes, blocks.num_layers, options["rounds"]),
+        scenario=Scenario(clients, L_n, blocks.num_layers, options["rounds"], r_n),
         train=options,
         num_classes=CLASSES,
         image_size=8,

@@ -17,7 +17,9 @@ from fedbench.types import MIXED, Client, Images
 TRAIN = {"rounds": 3, "local_epochs": 2, "max_steps": None, "batch_size": 4}
 
 
-def federation(sizes=(10, 4), domains=None, seed=0, capacities=None, participation=None, faults=None, **train):
+def federation(
+    sizes=(10, 4), domains=None, seed=0, capacities=None, participation=None, faults=None, ranks=None, **train
+):
     n = sum(sizes)
     images = Images(
         np.arange(n, dtype=np.uint8).repeat(3 * 4).reshape(n, 3, 2, 2), np.arange(n), np.zeros(n, dtype=np.int64)
@@ -31,6 +33,7 @@ def federation(sizes=(10, 4), domains=None, seed=0, capacities=None, participati
         "capacities": capacities or {"by_client": [3] * len(sizes)},
         "participation": participation or {"all": True},
         **({"faults": faults} if faults else {}),
+        **({"ranks": ranks} if ranks else {}),
     }
     return Federation(config, clients, 12, Pixels(images, (0.0,) * 3, (1.0,) * 3, "cpu"))
 
@@ -212,6 +215,23 @@ def test_who_is_lost_depends_on_round_and_client_and_not_on_who_else_takes_part(
 
 def test_without_faults_everybody_arrives():
     assert federation().cohort(0).arrives.tolist() == [True, True]
+
+
+def test_ranks_are_given_as_depths_are_and_drawn_apart_from_them():
+    assert federation().cohort(0).ranks is None and federation().scenario.ranks is None
+    f = federation(sizes=(4, 4, 4), domains=(1, 0, 1), ranks={"by_domain": [9, 5]}, participation={"count": 2})
+    cohort = f.cohort(0)
+    assert cohort.ranks.tolist() == [[5, 9, 5][i] for i in cohort.ids] == cohort.only([0, 1]).ranks.tolist()
+    assert f.scenario.ranks.tolist() == [[5, 5], [9, 9], [5, 5]]
+    both = federation(sizes=(4,) * 6, capacities={"uniform": [1, 12]}, ranks={"uniform": [1, 12]})
+    drawn = torch.stack([both.cohort(t).ranks for t in range(50)])
+    assert set(drawn.flatten().tolist()) == set(range(1, 13)) and both.cohort(7).ranks.tolist() == drawn[7].tolist()
+    assert (drawn != torch.stack([both.cohort(t).capacities for t in range(50)])).any()
+
+
+def test_too_few_ranks_say_how_many_are_needed():
+    with pytest.raises(UserError, match="ranks: 1 values for 2 clients"):
+        federation(ranks={"by_client": [3]})
 
 
 def test_too_few_capacities_say_how_many_are_needed():

@@ -27,6 +27,13 @@ def test_the_same_configuration_gives_the_same_rows(registry, cells):
     assert rows() == first
 
 
+def test_ranks_above_the_adapters_are_refused_when_the_cell_is_built(registry, cells):
+    given = {**cells["skew", "fedra"], "ranks": {"uniform": [1, 2]}}
+    assert Trial(given, registry, "meta").federation.scenario.ranks.tolist() == [[1, 2]] * 6
+    with pytest.raises(UserError, match="ranks: 3 is above 2, the largest rank of the adapters"):
+        Trial({**given, "ranks": {"uniform": [1, 3]}}, registry, "meta")
+
+
 def test_bf16_runs_and_stays_finite(registry, cells):
     evaluation, rounds = Trial({**cells["skew", "fedra"], "precision": "bf16"}, registry).run()
     assert all(0 <= row["value"] <= 1 for row in evaluation)

@@ -36,6 +36,13 @@ def test_runs_with_faults_or_tested_by_client_are_never_mixed_with_others(tmp_pa
     assert [b.rows[0].average.mean for b in leaderboards(load([tmp_path]))] == pytest.approx([0.7, 0.1])
 
 
+def test_ranks_rotated_by_the_seed_stay_together_and_others_apart(tmp_path):
+    for seed, ranks in enumerate(([4, 2], [2, 4], [4, 4])):
+        rows = eval_rows({12: {"a": 0.5, "b": 0.5}})
+        write_cell(tmp_path / "s", "fedra", seed, ranks={"by_client": ranks}, evaluation=rows)
+    assert [b.variant for b in leaderboards(load([tmp_path]))] == ["ranks.by_client=[2, 4]", "ranks.by_client=[4, 4]"]
+
+
 def test_capacities_rotated_by_the_seed_stay_together(tmp_path):
     write(tmp_path / "s", "fedra", (0.8, 0.6), (0.8, 0.6))
     capacities = [r.manifest["config"]["capacities"]["by_client"] for r in load([tmp_path])]

@@ -86,3 +86,11 @@ def test_everybody_holds_all_layers_where_nothing_else_is_said(suite_of):
     assert config(suite_of(without))["capacities"] == {"all": True}
     said = SMALL.replace("[12, 10, 8, 6, 4, 3]", "all\n  rotate_capacities: true")
     assert config(suite_of(said), seeds=[3])["capacities"] == {"all": True}
+
+
+def test_a_number_is_the_rank_of_everybody_and_no_ranks_are_the_cell_without_the_key(suite_of):
+    ranked = SMALL.replace("scenarios:", "  ranks: 4\nscenarios:")
+    assert config(suite_of(ranked))["ranks"] == {"uniform": [4, 4]}
+    assert config(suite_of(ranked.replace("skew: {}", "skew: {ranks: null}"))) == config(suite_of(SMALL))
+    domains = ranked.replace("skew: {}", "skew: {ranks: {by_domain: [1, 2, 3, 4, 5, 6]}}")
+    assert config(suite_of(domains))["ranks"] == {"by_domain": [1, 2, 3, 4, 5, 6]}

@@ -65,6 +65,13 @@ def test_drawn_capacities_have_nothing_to_rotate(suite_of):
     assert config(suite_of(text), seeds=[3])["capacities"] == {"uniform": [1, 12]}
 
 
+def test_ranks_rotate_as_capacities_do_and_stand_beside_them(suite_of):
+    text = SMALL.replace("[12, 10, 8, 6, 4, 3]", "all\n  ranks: [8, 7, 6, 5, 4, 3]\n  rotate_capacities: true")
+    (found,) = suite_of(text).points(seeds=[2])
+    assert found.config["ranks"] == {"by_client": [6, 5, 4, 3, 8, 7]}
+    assert found.config["capacities"] == {"all": True}
+
+
 def test_cells_share_nothing_that_one_could_spoil_for_another(suite_of):
     suite = suite_of(SMALL)
     config(suite)["train"]["rounds"] = 999

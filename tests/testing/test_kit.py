@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from command import fedbench
 from layouts import LAYOUTS
 
 from fedbench.registry.registry import Registry
 from fedbench.testing import check_component, check_method, tiny_mixer
+from fedbench.testing.world import cohort_of
 
 # What is needed to make a component small, or at all.
 OPTIONS = {
@@ -53,6 +56,30 @@ def pictures(root):
 )
 def test_other_options_keep_the_contract_on_the_mixer_too(registry, options):
     check_method(lambda setup: registry.make("method", options, setup=setup), registry, tiny_mixer)
+
+
+def test_a_method_that_asks_for_ranks_is_given_them(registry):
+    seen = []
+
+    def ranked(setup):
+        method = registry.make("method", {"name": "fedra"}, setup=setup)
+
+        def cost(capacity, t, rank):
+            seen.append(rank)
+            return method.cost(capacity, t)
+
+        def round(state, t, cohort, generator):
+            seen.append(None if cohort.ranks is None else cohort.ranks.tolist())
+            return method.round(state, t, cohort, generator)
+
+        assert method.prices(cohort_of([4, 1], ranks=[2, 1]), 0) == [method.cost(4, 0), method.cost(1, 0)]
+        return replace(method, cost=cost, round=round)
+
+    check_method(ranked, registry, ranks=(2, 1, 1))
+    assert {rank for rank in seen if not isinstance(rank, list)} == {1, 2} and [2, 1, 1] in seen and [] in seen
+    seen.clear()
+    check_method(ranked, registry)
+    assert {str(rank) for rank in seen} == {"None"}
 
 
 def test_the_command_checks_a_file_and_names_what_is_broken(tmp_path):
