@@ -156,10 +156,13 @@ class Trial:
         return max(1, len(self.federation.cohort(0))) if together else 1
 
     def _train(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
-        """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
-        of_a_round = (model, start, plan, cohort, job)
+        """The engine, see `fedbench.engine`, and what of its uploads the server receives.
+
+        The cohort engine runs layer after layer itself: a model with a forward pass of its own is left to the other.
+        """
+        of_a_round, together = (model, start, plan, cohort, job), self.fast and type(model).forward is Blocks.forward
         with self.precision():
-            up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+            up = train_together(*of_a_round, team=self.team) if together else train_one_by_one(*of_a_round)
         return self._receive(up, start, plan, cohort, job.t)
 
     def _receive(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:

@@ -14,6 +14,7 @@ from fedbench.cell.trial import Trial
 from fedbench.engine.team import together
 from fedbench.errors import UserError
 from fedbench.runs.runner import load
+from fedbench.testing.world import same
 
 
 def test_the_same_configuration_gives_the_same_rows(registry, cells):
@@ -53,6 +54,16 @@ def test_both_engines_tell_the_same_story(registry, cells, key):
         assert two["value"] == pytest.approx(one["value"], abs=0.34)  # three images a domain
         assert {**one, "value": 0} == {**two, "value": 0}
     assert sum(one["value"] != two["value"] for one, two in zip(slow[0], fast[0], strict=True)) <= 1
+
+
+def test_a_model_with_a_forward_pass_of_its_own_is_trained_client_by_client_under_either_engine(registry, cells):
+    config = {**cells["skew", "reefl"], "capacities": [1] * 6}
+    slow, fast = (Trial({**config, "engine": engine}, registry) for engine in ("sequential", "cohort"))
+    assert fast.shares == 1
+    for trial in (slow, fast):
+        trial.rounds = 1
+        trial.run()
+    assert same(slow.state, fast.state)
 
 
 def test_with_nobody_back_the_model_stays_and_no_loss_is_a_divergence(registry, cells):

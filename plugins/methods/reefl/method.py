@@ -1,0 +1,227 @@
+"""ReeFL: the first L_n layers, one exit module for all depths, and the best exit as every other's teacher (Lee et al.,
+ICML 2024, arXiv 2405.14791)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.families.layerwise import layerwise
+from fedbench.method import Method, Ref, Setup, State
+from fedbench.models import cost
+from fedbench.models.backbone import HEAD, Blocks, in_layers
+from fedbench.models.optimizer import optimizer_states
+from fedbench.types import ClientCost, Cohort, Exit, Job, Plan, Report, Sent, Uploads
+from fedbench_plugins.methods.reefl.model import HISTORIES, Recurrent, ReeBlocks
+
+ANSWERS = ("last", "ensemble")
+KEPT = 0.8  # of an exit's running loss, at every step
+RAMP = 0.3  # of the run: 300 of 1000 rounds in the released code
+
+
+def reefl(
+    setup: Setup,
+    exits: int = 4,
+    answer: str = "last",
+    history: str = "raw",
+    ramp_rounds: int | None = None,
+    clip_value: float | None = None,
+    each: bool = False,
+    aggregator: Ref = "weighted_mean",
+) -> Method:
+    """Clients train S_n = {1, ..., L_n}; after every layer the module Ree rewrites the class token, and at every exit
+    gives what the one classifier reads.
+
+    exits: how many, at equal distances up to the last layer; a client has those within its L_n, and one after its own
+    last layer. answer: `last`, the deepest exit, or `ensemble`, the mean of all exits' logits; the other is reported
+    too, with `each` every other exit as well. history: of the layers below, Ree is given the class tokens as these made
+    them, `raw`, or `modulated`, as the layers above were given them. ramp_rounds: T_w in w(t) = exp(-5 (1 - min(t, T_w)
+    / T_w)^2), by default three tenths of the run. clip_value: clip every coordinate of a gradient at this, in place of
+    the suite's clipping by norm.
+
+    All that is not one of the layers (Ree and the classifier) is trained, sent and averaged by everybody. Not
+    applicable to a backbone without a class token.
+    """
+    T_w = max(1, round(RAMP * setup.train["rounds"])) if ramp_rounds is None else ramp_rounds
+    _must_mean_something(answer, history, exits, T_w, clip_value)
+    model = ReeBlocks(in_layers(setup.backbone), history)
+    exits_of = functools.partial(evenly, model.num_layers, exits)
+    aggregate = setup.component("aggregator", aggregator)
+
+    def engine(model: Blocks, start: State, plan: Plan, cohort: Cohort, job: Job) -> Uploads:
+        return _trained(setup, T_w, clip_value, model, start, plan, cohort, job)
+
+    def counted(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        new = aggregate(state, uploads, plan, cohort)
+        came = int(plan.M[uploads.arrived].sum(1).max())
+        return {**new, "memory": {**new["memory"], "depth": max(came, state["memory"].get("depth", 0))}}
+
+    def predict(model: Blocks, state: State) -> Recurrent:
+        depth = state["memory"].get("depth", model.num_layers)
+        everywhere = exits_of(depth)
+        others = everywhere[:-1] if each else ()
+        return Recurrent(model, range(depth), everywhere, lambda logits: answers(logits, answer, others))
+
+    given = replace(setup, backbone=model, engine=engine)
+    made = layerwise(given, "prefix", counted, by_last, exits_of=exits_of, predict=predict)
+    return _priced(made, functools.cache(lambda depth: price(setup, model, exits_of(depth))))
+
+
+def _must_mean_something(answer: str, history: str, exits: int, T_w: int, clip_value: float | None) -> None:
+    """Raises UserError."""
+    for option, value, known in (("answer", answer, ANSWERS), ("history", history, HISTORIES)):
+        if value not in known:
+            raise UserError(f"reefl: {option} is {' or '.join(known)}, not {value!r}")
+    for name, least in (("exits", exits), ("ramp_rounds", T_w)):
+        if least < 1:
+            raise UserError(f"reefl: {name} is at least 1, not {least}")
+    if clip_value is not None and not clip_value > 0:
+        raise UserError(f"reefl: clip_value is above 0, or null, not {clip_value}")
+
+
+def evenly(layers: int, count: int, depth: int) -> list[Exit]:
+    """The exits of a client with so many of the layers: after 3, 6, 9 and 12 of 12 where count is 4, and after its
+    last. All of them have one classifier."""
+    depths = {-(-i * layers // count) for i in range(1, count + 1)}
+    return [Exit(e, HEAD) for e in sorted({e for e in depths if e < depth} | {depth})]
+
+
+def answers(logits: list[Tensor], first: str, others: Sequence[Exit]) -> Mapping[str, Tensor]:
+    """The deepest exit's logits (B, C) and the mean of all, the method's own answer first; then those of others."""
+    both = {"last": logits[-1], "ensemble": torch.stack(logits).mean(0)}
+    own = {name: both[name] for name in sorted(both, key=lambda name: name != first)}
+    return own | {f"exit{exit.depth}": o for exit, o in zip(others, logits, strict=False)}
+
+
+# --- what clients minimise --------------------------------------------------------------------------------------------
+
+
+def ramp_up(t: int, T_w: int) -> float:
+    """w(t) = exp(-5 (1 - min(t, T_w) / T_w)^2)."""
+    return math.exp(-5.0 * (1.0 - min(t, T_w) / T_w) ** 2)
+
+
+def distillation(exits: Sequence[Tensor], y: Tensor, w: float, best: int) -> Tensor:
+    """sum_i CE(o_i, y) + w sum_{i != best} KL(softmax(o_best) || softmax(o_i)), o_best detached. Batch means.
+
+    exits: the o_i (B, C). One exit alone has no teacher.
+    """
+    loss = torch.stack([F.cross_entropy(o, y) for o in exits]).sum()
+    if len(exits) == 1:
+        return loss
+    target = F.log_softmax(exits[best].detach(), dim=1)
+    others = [F.log_softmax(o, dim=1) for i, o in enumerate(exits) if i != best]
+    pairs = [F.kl_div(log_p, target, reduction="batchmean", log_target=True) for log_p in others]
+    return loss + w * torch.stack(pairs).sum()
+
+
+def by_last(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
+    """The same work whatever the losses: the deepest exit teaches."""
+    return distillation(exits, y, 1.0, len(exits) - 1)
+
+
+class Running:
+    """The objective of one client after another: its teacher i* is the exit of the lowest running loss.
+
+    run_i <- 0.8 run_i + 0.2 CE_i before each step, from 0 in every round of every client; the first of equals.
+    """
+
+    def __init__(self, T_w: int) -> None:
+        self.T_w = T_w
+        self.run: list[float] = []
+
+    def forget(self) -> None:
+        """Another client's round begins."""
+        self.run = []
+
+    def __call__(self, exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
+        now = [F.cross_entropy(o.detach(), y).item() for o in exits]
+        self.run = [
+            KEPT * before + (1 - KEPT) * CE for before, CE in zip(self.run or [0.0] * len(now), now, strict=True)
+        ]
+        return distillation(exits, y, ramp_up(t, self.T_w), self.run.index(min(self.run)))
+
+
+def _trained(
+    setup: Setup,
+    T_w: int,
+    clip_value: float | None,
+    model: Blocks,
+    start: State,
+    plan: Plan,
+    cohort: Cohort,
+    job: Job,
+) -> Uploads:
+    """A round by the engine, which trains a model of such a forward pass client by client, each beginning with its
+    first batch."""
+    objective = Running(T_w)
+
+    def batches(n: int) -> Any:
+        objective.forget()
+        return cohort.batches(n)
+
+    given = replace(cohort, batches=batches), replace(job, objective=objective)
+    if clip_value is None:
+        return setup.engine(model, start, plan, *given)
+    limit: Callable[[Tensor], Tensor] = functools.partial(torch.clamp, min=-clip_value, max=clip_value)
+    hooks = [p.register_hook(limit) for p in model.parameters() if p.requires_grad]
+    try:
+        return setup.engine(model, start, plan, given[0], replace(given[1], clip=None))
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def price(setup: Setup, model: ReeBlocks, exits: Sequence[Exit]) -> ClientCost:
+    """Of a client as deep as its last exit. Ree is larger at every layer: no depth tells what another costs."""
+    depth, train = exits[-1].depth, setup.train
+    flops, activations = cost.counted(
+        model, lambda twin, x, y: by_last(twin(x, range(depth), exits), y, 0), setup.image_size
+    )
+    layers = sum(p.nbytes for j in range(depth) for p in model.r(j).values())
+    read_out = sum(p.nbytes for name, p in model.shared().items() if name.startswith((f"{HEAD}.", "model.ree.")))
+    trained = layers + sum(p.nbytes for p in model.shared().values())
+    frozen, copies = (
+        model.frozen_bytes(depth),
+        2 + optimizer_states(train["optimizer"]) + cost.regularizer_copies(train),
+    )
+    adapters = trained - read_out
+    kinds = (("backbone", frozen, 0), ("adapters", adapters, adapters), ("classifiers", read_out, read_out))
+    return ClientCost(
+        flops_per_image=flops,
+        bytes_down=frozen + trained,
+        bytes_up=trained,
+        memory_bytes=frozen + copies * trained + train["batch_size"] * activations,
+        sent=tuple(Sent(what, down, up) for what, down, up in kinds if down),
+    )
+
+
+def _priced(made: Method, price_of: Callable[[int], ClientCost]) -> Method:
+    """The method at these prices, client by client."""
+
+    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        new, report = made.round(state, t, cohort, generator)
+        return new, replace(report, cost=[price_of(depth) for depth in report.plan.M.sum(1).tolist()])
+
+    return replace(made, round=round, cost=lambda L_n, t: price_of(L_n), alone=True)
+
+
+# The released code; history: it keeps views of tokens that it overwrites afterwards.
+REFERENCE = {"history": "modulated", "ramp_rounds": 300, "clip_value": 1.0}
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("reefl", reefl, profiles={"reference": REFERENCE})
