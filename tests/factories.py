@@ -126,6 +126,7 @@ def write_cell(
     layers: Sequence[Mapping[str, Any]] | None = None,
     exchange: Sequence[Mapping[str, Any]] | None = None,
     server: Sequence[Mapping[str, Any]] | None = None,
+    shared: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
@@ -150,6 +151,7 @@ def write_cell(
         backbone=resolved["backbone"]["name"],
         dataset=resolved["data"]["name"],
         profile=resolved["profile"],
+        shared=shared,
     )
     merge_index(suite_folder, suite_folder.name, [entry])
     return folder

@@ -26,6 +26,7 @@ from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
 from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
+from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator, numpy_generator, seed_of
@@ -127,8 +128,8 @@ class Trial:
     def _check_ranks(self) -> None:
         """Raises UserError where a client may be given more rank-one terms than the adapters have."""
         ranks, modules = self.federation.scenario.ranks, self.model.model.modules()
-        low_rank = [module.low_rank for module in modules if hasattr(module, "low_rank")]
-        R = max((adapter().rank for adapter in low_rank if callable(adapter)), default=None)
+        adapters: list[Callable[[], LowRank] | None] = [getattr(module, "low_rank", None) for module in modules]
+        R = max((low_rank().rank for low_rank in adapters if low_rank), default=None)
         if ranks is not None and R is not None and ranks.max() > R:
             raise UserError(f"ranks: {ranks.max()} is above {R}, the largest rank of the adapters")
 

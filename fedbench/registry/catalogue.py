@@ -27,6 +27,9 @@ KINDS = {
 
 REQUIRED = "<required>"
 
+# What an entry of a suite's `methods` may say of the settings, which are no options of the method itself.
+OWN_SETTINGS = ("adapter", "train")
+
 # What a method is there for: to be judged, or to judge others by.
 ROLES = ("method", "ceiling", "floor", "control")
 
@@ -89,6 +92,11 @@ class Component:
                 continue
             options[parameter.name] = (
                 REQUIRED if parameter.default is parameter.empty else _plain(parameter.name, parameter.default)
+            )
+        if kind == "method" and (taken := [option for option in OWN_SETTINGS if option in options]):
+            raise ValueError(
+                f"the method {name!r} has an option {taken[0]!r}, and a suite's entry says by that name which "
+                f"{'adapter' if taken[0] == 'adapter' else 'training'} of its own it has; call the option otherwise"
             )
         facts["later"] = list(facts.get("later", ()))
         if odd := [option for option in facts["later"] if options.get(option, REQUIRED) == REQUIRED]:

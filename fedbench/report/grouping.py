@@ -14,6 +14,8 @@ from fedbench.words import nearest
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
 SHARED = ("backbone", "adapter", "data", "capacities", "ranks", "participation", "train", "profile", "precision")
 
+OPTIONS = ("method", "adapter", "train")  # those in which results of one name on one leaderboard may differ
+
 
 def select(
     results: Sequence[Result],
@@ -59,7 +61,9 @@ def settings(results: Sequence[Result]) -> Iterable[tuple[str, list[Result]]]:
 
 
 def _shared(result: Result) -> dict[str, Any]:
-    config = result.manifest["config"]
+    """What must agree; in place of settings that a method brings itself, what its suite gives all others."""
+    theirs = {key: value for key, value in (result.entry.shared or {}).items() if key in OPTIONS}
+    config = {**result.manifest["config"], **theirs}
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
     shared["faults"] = config.get("faults") or {}
     shared["tested"] = {"by": config.get("evaluation", {}).get("by", "domain")}
@@ -76,8 +80,8 @@ def registered(results: Sequence[Result]) -> str:
 
 
 def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """The results of one method's name, split where its options differ, with the text of what differs."""
-    return _apart(results, lambda result: {"method": result.manifest["config"].get("method")})
+    """The results of one method's name, split where its options or own settings differ, with the text of what does."""
+    return _apart(results, lambda result: {key: result.manifest["config"].get(key) for key in OPTIONS})
 
 
 def by_label(results: Sequence[Result]) -> dict[str, list[Result]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,11 @@ MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --resul
 
 @dataclass(frozen=True)
 class Entry:
-    """One name under which a cell appears. Several entries may point to one cell folder."""
+    """One name under which a cell appears. Several entries may point to one cell folder.
+
+    shared: of a method that brings settings of its own, what its suite gives all others in place of those sections:
+    what it has itself stands in the cell's configuration.
+    """
 
     scenario: str
     method: str
@@ -32,6 +36,12 @@ class Entry:
     backbone: str
     dataset: str
     profile: str
+    shared: dict | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that it says."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -80,7 +90,7 @@ def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mappin
         with FileLock(lock):
             old = read_index(folder)
             merged = Index(suite, _merge(old.entries if old else (), new))
-            write_json(folder / INDEX, asdict(merged))
+            write_json(folder / INDEX, {"suite": suite, "entries": [entry.facts for entry in merged.entries]})
     except OSError as error:  # of the lock: a link, a folder, somebody else's
         raise cannot_write(lock, error) from error
     return merged

@@ -181,7 +181,7 @@ def content_hash(folder: str | Path) -> str:
     for result in load([folder]):
         # Not by its folder, whose name begins with whichever of the cell's names was computed first.
         cell = seen.setdefault(f"{result.suite}/{result.manifest.get('id', result.entry.cell)}", {"entries": []})
-        cell["entries"].append({name: value for name, value in vars(result.entry).items() if name != "cell"})
+        cell["entries"].append({name: value for name, value in result.entry.facts.items() if name != "cell"})
         cell |= cell_content(result.folder, result.manifest)
     for cell in seen.values():
         cell["entries"].sort(key=json.dumps)

@@ -97,6 +97,7 @@ def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:
             backbone=point.backbone,
             dataset=point.dataset,
             profile=point.config["profile"],
+            shared=point.shared,
         )
         for cell in cells
         for point in cell.points

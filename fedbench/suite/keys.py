@@ -230,9 +230,11 @@ class Settings(TypedDict, total=False):
 
 @_open
 class Method(TypedDict, total=False):
-    """A method by name; or a name of its own for a variation of another method."""
+    """A method by name; or a name of its own for a variation of another method. It may bring settings of its own."""
 
     name: Name
+    adapter: Annotated[Component, Kind("adapter"), Field(description="its own, over everybody's, key by key")]
+    train: Annotated[Train, Field(description="its own, over everybody's, key by key; rounds are everybody's")]
     extends: Annotated[str, Field(description="the method, or another name of this list, whose options it starts from")]
 
 

@@ -1,9 +1,10 @@
-"""The methods of a suite: names of their own, what they extend, and the options they end up with."""
+"""The methods of a suite: names of their own, what they extend, the options they end up with, and own settings."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import nest, written_out
 from fedbench.suite.references import References
@@ -36,8 +37,9 @@ class Methods:
                 "give one of them a name of its own and `extends`",
             )
 
-    def override(self, dotted: str, value: Node, key: Mark) -> tuple[str, Node] | None:
-        """`methods.fedra.missing_layers` as (label, options); None and a problem where no such method is listed."""
+    def split(self, dotted: str, key: Mark) -> tuple[str, str] | None:
+        """`methods.fedra.missing_layers` as (label, dotted option); None and a problem where no such method is
+        listed."""
         rest = dotted.removeprefix(PREFIX)
         labels = [label for label in self.entries if rest.startswith(f"{label}.") and rest != f"{label}."]
         if not labels:
@@ -46,7 +48,32 @@ class Methods:
             self.problems.add(key, told)
             return None
         label = max(labels, key=len)
-        return label, written_out(nest(rest.removeprefix(f"{label}."), value, key))
+        return label, rest.removeprefix(f"{label}.")
+
+    def override(self, dotted: str, value: Node, key: Mark) -> Node:
+        """A dotted option as a layer of options."""
+        return written_out(nest(dotted, value, key))
+
+    def own(self, label: str) -> list[Node]:
+        """The settings that an entry brings itself, below them those of the entries that it extends."""
+        layers: list[Node] = []
+        below: set[str] = set()
+        while label in self.entries and label not in below:
+            entry = self.entries[label]
+            below.add(label)
+            parts = {key: part for key, part in entry.value.items() if key in OWN_SETTINGS}
+            layers += [self.checked(replace(entry, value=parts))] if parts else []
+            extends = entry.get("extends")
+            label = extends.value if extends is not None and isinstance(extends.value, str) else ""
+        return layers[::-1]
+
+    def checked(self, own: Node) -> Node:
+        """A layer of a method's own settings. Rounds cannot be among them: a leaderboard compares equally many."""
+        rounds = own.get("train", "rounds")
+        if rounds is None:
+            return own
+        self.problems.add(rounds.named, "train.rounds is the same for every method: say it in defaults or a scenario")
+        return own.put(("train", "rounds"), None)
 
     def resolve(self, label: str, overrides: list[Node]) -> Node:
         """The complete reference behind a label."""
@@ -61,7 +88,8 @@ class Methods:
         """
         entry = self.entries[label]
         options = replace(
-            entry, value={key: part for key, part in entry.value.items() if key not in ("name", "extends")}
+            entry,
+            value={key: part for key, part in entry.value.items() if key not in ("name", "extends", *OWN_SETTINGS)},
         )
         extends = entry.get("extends")
         if extends is None:

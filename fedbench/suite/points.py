@@ -9,18 +9,23 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.words import suggestion
 
 
 @dataclass(frozen=True)
 class Point:
-    """Scenario x sweep point x method x seed: its names, and the resolved configuration, in which no name occurs."""
+    """Scenario x sweep point x method x seed: its names, and the resolved configuration, in which no name occurs.
+
+    shared: where the method brings settings of its own, what all others have in the place of each such section.
+    """
 
     scenario: str
     method: str
     variant: str
     seed: int
     config: dict[str, Any] = field(repr=False)
+    shared: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def backbone(self) -> str:
@@ -35,13 +40,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Group:
-    """The points of one scenario at one place of the sweep: all but method and seed decided."""
+    """The points of one scenario at one place of the sweep: all but method and seed decided. own: the settings of
+    methods that bring some of their own, by label."""
 
     scenario: str
     variant: str
     settings: dict[str, Any]
     methods: dict[str, dict[str, Any]]
     rotate: bool
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,10 +85,10 @@ class Suite:
             if not 0 <= seed < 2**32:
                 raise UserError(f"seed {seed}: expected a whole number from 0 to {2**32 - 1}")
         return [
-            Point(group.scenario, label, group.variant, seed, self._config(group, method, seed))
+            Point(group.scenario, label, group.variant, seed, self._config(group, label, seed), _shared(group, label))
             for group in self.groups
             if not scenarios or any(fnmatchcase(group.scenario, pattern) for pattern in scenarios)
-            for label, method in group.methods.items()
+            for label in group.methods
             if not methods or label in methods
             for seed in chosen
         ]
@@ -91,13 +98,20 @@ class Suite:
             f"{self.path}: no {what} of this suite is called {asked!r}{suggestion(asked, known, 'there are')}"
         )
 
-    def _config(self, group: Group, method: dict[str, Any], seed: int) -> dict[str, Any]:
-        settings = deepcopy(group.settings)
+    def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
+        settings, method = deepcopy(group.own.get(label, group.settings)), group.methods[label]
         if group.rotate:
             for key in ("capacities", "ranks"):
                 if key in settings:
                     settings[key] = rotated(settings[key], seed)
         return {**settings, "method": deepcopy(method), "seed": seed, "profile": self.profile}
+
+
+def _shared(group: Group, label: str) -> dict[str, Any] | None:
+    """What others have in place of the sections that are a method's own, where those differ."""
+    own = group.own.get(label, group.settings)
+    theirs = {key: group.settings[key] for key in OWN_SETTINGS if own[key] != group.settings[key]}
+    return deepcopy(theirs) or None
 
 
 def rotated(given: dict[str, list[int]], seed: int) -> dict[str, list[int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
+from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import BESIDE, NESTED, stack, written_out
 from fedbench.suite.problems import Problems
@@ -110,7 +110,7 @@ class References:
     def _check_known(self, component: Component, given: dict[str, Node], beside: frozenset[str], label: str) -> None:
         for key in [] if component.open else given:
             if key not in component.options:
-                extra = ("extends",) if component.kind == "method" else ()
+                extra = ("extends", *OWN_SETTINGS) if component.kind == "method" else ()
                 hint = suggestion(key, [*component.options, *beside, *extra], "its options")
                 told = f"{component.kind} {shown(label or component.name)} has no option {shown(key)}"
                 self.problems.add(given[key].named, told + (hint or "; it has none"))

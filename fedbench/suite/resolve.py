@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.registry.catalogue import Catalogue
+from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
 from fedbench.suite import expected, profiles, validate
-from fedbench.suite.keys import Settings
+from fedbench.suite.groups import group_of
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.methods import PREFIX, Methods
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import nest, sets_anew, stack
-from fedbench.suite.points import Group, Suite
+from fedbench.suite.points import Suite
 from fedbench.suite.problems import Problems
 from fedbench.suite.references import References
 from fedbench.suite.yaml import parse_value, read
@@ -38,9 +38,10 @@ def load(
     """Read a suite. Raises UserError with everything that is wrong in it.
 
     The last word holds; from the bottom to the top: the defaults of components and of fedbench, the profile, the
-    suite's `defaults`, the scenario, the sweep point, the overlay `data`, `sets`. An overlay lies above the suite
-    because it moves a whole suite elsewhere, say from photographs to the embedded data: backbone, image size, rounds
-    and learning rate go together. A sweep over something that the overlay or a `--set` replaces is not swept.
+    suite's `defaults`, the scenario, the sweep point, the overlay `data`, a method's own settings, `sets`. An overlay
+    lies above the suite because it moves a whole suite elsewhere, say from photographs to the embedded data: backbone,
+    image size, rounds and learning rate go together; a method's own settings lie above it because they are what tells
+    that method from the others. A sweep over something that the overlay or a `--set` replaces is not swept.
 
     sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an
     overlay of the suite, a built-in one, or the name of a data set · facts: without them capacities are not
@@ -51,7 +52,8 @@ def load(
 
 @dataclass(frozen=True)
 class _Choice:
-    """One value for one dotted key, of a sweep or a `--set`: a layer of settings, or options of one method."""
+    """One value for one dotted key, of a sweep or a `--set`: a layer of settings, everybody's or those of the method
+    `label`, or options of that method."""
 
     text: str
     layer: Node | None = None
@@ -90,9 +92,10 @@ class _Resolver:
         self._check_size()
         limits = Limits(facts, self.problems, () if self.data else self._overlays())
         found = []
-        for scenario, variant, settings, methods in self._points():
-            limits.check(settings)
-            found.append((scenario, variant, settings, methods))
+        for scenario, variant, settings, methods, own in self._points():
+            for one in (settings, *own.values()):
+                limits.check(one)
+            found.append((scenario, variant, settings, methods, own))
         numbers = self._expected()
         self.problems.raise_any()
         return Suite(
@@ -105,7 +108,7 @@ class _Resolver:
             methods=tuple(self.methods.entries),
             timeout=self._plain("timeout", None),
             expected=numbers,
-            groups=tuple(_group(*point) for point in found),
+            groups=tuple(group_of(*point) for point in found),
         )
 
     def _expected(self) -> tuple[dict[str, Any], ...]:
@@ -155,10 +158,15 @@ class _Resolver:
 
     def _choice(self, dotted: str, value: Node, key: Mark) -> _Choice:
         text = f"{dotted}={_text(value.plain())}"
+        label: str | None = None
         if dotted.startswith(PREFIX):
-            found = self.methods.override(dotted, value, key)
-            return _Choice(text, label=found[0], options=found[1]) if found else _Choice(text)
-        return _Choice(text, layer=validate.settings(nest(dotted, value, key), self.problems))
+            if (found := self.methods.split(dotted, key)) is None:
+                return _Choice(text)
+            label, dotted = found
+            if dotted.split(".")[0] not in OWN_SETTINGS:
+                return _Choice(text, label=label, options=self.methods.override(dotted, value, key))
+        layer = validate.settings(nest(dotted, value, key), self.problems)
+        return _Choice(text, self.methods.checked(layer) if label else layer, label)
 
     def _axes(self) -> list[list[_Choice]]:
         """The sweep, without the axes that overlay or command line have replaced."""
@@ -171,10 +179,15 @@ class _Resolver:
             axis = [self._choice(dotted, point, points.named) for point in points.value]
             self._check_distinct(axis, points.value)
             self.points += [choice.text for choice in axis]
-            layers = [self.overlay, *(choice.layer for choice in self.sets.values())]
-            if dotted not in self.sets and not any(layer and sets_anew(layer, dotted) for layer in layers):
+            if dotted not in self.sets and not self._replaced(dotted, axis[0]):
                 axes.append(axis)
         return axes
+
+    def _replaced(self, dotted: str, swept: _Choice) -> bool:
+        """Whether overlay or command line say anew what an axis sweeps; no overlay reaches a method's own settings."""
+        above = [choice.layer for choice in self.sets.values() if choice.label in (None, swept.label)]
+        key = dotted.removeprefix(f"{PREFIX}{swept.label}.")
+        return any(layer and sets_anew(layer, key) for layer in (*above, None if swept.label else self.overlay))
 
     def _check_distinct(self, axis: list[_Choice], points: list[Node]) -> None:
         seen: set[str] = set()
@@ -200,8 +213,9 @@ class _Resolver:
             self.problems.add(at.named, f"this suite has {cells:,} cells; at most {MAX_CELLS:,} are taken")
             self.problems.raise_any()
 
-    def _points(self) -> Iterator[tuple[str, str, Node, dict[str, Node]]]:
-        """Every scenario at every sweep point, complete: (scenario, variant, settings, methods)."""
+    def _points(self) -> Iterator[tuple[str, str, Node, dict[str, Node], dict[str, Node]]]:
+        """Every scenario at every sweep point, complete: (scenario, variant, settings, methods, the settings of those
+        methods that have some of their own)."""
         base = [
             Node.of(profiles.DEFAULTS, Mark("defaults")),
             Node.of(profiles.PROFILES[self.profile], Mark(f"profile {self.profile}")),
@@ -213,14 +227,35 @@ class _Resolver:
             below = stack([*base, scenario])
             for point in itertools.product(*self.axes):
                 choices = [*point, *self.sets.values()]
-                layers = [*(c.layer for c in point), self.overlay, *(c.layer for c in self.sets.values())]
-                settings = stack([below, *(layer for layer in layers if layer is not None)])
                 key = tuple(id(choice) for choice in choices if choice.label)
                 if key not in methods:
                     methods[key] = self._methods(choices)
                 variant = "; ".join([*(c.text for c in point), *self.called, *(c.text for c in self.sets.values())])
-                settings = self.references.settings(self._needed(name, scenario, settings))
-                yield name, variant, settings, methods[key]
+                full = {
+                    label: self.references.settings(self._needed(name, scenario, self._stacked(below, point, label)))
+                    for label in ("", *self._with_own(choices))
+                }
+                yield name, variant, full.pop(""), methods[key], full
+
+    def _stacked(self, below: Node, point: Sequence[_Choice], label: str) -> Node:
+        """A scenario with what lies on it for everybody, or for the method of that label: the sweep point, the
+        overlay, the method's own settings, the command line."""
+        shared = [*(choice.layer for choice in point if choice.label is None), self.overlay]
+        everybodys = stack([below, *(layer for layer in shared if layer is not None)])
+        swept = [choice.layer for choice in point if choice.label == label]
+        own = stack([everybodys, *self.methods.own(label), *(layer for layer in swept if layer is not None)])
+        other = _adapter(own) != _adapter(everybodys)  # options of everybody's adapter are then not this one's
+        for choice in self.sets.values():
+            if choice.layer is None or choice.label not in (None, label):
+                continue
+            foreign = other and choice.label is None and choice.layer.get("adapter") and not _adapter(choice.layer)
+            own = stack([own, choice.layer.put(("adapter",), None) if foreign else choice.layer])
+        return own
+
+    def _with_own(self, choices: Sequence[_Choice]) -> list[str]:
+        """The labels of the methods that bring settings of their own."""
+        chosen = {choice.label for choice in choices if choice.layer is not None}
+        return [label for label in self.methods.entries if label in chosen or self.methods.own(label)]
 
     def _methods(self, choices: list[_Choice]) -> dict[str, Node]:
         return {
@@ -245,35 +280,10 @@ class _Resolver:
         return settings
 
 
-def _group(scenario: str, variant: str, settings: Node, methods: dict[str, Node]) -> Group:
-    """The settings once more through the model, which turns 1 into 1.0 where it must: equal cells look equal."""
-    plain = validate.adapter(Settings).validate_python(settings.plain())
-    rotate = plain.pop("rotate_capacities")
-    plain["engine"] = profiles.ENGINES[plain["engine"]]
-    if plain["train"]["max_steps"] == "smallest" and plain["train"]["local_epochs"] > 1:
-        plain["train"]["max_steps"] = profiles.EACH_EPOCH
-    _leave_out_nothing(plain)
-    return Group(scenario, variant, plain, {label: method.plain() for label, method in methods.items()}, rotate)
-
-
-def _leave_out_nothing(plain: dict[str, Any]) -> None:
-    """Take out what says that nothing is to happen: the cell is the same as one without the key."""
-    if plain.get("ranks") is None:
-        plain.pop("ranks", None)
-    for key in ("regularizer", "guard"):
-        if plain["train"].get(key) is None:
-            plain["train"].pop(key, None)
-    for key, nothing in (("by", "domain"), ("at", None)):
-        if plain["evaluation"].get(key) == nothing:
-            plain["evaluation"].pop(key, None)
-    faults = plain.get("faults", {})
-    if not faults.get("dropout"):
-        faults.pop("dropout", None)
-    for key in ("stragglers", "corrupted"):
-        if not (faults.get(key) or {}).get("probability"):
-            faults.pop(key, None)
-    if not faults:
-        plain.pop("faults", None)
+def _adapter(settings: Node) -> str | None:
+    """The name of the adapter that settings speak of."""
+    name = settings.get("adapter", "name")
+    return name.value if name is not None and isinstance(name.value, str) else None
 
 
 def _text(value: Any) -> str:

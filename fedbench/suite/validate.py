@@ -83,7 +83,8 @@ def suite_file(node: Node, problems: Problems) -> Node:
         node = _change(node, path, _written_out)
     methods = node.get("methods")
     if methods and isinstance(methods.value, list):
-        node = node.put(("methods",), replace(methods, value=[_named(method) for method in methods.value]))
+        listed = [_change(_named(method), ("adapter",), _named) for method in methods.value]
+        node = node.put(("methods",), replace(methods, value=listed))
     return _validated(node, keys.SuiteFile, problems, "")
 
 

@@ -129,3 +129,12 @@ def test_methods_have_the_role_they_register_and_those_of_the_benchmark_come_fir
 def test_ceilings_floors_and_controls_are_built_in(registry):
     apart = {name: role for name, role in registry.catalogue.roles.items() if role != "method"}
     assert apart == {"alllarge": "ceiling", "allsmall": "floor", "exclusive": "control", "head_only": "control"}
+
+
+def test_a_method_s_option_may_not_be_called_as_settings_of_its_own_are():
+    def make(setup, train=None):
+        """About it."""
+
+    with pytest.raises(ValueError, match="has an option 'train', and a suite's entry says by that name"):
+        Component.of("method", "mine", make, "plugin", "package")
+    assert Component.of("objective", "mine", make, "plugin", "package").options == {"train": None}

@@ -36,6 +36,18 @@ def test_runs_with_faults_or_tested_by_client_are_never_mixed_with_others(tmp_pa
     assert [b.rows[0].average.mean for b in leaderboards(load([tmp_path]))] == pytest.approx([0.7, 0.1])
 
 
+def test_settings_that_a_method_brings_leave_it_on_the_leaderboard_of_all(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    adapter = load([tmp_path])[0].manifest["config"]["adapter"]
+    rows = eval_rows({12: {"a": 0.1, "b": 0.1}})
+    for seed, rank in ((0, 4), (1, 2)):
+        write_cell(tmp_path / "s", "x", seed, adapter__rank=rank, evaluation=rows, shared={"adapter": adapter})
+    assert [r.label for r in board(tmp_path).rows] == ["fedra", "x [adapter.rank=4]", "x [adapter.rank=2]"]
+    assert load([tmp_path])[0].entry.shared is None
+    write_cell(tmp_path / "s", "y", 0, adapter__rank=4, evaluation=rows)
+    assert [[r.label for r in b.rows] for b in leaderboards(load([tmp_path]))][1:] == [["y"]]
+
+
 def test_ranks_rotated_by_the_seed_stay_together_and_others_apart(tmp_path):
     for seed, ranks in enumerate(([4, 2], [2, 4], [4, 4])):
         rows = eval_rows({12: {"a": 0.5, "b": 0.5}})

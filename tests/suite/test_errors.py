@@ -155,6 +155,12 @@ WRONG = {
     "methods: [fedra]": {
         "methods: []": "s.yaml:8:10: methods: must not be empty",
         "methods: fedra": 's.yaml:8:10: methods: expected a list of names, or of {name: ..., extends: ..., option: value}, got "fedra"',
+        "methods: [{name: fedra, train: {optimizer: {lrr: 1}}}]": 's.yaml:8:45: unknown key "lrr" in methods[0].train.optimizer; did you mean "lr"?',
+        "methods: [{name: fedra, adapter: {rnak: 1}}]": 's.yaml:8:35: adapter "lora" has no option "rnak"; did you mean "rank"?',
+        "methods: [{name: fedra, adapter: lor}]": "s.yaml:8:34: no adapter is called 'lor'; did you mean 'lora'?",
+        "methods: [{name: fedra, train: {rounds: 3}}]": "s.yaml:8:33: train.rounds is the same for every method: say it in defaults or a scenario",
+        "methods: [fedra, {name: x, extends: fedra, train: 3}]": "s.yaml:8:51: methods[1].train: expected a mapping (key: value), got 3",
+        "methods: [{name: fedra, adaptor: lora}]": 's.yaml:8:25: method "fedra" has no option "adaptor"; did you mean "adapter"?',
         "methods: [fedar]": "s.yaml:8:11: no method is called 'fedar'; did you mean 'fedra'?",
         "methods: [3]": "s.yaml:8:11: methods[0]: expected a name, or {name: ..., option: value}, got 3",
         "methods: [{extends: fedra}]": "s.yaml:8:11: this method has no name",
@@ -293,3 +299,20 @@ def test_whether_a_seed_is_listed_twice_takes_a_look_at_each(monkeypatch):
 
     distinct([Seed(i) for i in range(1000)])
     assert len(looks) < 1000
+
+
+def test_ranks_are_held_against_the_adapter_that_a_method_brings(faults_of):
+    text = SMALL.replace("scenarios:", "  ranks: 8\nscenarios:")
+    assert faults_of(text.replace("[fedra]", "[{name: fedra, adapter: {rank: 4}}]")) == [
+        "s.yaml:6:10: rank 8 is above the rank 4 of lora"
+    ]
+    assert not faults_of(text.replace("[fedra]", "[{name: fedra, adapter: houlsby}]"))
+
+
+def test_wrong_settings_of_a_method_s_own_are_told_where_they_are_set(faults_of):
+    assert faults_of(SMALL, sets=["methods.fedra.train.optimizer.lr=0"]) == [
+        "--set methods.fedra.train.optimizer.lr=0: train.optimizer.lr: expected a number above 0, got 0"
+    ]
+    assert faults_of(SMALL, sets=["methods.fedra.train.rounds=3"]) == [
+        "--set methods.fedra.train.rounds=3: train.rounds is the same for every method: say it in defaults or a scenario"
+    ]

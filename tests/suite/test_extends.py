@@ -41,3 +41,61 @@ def test_one_method_s_option_can_be_set_and_swept(suite_of):
     )
     assert [cell.config["method"]["aggregator"]["weights"] for cell in swept] == ["examples", "uniform"]
     assert swept[1].variant == "methods.fedra.aggregator.weights=uniform"
+
+
+OWN = """[fedra,
+  {name: small, extends: fedra, adapter: {rank: 4}, train: {optimizer: {lr: 0.1}}},
+  {name: smaller, extends: small, adapter: {alpha: 2}, train: {clip: null}},
+  {name: other, extends: fedra, adapter: {name: houlsby, width: 4}},
+  {name: same, extends: fedra, adapter: {rank: 8}}]"""
+
+
+def own(suite_of, text="", **options):
+    """label -> its points, and (rank or width, alpha, lr, clip) of the first."""
+    points = suite_of(SMALL.replace("[fedra]", OWN) + text, **options).points()
+    by_label = {label: [p for p in points if p.method == label] for label in dict.fromkeys(p.method for p in points)}
+
+    def told(config):
+        adapter, train = config["adapter"], config["train"]
+        return adapter.get("rank", adapter.get("width")), adapter.get("alpha"), train["optimizer"]["lr"], train["clip"]
+
+    return by_label, {label: told(found[0].config) for label, found in by_label.items()}
+
+
+def test_an_entry_brings_settings_of_its_own_over_everybodys(suite_of):
+    points, told = own(suite_of)
+    assert told == {
+        "fedra": (8, 8, 0.01, 10.0),
+        "small": (4, 8, 0.1, 10.0),
+        "smaller": (4, 2, 0.1, None),
+        "other": (4, None, 0.01, 10.0),
+        "same": (8, 8, 0.01, 10.0),
+    }
+    everybodys = points["fedra"][0].config
+    assert points["fedra"][0].shared is None and points["same"][0].shared is None
+    assert points["same"][0].config == everybodys
+    assert points["small"][0].shared == {key: everybodys[key] for key in ("adapter", "train")}
+    assert points["other"][0].shared == {"adapter": everybodys["adapter"]}
+    assert points["small"][0].config["method"] == everybodys["method"]
+
+
+def test_own_settings_lie_above_sweeps_and_overlays_and_below_the_command_line(suite_of):
+    points, told = own(suite_of, "sweep: {adapter.rank: [2, 3]}\n", data="embedded")
+    assert [p.config["adapter"]["rank"] for p in points["fedra"]] == [2, 3]
+    assert [p.config["adapter"]["rank"] for p in points["small"]] == [4, 4]
+    assert told["small"][2] == 0.1 and told["fedra"][2] == 0.05 and told["other"][0] == 4
+    _, told = own(suite_of, sets=["train.optimizer.lr=0.3", "methods.smaller.train.optimizer.lr=0.2", "adapter.rank=1"])
+    assert [lr for _, _, lr, _ in told.values()] == [0.3, 0.3, 0.2, 0.3, 0.3]
+    assert [size for size, *_ in told.values()] == [1, 1, 1, 4, 1]
+    _, told = own(suite_of, sets=["methods.smaller.train.optimizer.lr=0.2", "train.optimizer.lr=0.3"])
+    assert told["smaller"][2] == 0.3
+
+
+def test_own_settings_are_swept_unless_the_command_line_says_them_anew(suite_of):
+    sweep = "sweep: {methods.small.adapter.rank: [1, 2]}\n"
+    points, _ = own(suite_of, sweep)
+    assert [p.config["adapter"]["rank"] for p in points["small"]] == [1, 2]
+    assert [p.config["adapter"]["rank"] for p in points["smaller"]] == [4, 4]
+    assert [p.variant for p in points["small"]] == [f"methods.small.adapter.rank={r}" for r in (1, 2)]
+    points, _ = own(suite_of, sweep, sets=["adapter.rank=3"])
+    assert [p.config["adapter"]["rank"] for p in points["small"]] == [3]
