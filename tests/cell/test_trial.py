@@ -57,7 +57,7 @@ def test_both_engines_tell_the_same_story(registry, cells, key):
 
 
 def test_a_model_with_a_forward_pass_of_its_own_is_trained_client_by_client_under_either_engine(registry, cells):
-    config = {**cells["skew", "reefl"], "capacities": [1] * 6}
+    config = {**cells["skew", "reefl"], "capacities": {"by_client": [1] * 6}}
     slow, fast = (Trial({**config, "engine": engine}, registry) for engine in ("sequential", "cohort"))
     assert fast.shares == 1
     for trial in (slow, fast):

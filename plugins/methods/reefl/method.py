@@ -21,7 +21,8 @@ from fedbench.models import cost
 from fedbench.models.backbone import HEAD, Blocks, in_layers
 from fedbench.models.optimizer import optimizer_states
 from fedbench.types import ClientCost, Cohort, Exit, Job, Plan, Report, Sent, Uploads
-from fedbench_plugins.methods.reefl.model import HISTORIES, Recurrent, ReeBlocks
+
+from .model import HISTORIES, Recurrent, ReeBlocks
 
 ANSWERS = ("last", "ensemble")
 KEPT = 0.8  # of an exit's running loss, at every step

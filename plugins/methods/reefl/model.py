@@ -90,7 +90,8 @@ class ReeBlocks(Blocks):
 
         The backbone's own final norm has no part in it.
         """
-        tokens, before, found = self.embed(x), [], {}
+        tokens, found = self.embed(x), {}
+        before: list[Tensor] = []
         for depth, j in enumerate(layers, start=1):
             tokens = self.blocks[j](tokens)
             c_b = tokens[:, 0]  # (B, D)
