@@ -76,7 +76,7 @@ class Scenario:
     """Who could take part: every registered client, and the smallest and largest L_n that may occur.
 
     capacities: (clients, 2) int64 · ranks: (clients, 2) int64, the smallest and largest r_n, where the scenario gives
-    its clients ranks.
+    its clients ranks · widths: (clients, 2) float64, the smallest and largest width, where it gives widths.
     """
 
     clients: Sequence[Client]
@@ -84,6 +84,7 @@ class Scenario:
     num_layers: int
     rounds: int
     ranks: np.ndarray | None = None
+    widths: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class Cohort:
 
     ids (N,) · capacities (N,) the L_n · num_examples (N,) the |D_n| · steps (N,) optimiser steps it will take ·
     batches(n) yields client n's (x, y) batches of this round, the same for every engine · arrives (N,) bool,
-    whether its work will come back; by default everybody's does · ranks (N,) the r_n, where the scenario gives ranks.
+    whether its work will come back; by default everybody's does · ranks (N,) the r_n, where the scenario gives ranks ·
+    widths (N,) float64, which share of the hidden units of every layer a client can hold, where it gives widths.
     """
 
     ids: Sequence[int]
@@ -102,6 +104,7 @@ class Cohort:
     batches: Callable[[int], Iterator[tuple[Tensor, Tensor]]]
     arrives: Tensor = cast("Tensor", None)  # ones, as soon as it is made: their number is that of ids
     ranks: Tensor | None = None
+    widths: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.arrives is None:
@@ -123,6 +126,7 @@ class Cohort:
             batches=self.batches.only(rows) if hasattr(self.batches, "only") else lambda n: self.batches(rows[n]),
             arrives=self.arrives[rows],
             ranks=None if self.ranks is None else self.ranks[rows],
+            widths=None if self.widths is None else self.widths[rows],
         )
 
 

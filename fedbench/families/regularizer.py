@@ -13,7 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fedbench.method import State
+from fedbench.errors import NotApplicable
+from fedbench.method import Setup, State
 from fedbench.models.places import Values, holders, mapped, places
 from fedbench.types import Plan, Pull, Uploads
 
@@ -23,6 +24,12 @@ Setting = Mapping[str, float] | None  # {"feddyn": a}, {"fedprox": mu} or None
 def first_books(regularizer: Setting) -> State:
     """What the first state holds besides the model: under FedDyn empty books, otherwise nothing."""
     return {"feddyn": {"g": {}, "h": {}}} if regularizer and "feddyn" in regularizer else {}
+
+
+def refuse_books(setup: Setup) -> None:
+    """For methods that train whole models. Raises NotApplicable under FedDyn."""
+    if "feddyn" in (setup.train.get("regularizer") or {}):
+        raise NotApplicable("FedDyn would keep as much as a whole model for every client in the server's state")
 
 
 def pull_of(regularizer: Setting, state: State, plan: Plan, ids: Sequence[int]) -> Pull | None:

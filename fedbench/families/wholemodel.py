@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from fedbench.errors import NotApplicable
+from fedbench.families.regularizer import refuse_books
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.backbone import HEAD, Blocks, Plain, begin, load
@@ -184,8 +184,7 @@ def wholemodel(
     Raises NotApplicable under FedDyn.
     """
     aggregate = setup.component("aggregator", aggregator)
-    if "feddyn" in (setup.train.get("regularizer") or {}):
-        raise NotApplicable("FedDyn would keep as much as a whole model for every client in the server's state")
+    refuse_books(setup)
     made = Whole(setup, model, train, functools.cache(price), aggregate, personal)
     return Method(made.init, made.round, made.predictor, made.cost, personal=personal is not None, alone=True)
 

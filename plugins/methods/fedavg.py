@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedbench import hookimpl
 from fedbench.families.wholemodel import Answer, Tensors, Visit, WholeModel, fit, price_of, trainable, wholemodel
+from fedbench.families.width import narrowed
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.types import ClientCost
 
@@ -21,6 +22,7 @@ def fedavg(
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
     local: bool = False,
+    width: float = 1.0,
 ) -> Method:
     """Each client trains all weights of body and classifier from the global model, and the server takes their mean
     (Algorithm 1).
@@ -32,8 +34,12 @@ def fedavg(
     local: with `evaluation.by: client`, score also the local models, as `accuracy/local`: a client's model as it sent
     it last, after its own local training and before any averaging (what FedV's tables show), the global one where it
     never sent any. One model for each client that took part lies on disk for that, and one more is in memory.
+
+    width: below 1 a control for methods of unequal width, the smaller model of the first ceil(K width) of K hidden
+    units of every layer, for everybody, and the one that is tested.
     """
     model, loss = trainable(setup, body), setup.component("objective", objective)
+    model = narrowed(model, width) if width != 1 else model
     kept = local and setup.by_client
 
     def train(visit: Visit) -> tuple[float, Tensors | None]:
@@ -73,4 +79,4 @@ class Both:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedavg", fedavg, later=["local"])
+    register("fedavg", fedavg, later=["local", "width"])

@@ -1,0 +1,7 @@
+"""Unequal width: clients train slices of a whole model's tensors, and the server counts by coordinate."""
+
+from fedbench.families.width.cuts import Cuts, Part, offered
+from fedbench.families.width.narrow import narrowed
+from fedbench.families.width.units import count, first
+
+__all__ = ["Cuts", "Part", "count", "first", "narrowed", "offered"]
