@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedbench.models.places import shared_holders
+from fedbench.models.places import trained_by
 from fedbench.types import Cohort, Plan, Uploads
 
 WEIGHTS = ("examples", "uniform")
@@ -27,15 +27,38 @@ def mean(rows: Tensor, weights: Tensor) -> Tensor:
 
 
 def mean_of_returned(
-    old: dict[str, Tensor], rows: dict[str, Tensor], returned: Tensor, weights: Tensor
+    old: dict[str, Tensor],
+    rows: Mapping[str, Tensor],
+    returned: Tensor,
+    weights: Tensor,
+    coordinates: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Average the rows that came back; where none did, keep last round's values.
 
-    rows[name]: (n, ...) from the holders · returned: (n,) bool, which of them arrived · weights: (n,).
+    rows[name]: (n, ...) from those who train it · returned: (n,) bool, which of them arrived · weights: (n,) ·
+    coordinates[name]: which coordinates of its row each trained, where that is not all (see `Uploads`): each coordinate
+    is averaged over those who trained it.
     """
     if not returned.any():
         return {name: value.clone() for name, value in old.items()}
-    return {name: mean(rows[name][returned], weights[returned]) for name in old}
+    parts = coordinates or {}
+    return {
+        name: mean_by_coordinate(value, rows[name][returned], parts[name][returned], weights[returned])
+        if name in parts
+        else mean(rows[name][returned], weights[returned])
+        for name, value in old.items()
+    }
+
+
+def mean_by_coordinate(old: Tensor, rows: Tensor, trained: Tensor, weights: Tensor) -> Tensor:
+    """sum_n w_n m_n rows_n / sum_n w_n m_n for every coordinate, old (...) where nobody trained it.
+
+    rows (n, ...); trained, m: bool in the rows' shape, or broadcast to it; weights (n,).
+    """
+    w = weights.to(rows.device, rows.dtype).reshape(-1, *[1] * old.dim()) * trained
+    total = w.sum(0)
+    averaged = (w * rows).sum(0) / total.where(total > 0, torch.ones_like(total))
+    return torch.where(total > 0, averaged, old)
 
 
 def weighted_mean(
@@ -44,27 +67,33 @@ def weighted_mean(
     """r_j = sum_{n: M_nj = 1} |D_n| r_j^n / sum_n M_nj |D_n|; a layer nobody returned keeps its value (FedRA v1,
     Eq. 3).
 
-    Each shared tensor is averaged in the same way over the clients that hold it.
+    Each shared tensor is averaged in the same way over the clients that train it, and where clients train some
+    coordinates of a tensor, each coordinate over those.
     """
     w = client_weights(cohort, weights)
-    r = [
-        mean_of_returned(state["r"][j], uploads.r[j], uploads.arrived[plan.M[:, j]], w[plan.M[:, j]])
-        for j in range(plan.M.shape[1])
-    ]
-    return {**state, "r": r, "shared": shared_mean(state["shared"], uploads, plan, w)}
+
+    def new(place: str, old: Tensor, rows: Tensor, held: Tensor) -> Tensor:
+        part = {"": uploads.coordinates[place]} if place in uploads.coordinates else None
+        return mean_of_returned({"": old}, {"": rows}, uploads.arrived[held], w[held], part)[""]
+
+    return {**state, **by_place(state, uploads, plan, new)}
 
 
-def by_tensor(
-    state: dict[str, Any], uploads: Uploads, plan: Plan, change: Callable[[Tensor, Tensor, Tensor], Tensor]
+def by_place(
+    state: dict[str, Any], uploads: Uploads, plan: Plan, change: Callable[[str, Tensor, Tensor, Tensor], Tensor]
 ) -> dict[str, Any]:
-    """change(old (...), rows (n, ...), held (N,) bool) of every tensor, under `r` and `shared` as in the state; the n
-    rows are those of the clients that hold it, whether they arrived or not."""
+    """change(place, old (...), rows (n, ...), trained (N,) bool) of every tensor, under `r` and `shared` as in the
+    state; the n rows are those of the clients that train it, whether they arrived or not."""
     r = [
-        {name: change(old, uploads.r[j][name], plan.M[:, j]) for name, old in r_j.items()}
+        {
+            name: change(f"r/{j}/{name}", old, uploads.r[j][name], trained_by(plan, f"r/{j}/{name}"))
+            for name, old in r_j.items()
+        }
         for j, r_j in enumerate(state["r"])
     ]
     shared = {
-        name: change(old, uploads.shared[name], shared_holders(plan, name)) for name, old in state["shared"].items()
+        name: change(f"shared/{name}", old, uploads.shared[name], trained_by(plan, f"shared/{name}"))
+        for name, old in state["shared"].items()
     }
     return {"r": r, "shared": shared}
 
@@ -73,13 +102,31 @@ def each_returned(
     state: dict[str, Any], uploads: Uploads, plan: Plan, combine: Callable[[Tensor], Tensor]
 ) -> dict[str, Any]:
     """The state with combine(rows (n, ...)) -> (...) of the n rows that came back in place of every tensor; one that
-    nobody returned keeps its value."""
+    nobody returned keeps its value.
 
-    def new(old: Tensor, rows: Tensor, held: Tensor) -> Tensor:
+    Where clients train some coordinates of a tensor, those that were trained by the same clients are combined over
+    these alone.
+    """
+
+    def new(place: str, old: Tensor, rows: Tensor, held: Tensor) -> Tensor:
         came = uploads.arrived[held]
-        return combine(rows[came]) if came.any() else old.clone()
+        if not came.any():
+            return old.clone()
+        if place not in uploads.coordinates:
+            return combine(rows[came])
+        return _by_pattern(old, rows[came], uploads.coordinates[place][came], combine)
 
-    return {**state, **by_tensor(state, uploads, plan, new)}
+    return {**state, **by_place(state, uploads, plan, new)}
+
+
+def _by_pattern(old: Tensor, rows: Tensor, trained: Tensor, combine: Callable[[Tensor], Tensor]) -> Tensor:
+    """combine(rows of those who trained it) of every coordinate, for all coordinates of the same clients at once."""
+    flat, new = rows.flatten(1), old.flatten().clone()
+    patterns, which = trained.expand_as(rows).flatten(1).unique(dim=1, return_inverse=True)
+    for i, pattern in enumerate(patterns.unbind(1)):
+        if pattern.any():
+            new[which == i] = combine(flat[pattern][:, which == i])
+    return new.view_as(old)
 
 
 def trimmed(rows: Tensor, cut: int) -> Tensor:
@@ -89,10 +136,19 @@ def trimmed(rows: Tensor, cut: int) -> Tensor:
     return rows.sort(0).values[cut : len(rows) - cut].mean(0)
 
 
+def by_tensor(
+    state: dict[str, Any], uploads: Uploads, plan: Plan, change: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> dict[str, Any]:
+    """`by_place` for a change(old, rows, trained) that needs no place."""
+    return by_place(state, uploads, plan, lambda _, old, rows, trained: change(old, rows, trained))
+
+
 def shared_mean(old: dict[str, Tensor], uploads: Uploads, plan: Plan, weights: Tensor) -> dict[str, Tensor]:
-    """The mean of every shared tensor over its holders; weights (N,)."""
+    """The mean of every shared tensor over those who train it; weights (N,)."""
     new: dict[str, Tensor] = {}
     for name, value in old.items():
-        held = shared_holders(plan, name)
-        new |= mean_of_returned({name: value}, uploads.shared, uploads.arrived[held], weights[held])
+        held = trained_by(plan, f"shared/{name}")
+        mask = uploads.coordinates.get(f"shared/{name}")
+        part = None if mask is None else {name: mask}
+        new |= mean_of_returned({name: value}, uploads.shared, uploads.arrived[held], weights[held], part)
     return new

@@ -27,6 +27,20 @@ def mapped(change: Callable[[str, Tensor], Tensor], values: Values) -> dict[str,
     return {"r": r, "shared": {name: change(f"shared/{name}", value) for name, value in values["shared"].items()}}
 
 
+def by_layer(flat: Mapping[str, Tensor], num_layers: int) -> dict[str, Any]:
+    """Values by place in the layout `{"r": [{name: tensor}] * L, "shared": {name: tensor}}`."""
+    r: list[dict[str, Tensor]] = [{} for _ in range(num_layers)]
+    shared = {}
+    for place, value in flat.items():
+        kind, _, name = place.partition("/")
+        if kind == "r":
+            j, _, name = name.partition("/")
+            r[int(j)][name] = value
+        else:
+            shared[name] = value
+    return {"r": r, "shared": shared}
+
+
 def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[int]:
     """The clients, of a group or of all, that hold what stands at `place`: `r/<layer>/<name>` or `shared/<name>`."""
     kind, _, rest = place.partition("/")
