@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,9 +23,13 @@ from fedbench.engine.leaves import Leaves, clip_each, others_frozen, pulling
 from fedbench.engine.replay import Replayed
 from fedbench.engine.team import ALONE, Team
 from fedbench.models.adapter import Stack, stacked
+from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import activations
+from fedbench.models.holding import holding_of
+from fedbench.models.lowrank import Terms
 from fedbench.models.optimizer import make_optimizer
+from fedbench.models.places import places
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 
@@ -39,6 +44,7 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
 
     team: the processes that compute this cell, each some of the groups.
     """
+    load_additions(model, start.get(FROZEN))
     held = (plan.M.sum(1) * cohort.steps).tolist()
     sizes, most = passes(model, plan, cohort, job)
     groups = grouped(held, sizes, most) or [[]]
@@ -47,7 +53,8 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
             [sum(held[n] for n in group) for group in groups],
             lambda g: train_group(model, start, plan, cohort, job, groups[g], sum(sizes[n] for n in groups[g])),
         )
-    return joined(parts, groups, plan, cohort)
+    up = joined(parts, groups, plan, cohort)
+    return replace(up, coordinates=Terms(model, plan).of_uploads(dict(places({"r": up.r, "shared": up.shared}))))
 
 
 def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[int], int]:
@@ -62,8 +69,7 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
         return sizes, ROWS
     if model.device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(model.device)
-        depths = zip(sizes, plan.M.sum(1).tolist(), plan.exits, strict=True)
-        each = [B * activations(model, range(d), exits, job.objective, some.shape[-1]) for B, d, exits in depths]
+        each = [B * activations(model, holding_of(plan, n), job.objective, some.shape[-1]) for n, B in enumerate(sizes)]
         free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
         return each, max(1, int(OF_FREE_MEMORY * free))
     with torch.no_grad():
@@ -121,10 +127,12 @@ def stepping(
         each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
         if pull is not None:
             pull()
+        leaves.mask()
         if job.clip is not None:
             clip_each(leaves, job.clip)
         with others_frozen(leaves, plan, logits, pulled=pull is not None):
             optimizer.step()
+        leaves.restore()
         return each.detach()
 
     return step
@@ -138,6 +146,7 @@ def forward(
     with stacked(model, Stack(leaves.outside(clients), sizes, [draws[n] for n in clients])):
         tokens = dict(zip(clients, model.embed(torch.cat(list(x.values()))).split(sizes), strict=True))
     depth, deepest = dict.fromkeys(clients, 0), {n: int(plan.M[n].sum()) for n in clients}
+    lowest = {n: leaves.lowest(n) if leaves.fixed else 0 for n in clients}
     logits: dict[int, dict[str, Tensor]] = {n: {} for n in clients}
 
     def read(n: int) -> None:
@@ -151,7 +160,7 @@ def forward(
     for j in range(model.num_layers):
         held = [n for n in clients if plan.M[n, j]]
         ending = [n for n in held if depth[n] + 1 == deepest[n]] if shortcuts.reads_class_token(model, j) else []
-        for some, is_last in (([n for n in held if n not in ending], False), (ending, True)):
+        for some, is_last in parts_of(held, ending, [n for n in held if lowest[n] > j]):
             if some:
                 out = layer(model, leaves, j, some, [tokens[n] for n in some], [draws[n] for n in some], is_last)
                 tokens |= dict(zip(some, out, strict=True))
@@ -159,6 +168,15 @@ def forward(
             depth[n] += 1
             read(n)
     return {n: [logits[n][exit.classifier] for exit in plan.exits[n]] for n in clients}
+
+
+def parts_of(held: list[int], ending: list[int], asleep: list[int]) -> Iterator[tuple[list[int], bool]]:
+    """(clients, whether it is their last layer) of the passes that a layer takes: `ending` clients read their class
+    token alone; of those `asleep`, who train nothing up to here, nothing is kept for a backward pass."""
+    for sleeps in (False, True) if asleep else (False,):
+        some = [n for n in held if (n in asleep) == sleeps] if asleep else held
+        yield [n for n in some if n not in ending], False
+        yield [n for n in some if n in ending], True
 
 
 def layer(

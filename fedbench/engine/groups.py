@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedbench.models.places import holders
+from fedbench.models.places import by_layer, trainers
 from fedbench.types import Cohort, Plan, Uploads
 
 # Token rows (images x tokens) of one pass on a CPU. Fewer leave time to Python, more fall out of its caches.
 ROWS = 2080
 
-# What a group sends back: `r/3/attn.proj.lora_A` and `shared/head.weight`, one row for each holder in the group,
+# What a group sends back: `r/3/attn.proj.lora_A` and `shared/head.weight`, one row for each client that trains it,
 # in order, and `loss` and `seconds`, one value for each of its clients.
 Part = dict[str, Tensor]
 
@@ -41,17 +41,9 @@ def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, c
     def rows_of(place: str) -> Tensor:
         if len(parts) == 1:
             return parts[0][place]
-        clients = [n for group in groups for n in (holders(plan, place, group) if "/" in place else group)]
+        clients = [n for group in groups for n in (trainers(plan, place, group) if "/" in place else group)]
         rows = torch.cat([part[place] for part in parts])
         return rows[torch.tensor(clients, device=rows.device).argsort()]
 
-    r: list[dict[str, Tensor]] = [{} for _ in range(plan.M.shape[1])]
-    shared = {}
-    for place in parts[0]:
-        kind, _, name = place.partition("/")
-        if kind == "r":
-            j, _, name = name.partition("/")
-            r[int(j)][name] = rows_of(place)
-        elif kind == "shared":
-            shared[name] = rows_of(place)
-    return Uploads.of(cohort, r, shared, rows_of("loss"), rows_of("seconds"))
+    sent = {place: rows_of(place) for place in parts[0] if "/" in place}
+    return Uploads.of(cohort, **by_layer(sent, plan.M.shape[1]), loss=rows_of("loss"), seconds=rows_of("seconds"))

@@ -11,52 +11,110 @@ from torch import Tensor, nn
 
 from fedbench.engine.groups import Part
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import holders, holds
+from fedbench.models.lowrank import Terms, pairs
+from fedbench.models.places import holders, holds, places, trainers
 from fedbench.types import Plan, Pull
 
 
 class Leaves:
-    """The trained tensors of a group: of every layer, and of what is shared, one row for each client that holds it."""
+    """The trained tensors of a group: of every layer, and of what is shared, one row for each client that trains it.
+
+    at: by place · trainers: whose rows they are · fixed, holders: the rows of all that hold a tensor which some of them
+    do not train, and whose they are · within, loaded, begun: of tensors that are trained in part, which coordinates of
+    each row are, the rows as training began, and as the server gave them.
+    """
 
     def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan, group: Sequence[int]) -> None:
-        trained = [(f"r/{j}", model.r(j), start["r"][j]) for j in range(model.num_layers)]
-        trained += [(f"shared/{name}", {name: p}, start["shared"]) for name, p in model.shared().items()]
-        self.holders = {place: holders(plan, place, group) for place, _, _ in trained}
-        self.at = {
-            place: _rows(parameters, values, self.holders[place], holders(plan, place))
-            for place, parameters, values in trained
-        }
+        self.trainers: dict[str, list[int]] = {}
+        self.at: dict[str, Tensor] = {}
+        self.fixed: dict[str, Tensor] = {}
+        self.holders: dict[str, list[int]] = {}
+        self.within: dict[str, Tensor] = {}
+        self.loaded: dict[str, Tensor] = {}
+        self.begun: dict[str, Tensor] = {}
+        values, terms = dict(places(start)), Terms(model, plan)
+        for place, parameter in model.trained().items():
+            held, trains = holders(plan, place, group), trainers(plan, place, group)
+            rows = begun = _rows(parameter, values[place], held, plan, place)
+            if (mask := terms.held(place, held, parameter.dim())) is not None:
+                rows = rows * mask
+            if trains != held:
+                self.fixed[place], self.holders[place] = rows, held
+            self.trainers[place] = trains
+            self.at[place] = _pick(rows, held, trains).detach().clone().contiguous().requires_grad_()
+            if (mask := terms.trained(place, trains, parameter.dim())) is not None:
+                self.within[place] = mask
+                self.loaded[place] = self.at[place].detach().clone()
+                self.begun[place] = _pick(begun, held, trains)
+        self.names = [_within(self.at, f"r/{j}/") for j in range(model.num_layers)]
+        self.factors = _factors(model, plan)
 
     def __iter__(self) -> Iterator[tuple[Tensor, str, list[int]]]:
         """Every tensor with its place, and the clients its rows belong to."""
-        for place, tensors in self.at.items():
-            yield from ((tensor, place, self.holders[place]) for tensor in tensors.values())
+        yield from ((tensor, place, self.trainers[place]) for place, tensor in self.at.items())
+
+    def rows(self, place: str, clients: Sequence[int]) -> Tensor:
+        """The rows of these clients, whether they train the tensor or only hold it, as their models use them."""
+        own = self.at[place]
+        if place not in self.fixed:
+            rows = _pick(own, self.trainers[place], clients)
+        elif list(clients) == self.trainers[place]:
+            rows = own
+        else:
+            trained, fixed = own.unbind(), self.fixed[place].unbind()
+            where, held = self.trainers[place], self.holders[place]
+            rows = torch.stack([trained[where.index(n)] if n in where else fixed[held.index(n)] for n in clients])
+        if place not in self.factors:
+            return rows
+        factor = self.factors[place][list(clients)].to(rows.device, rows.dtype)
+        return rows * factor.view(-1, *[1] * (rows.dim() - 1))
 
     def layer(self, j: int, clients: Sequence[int]) -> dict[str, Tensor]:
         """Layer j's tensors, the rows of these clients."""
-        place = f"r/{j}"
-        return {name: _pick(tensor, self.holders[place], clients) for name, tensor in self.at[place].items()}
+        return {name: self.rows(place, clients) for name, place in self.names[j].items()}
 
     def classifier(self, name: str, client: int) -> tuple[Tensor, Tensor]:
         """Weight (C, D) and bias (C,) of one client's classifier."""
-        row = self.holders[f"shared/{name}.weight"].index(client)
-        weight, bias = (self.at[f"shared/{name}.{part}"][f"{name}.{part}"][row] for part in ("weight", "bias"))
+        weight, bias = (self._row(f"shared/{name}.{part}", client) for part in ("weight", "bias"))
         return weight, bias
+
+    def _row(self, place: str, client: int) -> Tensor:
+        if place in self.fixed:
+            return self.rows(place, [client])[0]
+        return self.at[place][self.trainers[place].index(client)]
 
     def outside(self, clients: Sequence[int]) -> dict[str, Tensor]:
         """The adapters that stand in no layer, by their names in the model."""
-        return {
-            name: _pick(tensor, self.holders[place], clients)
-            for place, tensors in self.at.items()
-            for name, tensor in tensors.items()
-            if place.startswith("shared/model.")
-        }
+        return {f"model.{name}": self.rows(place, clients) for name, place in _within(self.at, "shared/model.").items()}
+
+    def lowest(self, n: int) -> int:
+        """The lowest layer in which a client trains something; 0 where it trains what stands before all layers."""
+        for place in _within(self.at, "shared/model.").values():
+            if n in self.trainers[place]:
+                return 0
+        layers = (j for j, names in enumerate(self.names) if any(n in self.trainers[p] for p in names.values()))
+        return next(layers, len(self.names))
+
+    def mask(self) -> None:
+        """Take the gradients of what is not trained away."""
+        for place, mask in self.within.items():
+            if (gradient := self.at[place].grad) is not None:
+                gradient.mul_(mask)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Undo what weight decay did to what is not trained."""
+        for place, mask in self.within.items():
+            self.at[place].copy_(torch.where(mask, self.at[place], self.loaded[place]))
 
     def part(self) -> Part:
-        """The tensors as they are now, each at its place."""
-        layers = {f"{place}/{name}": t for place, ts in self.at.items() for name, t in ts.items() if place[0] == "r"}
-        shared = {place: t for place, ts in self.at.items() for t in ts.values() if place[0] == "s"}
-        return {place: tensor.detach() for place, tensor in (layers | shared).items()}
+        """The tensors as they are now, each at its place; what was not trained is as the server gave it."""
+        return {
+            place: torch.where(self.within[place], tensor.detach(), self.begun[place])
+            if place in self.within
+            else tensor.detach()
+            for place, tensor in self.at.items()
+        }
 
 
 def clip_each(leaves: Leaves, most: float) -> None:
@@ -74,12 +132,10 @@ def clip_each(leaves: Leaves, most: float) -> None:
 def pulling(leaves: Leaves, pull: Pull, plan: Plan) -> Callable[[], None]:
     """A function that adds the gradient of a pull, strength (w - w_start) - linear, to every tensor's own. w_start is
     what the tensors hold now."""
-    terms = []
-    for place, tensors in leaves.at.items():
-        linear = _of_place(pull.linear, place) if pull.linear else {}
-        for name, w in tensors.items():
-            g = _pick(linear[name], holders(plan, place), leaves.holders[place]) if linear else 0.0
-            terms.append((w, w.detach().clone(), g))
+    linear, terms = dict(places(pull.linear)) if pull.linear else {}, []
+    for place, w in leaves.at.items():
+        g = _pick(linear[place], trainers(plan, place), leaves.trainers[place]) if linear else 0.0
+        terms.append((w, w.detach().clone(), g))
 
     def add() -> None:
         for w, w_start, g in terms:
@@ -111,7 +167,7 @@ def others_frozen(
         exits, (kind, _, rest) = used.get(n, []), place.partition("/")
         if kind == "shared":
             return bool(exits) and holds({exit.classifier for exit in exits}, rest)
-        return beneath[n][int(rest)] < max((exit.depth for exit in exits), default=0)
+        return beneath[n][int(rest.partition("/")[0])] < max((exit.depth for exit in exits), default=0)
 
     still = [
         tensor.detach()[row]
@@ -125,25 +181,21 @@ def others_frozen(
         row.copy_(values)
 
 
-def _rows(
-    parameters: dict[str, nn.Parameter], values: dict[str, Tensor], clients: Sequence[int], of: Sequence[int]
-) -> dict[str, Tensor]:
-    """One trainable row for each of `clients`, from values that are shared by all or one row for each client in
-    `of`."""
-    rows = {}
-    for name, parameter in parameters.items():
-        value = values[name]
-        if value.dim() == parameter.dim():
-            value = value.expand(len(clients), *value.shape)
-        else:
-            value = _pick(value, of, clients)
-        rows[name] = value.detach().clone().contiguous().requires_grad_()
-    return rows
+def _rows(parameter: nn.Parameter, value: Tensor, clients: Sequence[int], plan: Plan, place: str) -> Tensor:
+    """One row for each of `clients`, of a value that is shared by all, or one row for each client that holds it."""
+    if value.dim() == parameter.dim():
+        return value.expand(len(clients), *value.shape)
+    return _pick(value, holders(plan, place), clients)
 
 
-def _of_place(values: Mapping[str, Any], place: str) -> Mapping[str, Tensor]:
-    kind, _, rest = place.partition("/")
-    return values["r"][int(rest)] if kind == "r" else values["shared"]
+def _within(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """The places that begin so, by what follows."""
+    return {place.removeprefix(prefix): place for place in values if place.startswith(prefix)}
+
+
+def _factors(model: Blocks, plan: Plan) -> dict[str, Tensor]:
+    """(N,) by the place of B: what stands for a client's own scale of B A where the adapter multiplies by alpha / R."""
+    return {} if plan.scales is None else {pair.B: plan.scales / pair.scaling for pair in pairs(model)}
 
 
 def _pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:

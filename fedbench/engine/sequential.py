@@ -4,93 +4,135 @@ against it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedbench.models.adapter import seed_dropout
+from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks
+from fedbench.models.lowrank import Terms, scaled
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.places import holds
+from fedbench.models.places import by_layer, holders, places, trained_by
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Pull, Uploads
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A parameter that a client trains.
+
+    begun: its value in what the server gave · loaded: its value as training began, 0 where the client does not hold a
+    coordinate · within: which coordinates it trains, where not all.
+    """
+
+    parameter: nn.Parameter
+    begun: Tensor
+    loaded: Tensor
+    within: Tensor | None
+
+    def mask(self) -> None:
+        """Take the gradient of what is not trained away."""
+        if self.within is not None and self.parameter.grad is not None:
+            self.parameter.grad.mul_(self.within)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Undo what weight decay did to what is not trained."""
+        if self.within is not None:
+            self.parameter.copy_(torch.where(self.within, self.parameter, self.loaded))
+
+    def sent(self) -> Tensor:
+        """What the client sends: what it did not train is as the server gave it."""
+        value = self.parameter.detach()
+        return value.clone() if self.within is None else torch.where(self.within, value, self.begun)
 
 
 def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
     """Let every client of the cohort tune its own copy of r_j, j in S_n, and of its classifiers.
 
     start: `{"r": [{name: tensor}] * L, "shared": {name: tensor}}`; a tensor with one more axis than its
-    parameter is one row for each client that holds it, in order.
+    parameter is one row for each client that holds it, in order. `frozen`, if there: additions to the frozen weights,
+    see `fedbench.models.additions`.
     """
-    L = model.num_layers
-    r: list[dict[str, list[Tensor]]] = [{name: [] for name in start["r"][j]} for j in range(L)]
-    shared: dict[str, list[Tensor]] = {name: [] for name in start["shared"]}
+    load_additions(model, start.get(FROZEN))
+    parameters, begun, terms = model.trained(), dict(places(start)), Terms(model, plan)
+    held = {place: holders(plan, place) for place in parameters}
+    trains = {place: trained_by(plan, place) for place in parameters}
+    rows: dict[str, list[Tensor]] = {place: [] for place in parameters}
     losses, seconds = [], []
     for n in range(len(cohort)):
         began = time.perf_counter()
-        S_n = plan.M[n].nonzero().flatten().tolist()
-        classifiers = {exit.classifier for exit in plan.exits[n]}
-        mine = {name: p for name, p in model.shared().items() if holds(classifiers, name)}
-        held = [(model.r(j), start["r"][j], r[j]) for j in S_n] + [(mine, start["shared"], shared)]
-        for parameters, values, rows in held:
-            _load_row(parameters, values, rows)
-        losses.append(_tune(model, S_n, held, plan, cohort, job, n))
-        for parameters, _, rows in held:
-            for name, parameter in parameters.items():
-                rows[name].append(parameter.detach().clone())
+        mine = {}
+        for place, parameter in parameters.items():
+            if n in held[place]:
+                value = begun[place][held[place].index(n)] if begun[place].dim() > parameter.dim() else begun[place]
+                _load(parameter, value, terms.held(place, [n], value.dim()))
+                if trains[place][n]:
+                    within = terms.trained(place, [n], value.dim())
+                    mine[place] = Tuned(
+                        parameter, value, parameter.detach().clone(), None if within is None else within[0]
+                    )
+        losses.append(_tune(model, mine, rows, plan, cohort, job, n))
+        for place, tuned in mine.items():
+            rows[place].append(tuned.sent())
         seconds.append(time.perf_counter() - began)
+    sent = {place: torch.stack(own) if own else _none(parameters[place]) for place, own in rows.items()}
     return Uploads.of(
         cohort,
-        r=[_stacked(rows, start["r"][j]) for j, rows in enumerate(r)],
-        shared=_stacked(shared, start["shared"]),
+        **by_layer(sent, model.num_layers),
         loss=torch.tensor(losses, dtype=torch.float64),
         seconds=torch.tensor(seconds, dtype=torch.float64),
+        coordinates=terms.of_uploads(sent),
     )
 
 
-def _tune(model: Blocks, S_n: list[int], held: list, plan: Plan, cohort: Cohort, job: Job, n: int) -> float:
+def _tune(
+    model: Blocks, mine: Mapping[str, Tuned], rows: Mapping[str, list], plan: Plan, cohort: Cohort, job: Job, n: int
+) -> float:
     """Client n's local steps; returns its mean training loss, without the job's pull."""
-    trained = [parameter for parameters, _, _ in held for parameter in parameters.values()]
+    S_n, trained = plan.M[n].nonzero().flatten().tolist(), [tuned.parameter for tuned in mine.values()]
     optimizer = make_optimizer(trained, job.optimizer)
-    pull = _term(job.pull, S_n, held)
+    pull = _term(job.pull, mine, rows)
     seed_dropout(model, generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
     losses = []
-    for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
-        loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
-        optimizer.zero_grad()
-        (loss + pull()).backward()
-        if job.clip is not None:
-            nn.utils.clip_grad_norm_(trained, job.clip)
-        optimizer.step()
-        losses.append(loss.item())
+    with scaled(model, None if plan.scales is None else float(plan.scales[n])):
+        for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
+            loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
+            model.zero_grad()
+            (loss + pull()).backward()
+            for tuned in mine.values():
+                tuned.mask()
+            if job.clip is not None:
+                nn.utils.clip_grad_norm_(trained, job.clip)
+            optimizer.step()
+            for tuned in mine.values():
+                tuned.restore()
+            losses.append(loss.item())
     seed_dropout(model, None)
     return sum(losses) / max(len(losses), 1)
 
 
-def _term(pull: Pull | None, S_n: list[int], held: list) -> Callable[[], Tensor | float]:
+def _term(pull: Pull | None, mine: Mapping[str, Tuned], rows: Mapping[str, list]) -> Callable[[], Tensor | float]:
     """What a client adds to its loss, from its parameters as they are: strength / 2 ||w - w_start||^2 - <linear, w>."""
     if pull is None:
         return lambda: 0.0
-    linear = [] if pull.linear is None else [*(pull.linear["r"][j] for j in S_n), pull.linear["shared"]]
-    terms = []
-    for i, (parameters, _, rows) in enumerate(held):
-        for name, w in parameters.items():
-            g = linear[i][name][len(rows[name])] if linear else 0.0  # the client's own row
-            terms.append((w, w.detach().clone(), g))
+    linear = {} if pull.linear is None else dict(places(pull.linear))
+    terms = [
+        (tuned.parameter, tuned.loaded, linear[place][len(rows[place])] if linear else 0.0)  # the client's own row
+        for place, tuned in mine.items()
+    ]
     return lambda: sum(pull.strength / 2 * ((w - w_start) ** 2).sum() - (g * w).sum() for w, w_start, g in terms)
 
 
-def _load_row(parameters: dict[str, nn.Parameter], values: dict[str, Tensor], rows: dict[str, list[Tensor]]) -> None:
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            value = values[name]
-            parameter.copy_(value[len(rows[name])] if value.dim() > parameter.dim() else value)
+@torch.no_grad()
+def _load(parameter: nn.Parameter, value: Tensor, held: Tensor | None) -> None:
+    """held: (1, ...) bool, which coordinates the client holds, where not all."""
+    parameter.copy_(value if held is None else value * held[0])
 
 
-def _stacked(rows: dict[str, list[Tensor]], like: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name: torch.stack(tensors) if tensors else like[name].new_empty((0, *like[name].shape))
-        for name, tensors in rows.items()
-    }
+def _none(like: Tensor) -> Tensor:
+    return like.detach().new_empty((0, *like.shape))

@@ -121,7 +121,8 @@ class Blocks(Body):
     (Sec. 3.5).
 
     Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the
-    features after any number of layers through the frozen final norm.
+    features after any number of layers through the frozen final norm. bases: the weights as they came, where something
+    is added to them, see `fedbench.models.additions`.
     """
 
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:
@@ -131,6 +132,7 @@ class Blocks(Body):
                 "(try vit_base_patch16_224 or mixer_b16_224)"
             )
         super().__init__(model, origin)
+        self.bases: dict[str, Tensor] = {}
 
     @property
     def blocks(self) -> nn.Sequential:
@@ -190,6 +192,11 @@ class Blocks(Body):
             name: p for name, p in self.named_parameters() if p.requires_grad and not name.startswith("model.blocks.")
         }
         return {name.removeprefix("classifiers."): p for name, p in outside.items()}
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """r_j of every layer and what is shared, by place: `r/<layer>/<name>`, `shared/<name>`."""
+        inside = {f"r/{j}/{name}": p for j in range(self.num_layers) for name, p in self.r(j).items()}
+        return inside | {f"shared/{name}": p for name, p in self.shared().items()}
 
     def frozen_bytes(self, layers: int) -> int:
         """Bytes of the frozen parameters a client with that many layers is sent: embedding, layers and norm.

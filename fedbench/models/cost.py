@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import torch
@@ -14,6 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.models.backbone import Blocks
+from fedbench.models.holding import Holding, whole
+from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.places import holds
 from fedbench.types import ClientCost, Exit, Objective, Sent
@@ -29,35 +33,68 @@ _measured: dict[Hashable, tuple[int, int]] = {}
 
 def measure(
     model: Blocks,
-    layers: Sequence[int],
-    exits: Sequence[Exit],
+    holding: Holding,
     objective: Objective,
     train: Mapping[str, Any],
     image_size: int,
+    unsent: Sequence[str] = (),
+    added: int = 0,
 ) -> ClientCost:
-    """The cost of a client that holds `layers` and the classifiers of `exits`."""
-    flops, activations = _one_image(model, layers, exits, objective, image_size)
-    classifiers = {exit.classifier for exit in exits}
-    shared = {name: p for name, p in model.shared().items() if holds(classifiers, name)}
-    read_out = sum(p.nbytes for name, p in shared.items() if not name.startswith("model."))
-    trained_bytes = sum(p.nbytes for p in (*shared.values(), *(p for j in layers for p in model.r(j).values())))
-    frozen_bytes = model.frozen_bytes(len(layers))
-    copies = 2 + optimizer_states(train["optimizer"]) + regularizer_copies(train)
+    """The cost of a client that holds this.
+
+    unsent: patterns of the names of tensors that never travel · added: bytes of the additions to its frozen weights.
+    """
+    flops, activations = _one_image(model, holding, objective, image_size)
+    frozen_bytes, sizes = model.frozen_bytes(holding.depth), _sizes(model, holding)
+    travels = [s for s in sizes if not any(fnmatchcase(s.name, pattern) for pattern in unsent)]
+    held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
+    copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # besides the tensor itself
+    kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
+    sent = (
+        Sent("backbone", frozen_bytes),
+        Sent("additions", added),
+        *(Sent(what, sum(s.held for s in of), sum(s.trained for s in of)) for what, of in kinds.items()),
+    )
     return ClientCost(
         flops_per_image=flops,
-        bytes_down=frozen_bytes + trained_bytes,
-        bytes_up=trained_bytes,
-        memory_bytes=frozen_bytes + copies * trained_bytes + train["batch_size"] * activations,
-        sent=tuple(
-            Sent(what, down, up)
-            for what, down, up in (
-                ("backbone", frozen_bytes, 0),
-                ("adapters", trained_bytes - read_out, trained_bytes - read_out),
-                ("classifiers", read_out, read_out),
-            )
-            if down
-        ),
+        bytes_down=sum(one.down for one in sent),
+        bytes_up=sum(one.up for one in sent),
+        memory_bytes=frozen_bytes + held + copies * trained + train["batch_size"] * activations,
+        sent=tuple(one for one in sent if one.down or one.up),
     )
+
+
+@dataclass(frozen=True)
+class _Size:
+    """A tensor's bytes as far as a client holds it, and as far as it trains it; reads: whether it is a classifier's."""
+
+    name: str
+    held: int
+    trained: int
+    reads: bool = False
+
+
+def _sizes(model: Blocks, holding: Holding) -> list[_Size]:
+    """Of every tensor that the client holds. All layers of a ViT or Mixer are of one size."""
+    ranks = {place: pair.rank for pair in pairs(model) for place in (pair.A, pair.B)} if holding.ranks else {}
+    tuned = holding.trained_ranks or holding.ranks or ()
+
+    def size(place: str, p: Tensor, held: int, trained: int, reads: bool = False, trains: bool = True) -> _Size:
+        name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
+        R = ranks.get(place, 0)
+        both = (p.nbytes * held // R, p.nbytes * trained // R) if R else (p.nbytes, p.nbytes)
+        return _Size(name, both[0], both[1] if trains and not holding.freezes(name) else 0, reads)
+
+    sizes = []
+    for i, trains in enumerate(holding.trained):
+        r_i, t_i = (holding.ranks[i], tuned[i]) if holding.ranks else (0, 0)
+        sizes += [size(f"r/{i}/{name}", p, r_i, t_i, trains=trains) for name, p in model.r(i).items()]
+    most = (max(holding.ranks, default=0), max(tuned, default=0)) if holding.ranks else (0, 0)
+    classifiers = {exit.classifier for exit in holding.exits}
+    for name, p in model.shared().items():
+        if holds(classifiers, name):
+            sizes.append(size(f"shared/{name}", p, *most, reads=not name.startswith("model.")))
+    return sizes
 
 
 def regularizer_copies(train: Mapping[str, Any]) -> int:
@@ -65,30 +102,28 @@ def regularizer_copies(train: Mapping[str, Any]) -> int:
     return sum(_REGULARIZER_COPIES[name] for name in train.get("regularizer") or {})
 
 
-def activations(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
-) -> int:
+def activations(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> int:
     """Bytes that autograd saves for one image, attention scores included (fused kernels do not keep them)."""
-    return _one_image(model, layers, exits, objective, image_size)[1]
+    return _one_image(model, holding, objective, image_size)[1]
 
 
-def _one_image(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
-) -> tuple[int, int]:
+def _one_image(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
     """FLOPs and bytes of saved activations for one image.
 
     Where all layers are alike, one layer more costs the same wherever it stands: two shallow models with the
     same exits, layer after layer, tell what a deep one costs, to the last FLOP.
     """
+    exits = holding.exits
     m, depths = len(exits), [exit.depth for exit in exits]
+    if not holding.even and depths == [holding.depth] and _alike(model.blocks):
+        return _summed(model, holding, objective, image_size)
     shallow = depths[-1] == m or depths[0] < 1 or depths != sorted(set(depths))
-    if shallow or depths[-1] != len(layers) or not _alike(model.blocks):
-        return _measured_once(model, layers, exits, objective, image_size)
+    if shallow or not holding.even or depths[-1] != holding.depth or not _alike(model.blocks):
+        return _measured_once(model, holding, objective, image_size)
     near, far = (
         _measured_once(
             model,
-            range(m + more),
-            [Exit(i + 1 + more, exit.classifier) for i, exit in enumerate(exits)],
+            holding.of([0] * (m + more), tuple(Exit(i + 1 + more, exit.classifier) for i, exit in enumerate(exits))),
             objective,
             image_size,
         )
@@ -96,6 +131,27 @@ def _one_image(
     )
     left_out = depths[-1] - m
     return near[0] + left_out * (far[0] - near[0]), near[1] + left_out * (far[1] - near[1])
+
+
+def _summed(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+    """The same where some layers run frozen, or ranks differ: what each layer adds to the lowest that is trained, below
+    which nothing is kept for a backward pass."""
+    (exit,) = holding.exits
+    outside = any(name.startswith("model.") and not holding.freezes(name) for name in model.shared())
+    lowest = 0 if outside else next((i for i, trained in enumerate(holding.trained) if trained), holding.depth)
+    first = [lowest] if lowest < holding.depth else []
+    known: dict[Holding, tuple[int, int]] = {}
+
+    def cost(layers: list[int]) -> tuple[int, int]:
+        part = holding.of(layers, (Exit(len(layers), exit.classifier),))
+        if part not in known:
+            known[part] = _measured_once(model, part, objective, image_size)
+        return known[part]
+
+    base = cost(first)
+    parts = [cost([i, *first]) for i in range(lowest)] + [cost([*first, i]) for i in range(lowest + 1, holding.depth)]
+    flops, saved = (base[k] + sum(part[k] - base[k] for part in parts) for k in (0, 1))
+    return flops, saved
 
 
 def _alike(blocks: nn.Sequential) -> bool:
@@ -109,15 +165,13 @@ def _alike(blocks: nn.Sequential) -> bool:
     return all(shape(block) == first for block in blocks[1:])
 
 
-def _measured_once(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
-) -> tuple[int, int]:
+def _measured_once(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
     if model.origin is None:
-        return _measure(model, layers, exits, objective, image_size)
+        return _measure(model, holding, objective, image_size)
     parameters = tuple((name, p.shape, p.requires_grad) for name, p in model.named_parameters())
-    key = (model.origin, parameters, tuple(layers), tuple(exits), _identity(objective), image_size)
+    key = (model.origin, parameters, holding, _identity(objective), image_size)
     if key not in _measured:
-        _measured[key] = _measure(model, layers, exits, objective, image_size)
+        _measured[key] = _measure(model, holding, objective, image_size)
     return _measured[key]
 
 
@@ -128,10 +182,26 @@ def _identity(objective: Callable[..., Any]) -> Hashable:
     return objective
 
 
-def _measure(
-    model: Blocks, layers: Sequence[int], exits: Sequence[Exit], objective: Objective, image_size: int
-) -> tuple[int, int]:
-    return counted(model, lambda twin, x, y: objective(twin(x, layers, exits), y, 0), image_size)
+def _measure(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+    def loss(twin: Blocks, x: Tensor, y: Tensor) -> Tensor:
+        _cut(twin, holding)
+        return objective(twin(x, range(holding.depth), holding.exits), y, 0)
+
+    return counted(model, loss, image_size)
+
+
+def _cut(twin: Blocks, holding: Holding) -> None:
+    """Let the first layers of a model train what the holding says, with adapters of its ranks."""
+    axes = {place: axis for pair in pairs(twin) for place, axis in ((pair.A, 0), (pair.B, 1))}
+    for i, (trained, rank) in enumerate(zip(holding.trained, holding.computed, strict=True)):
+        for name, p in twin.r(i).items():
+            if rank is not None and f"r/{i}/{name}" in axes:
+                path, _, own = name.rpartition(".")
+                p = nn.Parameter(p.narrow(axes[f"r/{i}/{name}"], 0, rank))
+                setattr(twin.blocks[i].get_submodule(path), own, p)
+            p.requires_grad_(trained and not holding.freezes(name))
+    for name, p in twin.shared().items():
+        p.requires_grad_(not holding.freezes(name))
 
 
 def counted(model: nn.Module, loss: Callable[[Any, Tensor, Tensor], Tensor], image_size: int) -> tuple[int, int]:
@@ -181,7 +251,7 @@ def layer_costs(model: Blocks, image_size: int) -> Tensor:
     head = next(iter(model.classifiers))
 
     def flops(depth: int) -> int:
-        return _one_image(model, range(depth), [Exit(depth, head)], lambda o, y, t: o[0].sum(), image_size)[0]
+        return _one_image(model, whole(depth, [Exit(depth, head)]), lambda o, y, t: o[0].sum(), image_size)[0]
 
     one = flops(2) - flops(1) if model.num_layers > 1 else flops(1)
     return torch.full((model.num_layers,), float(one), dtype=torch.float64)

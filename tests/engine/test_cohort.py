@@ -13,8 +13,9 @@ from fedbench.engine import sequential
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.models.places import holders
 from fedbench.seeding import generator
+from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
-from fedbench.types import Cohort, Exit, Job, Plan, Pull
+from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.objectives import cross_entropy
 
 ADAPTERS = {
@@ -25,41 +26,6 @@ ADAPTERS = {
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
 ADAMW = {"name": "adamw", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.1}
 FEDDYN, FEDPROX = {"feddyn": 0.7}, {"fedprox": 0.7}
-
-
-def same(one, two, path=""):
-    """Equal structure, and tensors equal to 1e-12."""
-    if isinstance(one, dict):
-        assert one.keys() == two.keys(), path
-        for key in one:
-            same(one[key], two[key], f"{path}/{key}")
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(two), path
-        for i, (a, b) in enumerate(zip(one, two, strict=True)):
-            same(a, b, f"{path}/{i}")
-    elif isinstance(one, torch.Tensor):
-        close = {"rtol": 1e-12, "atol": 1e-12, "equal_nan": True}  # the loss over no step is none
-        torch.testing.assert_close(one, two, **close, msg=lambda text: f"{path}: {text}")
-    else:
-        assert one == two, path
-
-
-def ragged(capacities, steps, sizes, ids=None, arrives=None):
-    """A cohort whose clients differ in number of steps, in the size of every batch, and in whether they return."""
-    ids = ids or list(range(len(capacities)))
-
-    def batches(n):
-        draw = torch.Generator().manual_seed(ids[n])
-        for step in range(steps[n]):
-            size = sizes[(n + step) % len(sizes)]
-            yield (
-                torch.randn(size, 3, 8, 8, generator=draw, dtype=torch.float64),
-                torch.randint(3, (size,), generator=draw),
-            )
-
-    examples = [4 + n for n in range(len(capacities))]
-    arrives = None if arrives is None else torch.tensor(arrives)
-    return Cohort(ids, torch.tensor(capacities), torch.tensor(examples), torch.tensor(steps), batches, arrives)
 
 
 def rounds(registry, engine, ref, model, adapter, cohort, train):

@@ -7,6 +7,7 @@ import pytest
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import _measure, _one_image, layer_costs, measure
+from fedbench.models.holding import whole
 from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
 from fedbench.types import ClientCost, Exit, Sent, ServerCost
 from fedbench_plugins.objectives import cross_entropy, mutual_kl
@@ -25,7 +26,7 @@ def model(registry):
 
 
 def cost(model, depth, **train):
-    return measure(model, range(depth), head_at_end(depth), cross_entropy, {**TRAIN, **train}, 8)
+    return measure(model, whole(depth, head_at_end(depth)), cross_entropy, {**TRAIN, **train}, 8)
 
 
 def matmul(m, k, n):
@@ -95,7 +96,7 @@ def test_steps_add_to_what_crosses_also_where_the_work_is_lost():
 
 def test_every_exit_is_sent_with_its_classifier(model):
     exits = [Exit(1, "exit1"), Exit(4, "head")]
-    more = measure(model, range(4), exits, cross_entropy, TRAIN, 8)
+    more = measure(model, whole(4, exits), cross_entropy, TRAIN, 8)
     assert more.bytes_up - cost(model, 4).bytes_up == 4 * (C * D + C)
 
 
@@ -131,5 +132,5 @@ def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
         blocks.add_classifier(name, 3)
     for objective, depths in ((cross_entropy, [4]), (functools.partial(mutual_kl, ramp_rounds=3), [1, 3, 4])):
         exits = [Exit(depth, name) for depth, name in zip(depths, ("head", "a", "b"), strict=False)]
-        given = (blocks, range(4), exits, objective, 8)
+        given = (blocks, whole(4, exits), objective, 8)
         assert _one_image(*given) == _measure(*given), depths

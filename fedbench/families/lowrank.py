@@ -1,0 +1,97 @@
+"""What methods of unequal ranks share: the first terms of an adapter, what came of its factors, and their best
+approximation of a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.errors import UserError
+from fedbench.families.aggregation import client_weights
+from fedbench.method import State
+from fedbench.models.backbone import Blocks
+from fedbench.models.lowrank import Pair, pairs, rank_of
+from fedbench.models.places import places, trained_by
+from fedbench.types import Cohort, Plan, Uploads
+
+
+def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:
+    """(N,) int64: r_n as the scenario gives them, R for everybody where it gives none. Raises UserError for one
+    above R."""
+    R = rank_of(model)
+    r_n = torch.full((len(cohort),), R) if cohort.ranks is None else cohort.ranks
+    if len(r_n) and int(r_n.max()) > R:
+        raise UserError(f"a client's rank is {int(r_n.max())}, the adapter's {R}: raise adapter.rank, or lower ranks")
+    return r_n
+
+
+def first_terms(model: Blocks, plan: Plan, r_n: Tensor) -> Plan:
+    """The plan, with the first r_n rank-one terms of every adapter that a client holds. r_n (N,)."""
+    R = rank_of(model)
+    first = torch.arange(R) < r_n[:, None]  # (N, R)
+    return replace(plan, terms=plan.M[:, :, None] & first[:, None, :])
+
+
+@dataclass(frozen=True)
+class Came:
+    """What arrived of one low-rank adapter from n clients.
+
+    A: (n, R, in) and B: (n, out, R), 0 outside of the terms that a client trained; a convolution's kernel counts as
+    part of `in` · terms: (n, R) bool, those it trained · weights: (n,) float64, the clients', summing to 1 · scales:
+    (n,) float64, what each multiplied B A with · rows: (n,) int64, their positions in the cohort.
+    """
+
+    pair: Pair
+    A: Tensor
+    B: Tensor
+    terms: Tensor
+    weights: Tensor
+    scales: Tensor
+    rows: Tensor
+
+
+def came(model: Blocks, uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples") -> Iterator[Came]:
+    """Every low-rank adapter of which anything arrived, in float64. weights: `examples` or `uniform`."""
+    rows_of, w = dict(places({"r": uploads.r, "shared": uploads.shared})), client_weights(cohort, weights)
+    for pair in pairs(model):
+        held = trained_by(plan, pair.A) & trained_by(plan, pair.B)
+        arrived = uploads.arrived[held]
+        if not arrived.any():
+            continue
+        rows = held.nonzero().flatten()[arrived]
+        A, B = (rows_of[place][arrived].double().flatten(2) for place in (pair.A, pair.B))
+        terms = torch.ones(len(rows), pair.rank, dtype=torch.bool, device=A.device)
+        if pair.A in uploads.coordinates:
+            terms = uploads.coordinates[pair.A][arrived].flatten(1)
+        scales = torch.full_like(w[rows], pair.scaling) if plan.scales is None else plan.scales[rows].double()
+        yield Came(pair, A * terms[:, :, None], B * terms[:, None, :], terms, w[rows] / w[rows].sum(), scales, rows)
+
+
+def replaced(state: State, values: Mapping[str, Tensor]) -> State:
+    """The state with these values, by place, in the shapes and types of those that were there."""
+    new: dict[str, Any] = {"r": [dict(r_j) for r_j in state["r"]], "shared": dict(state["shared"])}
+    for place, value in values.items():
+        kind, _, name = place.partition("/")
+        j, _, inner = name.partition("/")
+        tensors, key = (new["r"][int(j)], inner) if kind == "r" else (new["shared"], name)
+        tensors[key] = value.to(tensors[key]).reshape(tensors[key].shape).contiguous()
+    return {**state, **new}
+
+
+def best_of_rank(B: Tensor, A: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """U (out, r), sigma (r,), V^T (r, in): the best approximation of B A of that rank, or less where it has less.
+
+    B (out, m), A (m, in). Computed from the factors (two QR, then the SVD of an (m, m) matrix), without B A. An SVD
+    leaves signs open: the largest entry of every row of V^T is made positive, so that equal runs have equal bits.
+    """
+    left, Rb = torch.linalg.qr(B)
+    right, Ra = torch.linalg.qr(A.mT)
+    U, sigma, Vt = torch.linalg.svd(Rb @ Ra.mT, full_matrices=False)
+    U, Vt = left @ U[:, :rank], Vt[:rank] @ right.mT
+    largest = Vt.abs().argmax(1, keepdim=True)
+    sign = torch.where(Vt.gather(1, largest) < 0, -1.0, 1.0).to(Vt)
+    return U * sign.mT, sigma[:rank], Vt * sign

@@ -1,0 +1,133 @@
+"""The low-rank adapters of a model and their rank-one terms: where they stand, and who holds and trains which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch import Tensor
+
+from fedbench.errors import UserError
+from fedbench.models.backbone import Blocks
+from fedbench.models.places import trainers
+from fedbench.types import Plan
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One low-rank adapter: the places of its factors A (R, ...) and B (out, R, ...), its own place, the module's, and
+    alpha / R."""
+
+    place: str
+    A: str
+    B: str
+    rank: int
+    scaling: float
+
+
+def pairs(model: Blocks) -> list[Pair]:
+    """Every low-rank adapter of the model with a trained factor, in the order of the layers."""
+    names = {id(p): place for place, p in model.trained().items()}
+    found = []
+    for path, module in _modules(model):
+        own = module.low_rank()
+        if id(own.A) in names and id(own.B) in names:
+            found.append(Pair(_place(path), names[id(own.A)], names[id(own.B)], own.rank, own.alpha / own.rank))
+    return found
+
+
+def rank_of(model: Blocks) -> int:
+    """R, the one rank of all the model's low-rank adapters. Raises UserError where there is none, or not one."""
+    ranks = sorted({pair.rank for pair in pairs(model)})
+    if len(ranks) != 1:
+        told = f"ranks {', '.join(map(str, ranks))}" if ranks else "none"
+        raise UserError(
+            f"unequal ranks need low-rank adapters of one rank; the model's have {told} (try adapter: lora)"
+        )
+    return ranks[0]
+
+
+@contextmanager
+def scaled(model: Blocks, scale: float | None) -> Iterator[None]:
+    """Let every low-rank adapter multiply its product B A with `scale`; with None, with its own alpha / R."""
+    if scale is None:
+        yield
+        return
+    modules = [cast(Any, module) for _, module in _modules(model)]
+    own = [module.scaling for module in modules]
+    for module in modules:
+        module.scaling = scale
+    try:
+        yield
+    finally:
+        for module, value in zip(modules, own, strict=True):
+            module.scaling = value
+
+
+def weights(model: Blocks) -> dict[str, Tensor]:
+    """The frozen W under every low-rank adapter, by the adapter's place."""
+    return {_place(path): module.low_rank().weight for path, module in _modules(model)}
+
+
+class Terms:
+    """Which coordinates of every tensor a plan's clients hold and train, where it tells rank-one terms apart.
+
+    Shared adapters, which stand in no layer, have the terms that a client has in any of its layers.
+    """
+
+    def __init__(self, model: Blocks, plan: Plan) -> None:
+        """Raises UserError where the plan speaks of other ranks than the model's."""
+        self.plan, self.device = plan, model.device
+        told = [terms for terms in (plan.terms, plan.trained_terms) if terms is not None]
+        found = pairs(model) if told else []
+        for pair in found:
+            if any(terms.shape[-1] != pair.rank for terms in told):
+                raise UserError(
+                    f"the plan has {told[0].shape[-1]} rank-one terms, the adapter at {pair.place} {pair.rank}"
+                )
+        self.axes = {place: axis for pair in found for place, axis in ((pair.A, 0), (pair.B, 1))}
+
+    def held(self, place: str, clients: Sequence[int], dim: int) -> Tensor | None:
+        """(n, ...) bool over a tensor of `dim` axes with one row for each client; None where they hold all of it."""
+        return self._mask(self.plan.terms, place, clients, dim)
+
+    def trained(self, place: str, clients: Sequence[int], dim: int) -> Tensor | None:
+        """The same of what they train."""
+        trained = self.plan.trained_terms
+        return self._mask(self.plan.terms if trained is None else trained, place, clients, dim)
+
+    def of_uploads(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Which coordinates of its row each client trained, of every tensor of `sent` (n, ...) that is told apart."""
+        masks = {}
+        for place, rows in sent.items():
+            mask = self.trained(place, trainers(self.plan, place), rows.dim() - 1)
+            if mask is not None:
+                masks[place] = mask
+        return masks
+
+    def _mask(self, terms: Tensor | None, place: str, clients: Sequence[int], dim: int) -> Tensor | None:
+        if terms is None or place not in self.axes:
+            return None
+        kind, _, rest = place.partition("/")
+        layer = int(rest.split("/")[0]) if kind == "r" else None
+        rows = terms[list(clients)]
+        rows = rows.any(1) if layer is None else rows[:, layer]  # (n, R)
+        shape = [1] * dim
+        shape[self.axes[place]] = rows.shape[-1]
+        return rows.view(len(clients), *shape).to(self.device)
+
+
+def _modules(model: Blocks) -> Iterator[tuple[str, Any]]:
+    for path, module in model.model.named_modules():
+        if hasattr(module, "low_rank"):
+            yield path, module
+
+
+def _place(path: str) -> str:
+    """`r/3/attn.proj` of `blocks.3.attn.proj`; `shared/model.patch_embed.proj` of what stands outside the layers."""
+    if path.startswith("blocks."):
+        _, layer, name = path.split(".", 2)
+        return f"r/{layer}/{name}"
+    return f"shared/model.{path}"
