@@ -31,7 +31,8 @@ Register = Callable[..., None]
 def fedbench_register_allocations(register: Register) -> None:
     """Who holds which layers: `register(name, allocate, exact=True)`.
 
-    `allocate` is itself the allocation, a plain function returning M, (N, L) bool, and takes whichever it wants of
+    `allocate` is itself the allocation, a plain function returning M, (N, L) bool, or a `fedbench.types.Plan` where
+    clients train a part of what they hold (its exits are set by the method). It takes whichever it wants of
 
     :param capacities: (N,) int64, the L_n of the round's clients.
     :param num_layers: L.
@@ -42,8 +43,12 @@ def fedbench_register_allocations(register: Register) -> None:
     :param budgets: (N,) float64, L_n mean layers' FLOPs.
     :param scores: (L,) float64, the norm of each layer's last aggregated update (0 before the first).
     :param history: (L,) int64, how many client updates each layer has received so far.
+    :param ranks: (N,) int64, the r_n of the round's clients; None where the scenario gives no ranks.
+    :param layer_memory: (L,) float64, bytes that each layer adds to the memory of a client that trains it.
+    :param memory_budgets: (N,) float64, L_n mean layers' bytes.
 
-    Any further parameter is an option. Row n must sum to L_n; with `exact=False` it may stay below.
+    Any further parameter is an option. Row n of M, or of `Plan.trained`, must sum to L_n; with `exact=False` it may
+    stay below.
     """
 
 

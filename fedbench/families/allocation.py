@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
+from fedbench.types import Plan
 
 # Redrawing M until every column has a one is tried this often before the last draw is repaired.
 COVER_DRAWS = 1000
@@ -75,6 +76,23 @@ def check(M: Tensor, capacities: Tensor, exact: bool = True, name: str = "the al
     return M
 
 
+def check_plan(plan: Plan, capacities: Tensor, exact: bool = True, name: str = "the allocation") -> Plan:
+    """The plan itself, if it gives every client its number of layers to train, and nobody trains what he does not
+    hold. Raises UserError otherwise."""
+    check(plan.trains, capacities, exact, name)
+    M = plan.M
+    parts: list[tuple[str, Tensor | None, Tensor]] = [("layers", plan.trained, M)]
+    if plan.terms is not None:
+        parts.append(("terms", plan.terms, M[:, :, None]))
+    held = M[:, :, None] if plan.terms is None else plan.terms
+    parts.append(("terms", plan.trained_terms, held))
+    for what, some, of in parts:
+        if some is not None and (some & ~of).any():
+            n = int((some & ~of).flatten(1).any(1).nonzero()[0])
+            raise UserError(f"{name} lets client {n} of the round hold or train {what} of layers it does not hold")
+    return plan
+
+
 def coverage(M: Tensor) -> Tensor:
     """(L,) how many clients hold each layer. Its smallest positive value over layers and rounds is Gamma* (FedRA
     v2, Theorem 1)."""
@@ -82,7 +100,7 @@ def coverage(M: Tensor) -> Tensor:
 
 
 def draw(
-    allocate: Callable[..., Tensor],
+    allocate: Callable[..., Tensor | Plan],
     L_n: Tensor,
     L: int,
     t: int,
@@ -90,8 +108,10 @@ def draw(
     state: dict[str, Any],
     generator: torch.Generator,
     layer_costs: Callable[[], Tensor],
-) -> Tensor:
-    """Call an allocation with those of its inputs that it names (see `hookspecs`), and check the M it returns."""
+    known: Mapping[str, Callable[[], Any]] | None = None,
+) -> Tensor | Plan:
+    """Call an allocation with those of its inputs that it names (see `hookspecs`), and check the M or the Plan it
+    returns. known: further inputs by name."""
     costs = functools.cache(layer_costs)
     inputs: dict[str, Callable[[], Any]] = {
         "capacities": lambda: L_n.clone(),
@@ -103,7 +123,9 @@ def draw(
         "budgets": lambda: L_n * costs().mean(),
         "scores": lambda: state["scores"].clone(),
         "history": lambda: state["history"].clone(),
+        **(known or {}),
     }
     wanted = inspect.signature(allocate).parameters.keys() & inputs.keys()
-    M = allocate(**{name: inputs[name]() for name in wanted})
-    return check(M, L_n, getattr(allocate, "exact", True), getattr(allocate, "name", "the allocation"))
+    made = allocate(**{name: inputs[name]() for name in wanted})
+    exact, name = getattr(allocate, "exact", True), getattr(allocate, "name", "the allocation")
+    return check_plan(made, L_n, exact, name) if isinstance(made, Plan) else check(made, L_n, exact, name)

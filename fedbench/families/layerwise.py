@@ -4,22 +4,30 @@ layer."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
+from fedbench import seeding
 from fedbench.families import allocation as alloc
+from fedbench.families.own import Own
 from fedbench.families.regularizer import first_books, pull_of, server_step
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
+from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.models.holding import Holding, holding_of, whole
 from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report
 
 ExitsOf = Callable[[int], list[Exit]]
+Share = Callable[[Plan, State, int, Cohort, Generator], Plan]
+Start = Callable[[State, Plan, Cohort, int], State]
+Given = TypeVar("Given")
 
 
 def head_at_end(depth: int) -> list[Exit]:
@@ -32,9 +40,9 @@ def full_depth(model: Blocks, state: State) -> GlobalModel:
     return GlobalModel(model, range(model.num_layers), head_at_end(model.num_layers))
 
 
-def unchanged(state: State, plan: Plan | None = None) -> State:
-    """The state as it is."""
-    return state
+def unchanged(given: Given, *_: Any) -> Given:
+    """The state, or the plan, as it is."""
+    return given
 
 
 def layerwise(
@@ -46,17 +54,25 @@ def layerwise(
     adapt: bool = True,
     depth_of: Callable[[int], int | None] = lambda L_n: L_n,
     exits_of: ExitsOf = head_at_end,
-    start: Callable[[State, Plan], State] = unchanged,
+    share: Share = unchanged,
+    start: Start = unchanged,
     view: Callable[[State], State] = unchanged,
     predict: Callable[[Blocks, State], Predict] = full_depth,
+    keeps: Sequence[str] = (),
+    fixed: Sequence[str] = (),
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA.
 
     allocation, aggregator, objective: references to components, or the functions themselves · adapt: False
     trains classifiers alone · depth_of(L_n): how many layers a client of capacity L_n is given, None if it
-    takes no part · exits_of(depth): its classifiers · start(state, plan): what clients start from ·
-    view(state): what the global model is read from · predict(model, state): how the model, loaded with that
-    view, answers.
+    takes no part · exits_of(depth): its classifiers · share(plan, state, t, cohort, generator): the plan, with what of
+    its layers each client holds and trains · start(state, plan, cohort, t): what clients start from · view(state): what
+    the global model is read from · predict(model, state): how the model, loaded with that view, answers · keeps:
+    patterns of the names of tensors that every client trains and keeps (`*.lora_B`, `head.*`) · fixed: of those that
+    everybody has from the first draw on, and nobody ever trains or sends.
+
+    A state may have `frozen`, additions to the frozen weights by place (see `fedbench.models.additions`), and
+    `added`, the rank of what came to them last, which is what is sent; aggregators set both.
     """
     made = Layerwise(
         setup,
@@ -66,11 +82,15 @@ def layerwise(
         objective=setup.component("objective", objective),
         depth_of=depth_of,
         exits_of=exits_of,
+        share=share,
         start=start,
         view=view,
         predict=predict,
+        own=Own(setup.store, tuple(keeps), setup.device) if keeps else None,
+        fixed=tuple(fixed),
     )
-    return Method(made.init, made.round, made.predictor, made.cost)
+    personal = bool(keeps)
+    return Method(made.init, made.round, made.predictor, made.cost, personal=personal, alone=personal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +104,12 @@ class Layerwise:
     objective: Objective
     depth_of: Callable[[int], int | None]
     exits_of: ExitsOf
-    start: Callable[[State, Plan], State]
+    share: Share
+    start: Start
     view: Callable[[State], State]
     predict: Callable[[Blocks, State], Predict]
+    own: Own | None
+    fixed: tuple[str, ...]
 
     def init(self, generator: Generator) -> State:
         L = self.model.num_layers
@@ -97,6 +120,7 @@ class Layerwise:
             "scores": torch.zeros(L, dtype=torch.float64),
             "history": torch.zeros(L, dtype=torch.int64),
             "memory": {},
+            **({"clients": {}} if self.own else {}),
             **first_books(self.setup.train.get("regularizer")),
         }
 
@@ -104,23 +128,38 @@ class Layerwise:
         regularizer, registered = self.setup.train.get("regularizer"), len(self.setup.scenario.clients)
         plan, cohort = self.plan(state, t, cohort, generator)
         job = self.job(t, pull_of(regularizer, state, plan, cohort.ids))
-        begun = self.start(state, plan)
+        begun = self.start(state, plan, cohort, t)
+        if self.own:
+            begun = self.own.given(begun, state, plan, cohort)
         up = self.setup.engine(self.model, begun, plan, cohort, job)
-        report = Report(plan, cohort, up, [self.price(depth) for depth in plan.M.sum(1).tolist()])
+        report = Report(
+            plan, cohort, up, [self.price(holding_of(plan, n), self.added(state)) for n in range(len(cohort))]
+        )
         if not up.arrived.any():
             return state, report
         given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)
+        if self.own:
+            plan, given, books = self.own.taken(state, plan, cohort, given, books)
         new = {**self.aggregate(state, given, plan, cohort), **books}
-        return _remember(state, new, plan.M[up.arrived]), report
+        return _remember(state, new, report.plan.trains[up.arrived]), report
 
     def plan(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[Plan, Cohort]:
-        """M and the exits of those who take part, and them."""
+        """Who holds and trains what, of those who take part, and them."""
         depths = [self.depth_of(L_n) for L_n in cohort.capacities.tolist()]
         cohort = cohort.only([n for n, depth in enumerate(depths) if depth is not None])
         L_n = torch.tensor([depth for depth in depths if depth is not None], dtype=torch.int64)  # (N,)
         L, costs = self.model.num_layers, lambda: self.layer_costs
-        M = alloc.draw(self.allocate, L_n, L, t, cohort.ids, state, generator, costs)  # (N, L) bool
-        return Plan(M, [self.exits_of(depth) for depth in M.sum(1).tolist()]), cohort
+        known = {
+            "ranks": lambda: None if cohort.ranks is None else cohort.ranks.clone(),
+            "layer_memory": lambda: self.layer_memory.clone(),
+            "memory_budgets": lambda: L_n * self.layer_memory.mean(),
+        }
+        made = alloc.draw(self.allocate, L_n, L, t, cohort.ids, state, generator, costs, known)
+        plan = made if isinstance(made, Plan) else Plan(made, [])
+        plan = replace(plan, exits=[self.exits_of(depth) for depth in plan.M.sum(1).tolist()])
+        if self.fixed:
+            plan = replace(plan, frozen=(*plan.frozen, *self.fixed))
+        return self.share(plan, state, t, cohort, generator), cohort
 
     def job(self, t: int, pull: Pull | None) -> Job:
         """How a client trains in round t."""
@@ -129,31 +168,69 @@ class Layerwise:
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
         seen = self.view(state)
+        if self.own and client is not None:
+            seen = self.own.of(seen, client)
         for j in range(self.model.num_layers):
             load(self.model.r(j), seen["r"][j])
         load(self.model.shared(), seen["shared"])
+        load_additions(self.model, seen.get(FROZEN))
         if self.setup.fold:
             fold(self.model)
         return self.predict(self.model, seen)
 
-    def cost(self, L_n: int, t: int) -> ClientCost | None:
+    def cost(self, L_n: int, t: int, rank: int | None = None) -> ClientCost | None:
+        """Of the plan that such a client alone would be given at first."""
         depth = self.depth_of(L_n)
-        return None if depth is None else self.price(depth)
+        if depth is None:
+            return None
+        return self.price(whole(depth, self.exits_of(depth)) if self._plain else self._alone(L_n, t, rank))
 
     @functools.cached_property
-    def price(self) -> Callable[[int], ClientCost]:
-        """What a client of that depth pays, each measured once."""
+    def _plain(self) -> bool:
+        """Whether clients hold as many layers as they can, and train all of them."""
+        L = self.model.num_layers
+        held = self._alone(L, 0, None) if getattr(self.allocate, "exact", True) and self.share is unchanged else None
+        return held is not None and held == whole(held.depth, self.exits_of(held.depth))
 
-        def of_depth(depth: int) -> ClientCost:
-            exits, setup = self.exits_of(depth), self.setup
-            return cost.measure(self.model, range(depth), exits, self.objective, setup.train, setup.image_size)
+    def _alone(self, L_n: int, t: int, rank: int | None) -> Holding:
+        """What a client would hold if it were the only one, and the first."""
+        L, r_n = self.model.num_layers, None if rank is None else torch.tensor([rank])
+        blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
+        one = Cohort([0], torch.tensor([L_n]), torch.ones(1), torch.ones(1), lambda n: iter(()), ranks=r_n)
+        plan, _ = self.plan({**blank, "memory": {}}, t, one, seeding.generator(self.setup.seed, t, use="price"))
+        return holding_of(plan, 0)
 
-        return functools.cache(of_depth)
+    @functools.cached_property
+    def price(self) -> Callable[..., ClientCost]:
+        """What a client pays that holds this, and is sent additions of so many bytes; each measured once."""
+
+        def of(holding: Holding, added: int = 0) -> ClientCost:
+            setup, unsent = self.setup, (*self.fixed, *(self.own.keeps if self.own else ()))
+            return cost.measure(
+                self.model, holding, self.objective, setup.train, setup.image_size, unsent=unsent, added=added
+            )
+
+        return functools.cache(of)
+
+    def added(self, state: State) -> int:
+        """Bytes of the additions to frozen weights that were made last, in whichever form is the smaller: factors of
+        their rank, or the matrix."""
+        total = 0
+        for place, rank in state.get("added", {}).items():
+            matrix = state[FROZEN][place]
+            total += matrix.element_size() * min(matrix.numel(), rank * sum(matrix.flatten(1).shape))
+        return total
 
     @functools.cached_property
     def layer_costs(self) -> Tensor:
         """(L,) float64, FLOPs of one image through each layer, measured where an allocation asks for it."""
         return cost.layer_costs(self.model, self.setup.image_size)
+
+    @functools.cached_property
+    def layer_memory(self) -> Tensor:
+        """(L,) float64, bytes that each layer adds to what a client needs that trains it."""
+        one, two = (self.price(whole(depth, head_at_end(depth))).memory_bytes for depth in (1, 2))
+        return torch.full((self.model.num_layers,), float(two - one), dtype=torch.float64)
 
 
 def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:

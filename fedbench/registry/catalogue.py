@@ -35,7 +35,20 @@ ROLES = ("method", "ceiling", "floor", "control")
 
 # What the core hands to a component by name; every other parameter is an option that a suite may set.
 ALLOCATION_INPUTS = frozenset(
-    ["capacities", "num_layers", "generator", "round", "client_ids", "layer_costs", "budgets", "scores", "history"]
+    [
+        "capacities",
+        "num_layers",
+        "generator",
+        "round",
+        "client_ids",
+        "layer_costs",
+        "budgets",
+        "scores",
+        "history",
+        "ranks",
+        "layer_memory",
+        "memory_budgets",
+    ]
 )
 EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu"])
 _GIVEN = {

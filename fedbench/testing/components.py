@@ -41,12 +41,14 @@ def check_allocation(
         costs = torch.full((num_layers,), 1e6, dtype=torch.float64)
         for t in range(draws):
 
-            def draw(L_n: Tensor = L_n, t: int = t, state: State = state, costs: Tensor = costs) -> Tensor:
+            def draw(L_n: Tensor = L_n, t: int = t, state: State = state, costs: Tensor = costs) -> dict[str, Any]:
                 chance = torch.Generator().manual_seed(t)
-                return alloc.draw(allocate, L_n, num_layers, t, range(len(L_n)), state, chance, lambda: costs)
+                known = {"ranks": lambda: None, "layer_memory": costs.clone, "memory_budgets": lambda: L_n * 1e6}
+                made = alloc.draw(allocate, L_n, num_layers, t, range(len(L_n)), state, chance, lambda: costs, known)
+                return vars(made) if isinstance(made, Plan) else {"M": made}
 
             try:
-                M = twice(draw, "the allocation", L_n, state, costs)
+                M = twice(draw, "the allocation", L_n, state, costs)["M"]
             except UserError as error:
                 raise AssertionError(f"{error} (capacities {capacities}, {num_layers} layers)") from None
             expect(M.shape[1] == num_layers, f"the allocation must give {num_layers} columns, not {M.shape[1]}")

@@ -153,7 +153,7 @@ def _without_own(uploads: Uploads, plan: Plan) -> tuple[Uploads, Plan]:
     return Uploads(r, shared, uploads.arrived, uploads.loss, uploads.steps, uploads.seconds), Plan(M, [()] * len(M))
 
 
-def _own_rows(state: State, plan: Plan) -> State:
+def _own_rows(state: State, plan: Plan, *_: object) -> State:
     """What clients start from: the global state, with their size's own last layer and classifier, one row a client."""
     own, depth = state["memory"].get("own", {}), plan.M.sum(1).tolist()
     r = []

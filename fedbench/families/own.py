@@ -1,0 +1,66 @@
+"""Tensors that every client trains and keeps: what it starts from is its own, and none of it travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.method import State, Store
+from fedbench.models.places import holders, mapped, places, trainers
+from fedbench.types import Cohort, Plan, Uploads
+
+
+@dataclass(frozen=True)
+class Own:
+    """Which tensors clients keep, and where; a state has their keys in the store as `clients`, by client."""
+
+    store: Store
+    keeps: tuple[str, ...]
+    device: str
+
+    def kept(self, place: str) -> bool:
+        """Whether a client keeps what stands there."""
+        name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
+        return any(fnmatchcase(name, pattern) for pattern in self.keeps)
+
+    def given(self, start: State, state: State, plan: Plan, cohort: Cohort) -> State:
+        """What clients start from, with a row of its own for each where it keeps a tensor; at first, the server's."""
+        own = [self._of(state, client) for client in cohort.ids]
+
+        def rows(place: str, value: Tensor) -> Tensor:
+            if not self.kept(place):
+                return value
+            held = holders(plan, place)
+            return torch.stack([own[n].get(place, value) for n in held]) if held else value
+
+        return {**start, **mapped(rows, start)}
+
+    def taken(
+        self, state: State, plan: Plan, cohort: Cohort, uploads: Uploads, books: State
+    ) -> tuple[Plan, Uploads, State]:
+        """What the server sees of plan and uploads, and its books with the keys of what the arrived have put away."""
+        came = {"r": uploads.r, "shared": uploads.shared}
+        stacked = {place: rows for place, rows in places(came) if self.kept(place)}
+        clients = dict(state["clients"])
+        for n, client in enumerate(cohort.ids):
+            if uploads.arrived[n]:
+                own = self._of(state, client)
+                own |= {p: rows[i] for p, rows in stacked.items() for i, k in enumerate(trainers(plan, p)) if k == n}
+                clients[str(client)] = self.store.put(own)
+        left = mapped(lambda place, rows: rows[:0] if self.kept(place) else rows, came)
+        parts = {place: mask for place, mask in uploads.coordinates.items() if not self.kept(place)}
+        seen = replace(uploads, **left, coordinates=parts)
+        return replace(plan, frozen=(*plan.frozen, *self.keeps)), seen, {**books, "clients": clients}
+
+    def of(self, state: State, client: int) -> State:
+        """The state with the tensors that a client kept in place of the server's."""
+        own = self._of(state, client)
+        return {**state, **mapped(lambda place, value: own.get(place, value), state)}
+
+    def _of(self, state: State, client: int) -> dict[str, Tensor]:
+        key: Any = state["clients"].get(str(client))
+        return {} if key is None else self.store.get(key, self.device)
