@@ -28,7 +28,7 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
     if isinstance(targets, str) and targets not in ("last_fc", "reference"):
         targets = [targets]
     if isinstance(targets, str):
-        names = list(_last_fc(blocks))
+        names = list(last_fc(blocks))
         if targets == "reference" and hasattr(blocks.model, "patch_embed"):
             names.append("patch_embed.proj")
     else:
@@ -45,7 +45,9 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
     return found
 
 
-def _last_fc(blocks: Blocks) -> Sequence[str]:
+def last_fc(blocks: Blocks) -> tuple[str, str]:
+    """The names within a layer of the last fully connected layer of both sub-layers, the one that mixes tokens and the
+    MLP. Raises UserError for a model that is neither a ViT nor a Mixer."""
     for kind in type(blocks.model).__mro__:
         if kind.__name__ in LAST_FC:
             return LAST_FC[kind.__name__]
@@ -149,6 +151,16 @@ class Stack:
     def covers(self, root: nn.Module) -> bool:
         """Whether every module that owns one of the values can use a stack."""
         return all(hasattr(root.get_submodule(name.rpartition(".")[0]), "stack") for name in self.values)
+
+    def beside(self, name: str, x: Tensor) -> Tensor:
+        """(B, 1, ..., *shape) in the type of x: each client's value (*shape,) of that name, once for every one of its
+        rows of x (B, ..., *shape), so that both can be added or multiplied."""
+        value = self.values[name].to(x.dtype)
+        if self.even:
+            rows = value.repeat_interleave(self.sizes[0], 0)
+        else:
+            rows = torch.cat([own.expand(B, *own.shape) for own, B in zip(value.unbind(), self.sizes, strict=True)])
+        return rows.view(len(rows), *[1] * (x.dim() - value.dim()), *value.shape[1:])
 
     def map(self, x: Tensor, apply: Callable[..., Tensor]) -> Tensor:
         """apply(rows of x, the client's own values), client after client, put together again."""

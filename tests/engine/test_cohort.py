@@ -23,6 +23,14 @@ ADAPTERS = {
     "dropout": {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.3},
     "reference": {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.1, "targets": "reference"},
 }
+OTHERS = {
+    "bitfit": {"name": "bitfit"},
+    "ia3": {"name": "ia3"},
+    "bottleneck": {"name": "bottleneck", "size": 2},
+    "pfeiffer": {"name": "bottleneck", "size": 2, "activation": "relu", "where": "mlp"},
+    "prompts": {"name": "vpt", "prompts": 2},
+    "deep prompts": {"name": "vpt", "prompts": 2, "deep": True},
+}
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
 ADAMW = {"name": "adamw", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.1}
 FEDDYN, FEDPROX = {"feddyn": 0.7}, {"fedprox": 0.7}
@@ -64,6 +72,27 @@ def test_two_rounds_of_every_registered_method_equal_the_oracles(registry, model
             rounds(registry, engine, {"name": name}, model(), *options) for engine in (fast.train, sequential.train)
         )
         same(one, two, name)
+
+
+@pytest.mark.parametrize(
+    ("model", "adapter"),
+    [
+        (model, adapter)
+        for model in (tiny_vit, tiny_mixer)
+        for adapter in OTHERS
+        if model is tiny_vit or OTHERS[adapter]["name"] != "vpt"
+    ],
+)
+def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, model, adapter):
+    """And are computed for all clients at once, of uneven batches in the first step and even ones in the second: every
+    module that owns something can use a stack."""
+    monkeypatch.delattr(fast, "functional_call")
+    cohort = ragged([4, 3, 1], steps=[2, 1, 2], sizes=[4, 4, 2])
+    one, two = (
+        rounds(registry, engine, {"name": "fedra"}, model(), OTHERS[adapter], cohort, {"optimizer": SGD})
+        for engine in (fast.train, sequential.train)
+    )
+    same(one, two)
 
 
 @pytest.mark.parametrize("name", ["fedra", "depthfl", "inclusivefl"])
@@ -128,13 +157,14 @@ def random_rows(state, plan):
 
 @given(data=st.data())
 def test_any_allocation_equals_the_oracle(registry, data):
-    """M, steps, batch sizes and pulls drawn by hypothesis: empty columns, idle layers, clients without layers or
-    steps."""
+    """M, adapters, steps, batch sizes and pulls drawn by hypothesis: empty columns, idle layers, clients without layers
+    or steps."""
     N = data.draw(st.integers(1, 4))
     M = torch.tensor(data.draw(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=N, max_size=N)))
     steps = data.draw(st.lists(st.integers(0, 3), min_size=N, max_size=N))
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
-    setup = setup_of(registry, tiny_vit(depth=3, dim=4), [3], ADAPTERS["dropout"])
+    adapter = data.draw(st.sampled_from([ADAPTERS["dropout"], *OTHERS.values()]))
+    setup = setup_of(registry, tiny_vit(depth=3, dim=4), [3], adapter)
     state = layerwise(setup).init(generator(5))
     plan = Plan(M, [head_at_end(depth) for depth in M.sum(1).tolist()])
     linear = random_rows(state, plan) if data.draw(st.booleans()) else None

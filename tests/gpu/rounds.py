@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import torch
-from engine.test_cohort import ADAPTERS, ragged
+from engine.test_cohort import ADAPTERS, OTHERS, ragged
 
 from fedbench.engine import replay as graph
 from fedbench.method import Method
@@ -57,7 +57,7 @@ def rounds(
     registry, engine, device: str, cohort: Cohort, adapter="plain", model=tiny_vit, ref="fedra", single=False, **train
 ) -> list:
     """single: in float32."""
-    setup = setup_of(registry, model(), cohort.capacities.tolist(), ADAPTERS[adapter], **train)
+    setup = setup_of(registry, model(), cohort.capacities.tolist(), (ADAPTERS | OTHERS)[adapter], **train)
     setup = dataclasses.replace(setup, engine=engine, device=device)
     method = registry.make("method", {"name": ref}, setup=setup)
     if single:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from engine.test_cohort import SGD, Scale, ragged
+from engine.test_cohort import OTHERS, SGD, Scale, ragged
 from rounds import DEVICE, LONG, close, mixed, moved, rounds, two_rounds
 
 from fedbench.engine import cohort as fast
@@ -42,6 +42,13 @@ def test_with_dropout_they_equal_the_oracle_on_the_gpu(registry, model, adapter)
         options = {"model": model, "adapter": adapter, "ref": name, "optimizer": SGD, "clip": 0.5}
         one = rounds(registry, fast.train, DEVICE, mixed(), **options)
         close(one, rounds(registry, sequential.train, DEVICE, mixed(), **options))
+
+
+@pytest.mark.parametrize("adapter", OTHERS)
+def test_any_adapter_equals_the_oracle_on_the_cpu(registry, adapter):
+    options = {"adapter": adapter, "ref": "fedra", "optimizer": SGD, "clip": 0.5}
+    one = rounds(registry, fast.train, DEVICE, mixed(), **options)
+    close(one, rounds(registry, sequential.train, "cpu", mixed(), **options))
 
 
 def test_an_adapter_that_cannot_be_stacked_is_exact_all_the_same(registry):

@@ -120,6 +120,25 @@ def test_a_regulariser_takes_memory_and_sends_nothing(model):
     assert (feddyn.bytes_down, feddyn.bytes_up) == (plain.bytes_down, plain.bytes_up)
 
 
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        {"name": "bitfit"},
+        {"name": "ia3"},
+        {"name": "bottleneck"},
+        {"name": "vpt", "prompts": 3},
+        {"name": "vpt", "prompts": 3, "deep": True},
+    ],
+    ids=["bitfit", "ia3", "bottleneck", "vpt", "vpt deep"],
+)
+def test_deep_models_with_any_adapter_cost_what_measuring_them_says(registry, adapter):
+    blocks = Blocks(tiny_vit())
+    registry.make("adapter", adapter)(blocks)
+    blocks.add_classifier("head", 3)
+    given = (blocks, range(4), head_at_end(4), cross_entropy, 8)
+    assert _one_image(*given) == _measure(*given)
+
+
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
 @pytest.mark.parametrize("targets", ["last_fc", "reference", ["mlp.fc1"], ["blocks.2.mlp.fc1"], None])
 def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
