@@ -28,10 +28,10 @@ class Method:
     predictor(state, client=None) -> predict: called once per evaluation, for the global model; predict(x (B, 3, H,
     W)) gives logits (B, C), or several by name, the method's own answer first. It is valid until the next call of
     `round` or `predictor`. cost(capacity, t) -> ClientCost: what one client of that capacity pays in round t; None for
-    one that takes no part; cost(capacity, t, rank), where it takes a third argument, is told the client's rank too,
-    None where the scenario gives none. personal: whether clients have models of their own; predictor is then asked
-    with their numbers where the evaluation is by client. alone: whether it trains by other means than `setup.engine`,
-    so that one process computes it.
+    one that takes no part; cost(capacity, t, rank) and cost(capacity, t, rank, width), where it takes so many, is told
+    the client's rank and width too, None where the scenario gives none. personal: whether clients have models of their
+    own; predictor is then asked with their numbers where the evaluation is by client. alone: whether it trains by other
+    means than `setup.engine`, so that one process computes it.
     """
 
     init: Callable[[Generator], State]
@@ -41,24 +41,27 @@ class Method:
     personal: bool = False
     alone: bool = False
 
-    def price(self, capacity: int, t: int, rank: int | None = None) -> ClientCost | None:
-        """What a client of that capacity, and of that rank where the scenario gives ranks, pays in round t."""
-        return self.cost(capacity, t, rank) if self._asks_rank else self.cost(capacity, t)
+    def price(self, capacity: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
+        """What a client of that capacity, and of that rank and width where the scenario gives them, pays in round t."""
+        return self.cost(capacity, t, *(rank, width)[: self._asks])
 
     def prices(self, cohort: Cohort, t: int) -> list[ClientCost | None]:
         """What each client of a cohort pays in round t."""
         L_n: list[int] = cohort.capacities.tolist()
-        ranks = [None] * len(L_n) if cohort.ranks is None else cohort.ranks.tolist()
-        return [self.price(capacity, t, rank) for capacity, rank in zip(L_n, ranks, strict=True)]
+        given = (cohort.ranks, cohort.widths)
+        beside = zip(*([None] * len(L_n) if sizes is None else sizes.tolist() for sizes in given), strict=True)
+        return [self.price(capacity, t, *more) for capacity, more in zip(L_n, beside, strict=True)]
 
     @cached_property
-    def _asks_rank(self) -> bool:
-        """Whether `cost` takes a third argument."""
-        try:
-            inspect.signature(self.cost).bind(1, 0, None)
-        except TypeError:
-            return False
-        return True
+    def _asks(self) -> int:
+        """How many arguments `cost` takes after the first two, at most two."""
+        for more in (2, 1):
+            try:
+                inspect.signature(self.cost).bind(1, 0, *[None] * more)
+            except TypeError:
+                continue
+            return more
+        return 0
 
 
 class Store(Protocol):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+SIZES = ("capacities", "ranks", "widths")  # what a scenario may give its clients, as suites call it
 MIXED = -1  # the domain of a client whose images come from several
 GLOBAL = -1  # the number that stands for the global model where results name a client
 

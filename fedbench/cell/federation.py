@@ -1,4 +1,4 @@
-"""A scenario at work: the registered clients, and who takes part in a round, with what capacity, rank and batches."""
+"""A scenario at work: the registered clients, and who takes part in a round, with what sizes and batches."""
 
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ class Federation:
         N = len(clients)
         self.capacities = Sizes("capacity", config["capacities"], N, self.seed, everybody=num_layers)
         self.ranks = Sizes("rank", config["ranks"], N, self.seed) if "ranks" in config else None
-        L_n, r_n = self.capacities.ranges(clients), self.ranks.ranges(clients) if self.ranks else None
-        self.scenario = Scenario(self.clients, L_n, num_layers, self.train["rounds"], r_n)
+        self.widths = Sizes("width", config["widths"], N, self.seed) if "widths" in config else None
+        L_n = self.capacities.ranges(clients)
+        r_n, width = (sizes.ranges(clients) if sizes else None for sizes in (self.ranks, self.widths))
+        self.scenario = Scenario(self.clients, L_n, num_layers, self.train["rounds"], r_n, width)
 
     def cohort(self, t: int) -> Cohort:
         """The clients of round t."""
@@ -67,12 +69,13 @@ class Federation:
         done = [self.faults.of(t, i, self._steps(i)) for i in ids]
         return Cohort(
             ids=ids,
-            capacities=_whole_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
-            num_examples=_whole_numbers(len(self.clients[i]) for i in ids),
-            steps=_whole_numbers(steps for steps, _ in done),
+            capacities=_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
+            num_examples=_numbers(len(self.clients[i]) for i in ids),
+            steps=_numbers(steps for steps, _ in done),
             batches=Batches(self, t, ids),
-            arrives=_whole_numbers(arrives for _, arrives in done).bool(),
-            ranks=_whole_numbers(self.ranks.of(t, self.clients[i]) for i in ids) if self.ranks else None,
+            arrives=_numbers(arrives for _, arrives in done).bool(),
+            ranks=_numbers(self.ranks.of(t, self.clients[i]) for i in ids) if self.ranks else None,
+            widths=_numbers((self.widths.of(t, self.clients[i]) for i in ids), torch.float64) if self.widths else None,
         )
 
     def _sample(self, t: int) -> list[int]:
@@ -163,5 +166,5 @@ class Batches:
         return ahead(batches) if self.federation.pixels.far else batches
 
 
-def _whole_numbers(values: Iterable[int]) -> Tensor:
-    return torch.tensor(list(values), dtype=torch.int64, device="cpu")  # also where the model is but a shape
+def _numbers(values: Iterable[float], dtype: torch.dtype = torch.int64) -> Tensor:
+    return torch.tensor(list(values), dtype=dtype, device="cpu")  # also where the model is but a shape

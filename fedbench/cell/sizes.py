@@ -1,4 +1,4 @@
-"""What a scenario gives each of its clients: how many layers it can hold, or which rank."""
+"""What a scenario gives each of its clients: how many layers it can hold, which rank, or which width."""
 
 from __future__ import annotations
 
@@ -11,29 +11,34 @@ from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import MIXED, Client
 
-KEYS = {"capacity": ("capacities", "depth"), "rank": ("ranks", "rank")}  # a suite's key, and what one value is called
+# A suite's key, and what one value is called.
+KEYS = {"capacity": ("capacities", "depth"), "rank": ("ranks", "rank"), "width": ("widths", "width")}
 
 
 class Sizes:
     """One size of every client; every draw is a function of (seed, round, client) alone.
 
-    what: `capacity` or `rank` · given: what the configuration says · number: of registered clients · everybody: the
-    size that `all` means.
+    what: `capacity`, `rank` or `width` · given: what the configuration says · number: of registered clients ·
+    everybody: the size that `all` means.
     """
 
     def __init__(self, what: str, given: Mapping[str, Any], number: int, seed: int, everybody: int = 0) -> None:
         self.what, self.given, self.number, self.seed, self.everybody = what, given, number, seed, everybody
 
     def ranges(self, clients: Iterable[Client]) -> np.ndarray:
-        """(clients, 2) int64: the smallest and the largest size of each. Raises UserError where it is given none."""
+        """(clients, 2) int64, of widths float64: the smallest and the largest size of each. Raises UserError where one
+        is given none."""
         return np.array([self._range(client) for client in clients])
 
-    def of(self, t: int, client: Client) -> int:
-        """The size of a client in round t."""
+    def of(self, t: int, client: Client) -> float:
+        """The size of a client in round t, a whole number but for widths."""
         low, high = self._range(client)
-        return low if low == high else int(numpy_generator(self.seed, t, client.id, self.what).integers(low, high + 1))
+        if low == high:
+            return low
+        draw = numpy_generator(self.seed, t, client.id, self.what)
+        return float(draw.uniform(low, high)) if self.what == "width" else int(draw.integers(int(low), int(high) + 1))
 
-    def _range(self, client: Client) -> tuple[int, int]:
+    def _range(self, client: Client) -> tuple[float, float]:
         if "all" in self.given:
             return self.everybody, self.everybody
         if "uniform" in self.given:

@@ -17,7 +17,7 @@ from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
 from fedbench.seeding import numpy_generator
-from fedbench.types import Dataset
+from fedbench.types import SIZES, Dataset
 
 if TYPE_CHECKING:
     from fedbench.models.backbone import Source
@@ -88,7 +88,7 @@ class Assets:
         partition = self.registry.make("partition", config["data"]["partition"])
         draw = numpy_generator(config["seed"], use="partition")
         clients = partition(train.y, train.domain, len(dataset.domains), draw)
-        for key in ("capacities", "ranks"):
+        for key in SIZES:
             given = config.get(key, {}).get("by_client")
             if given and len(given) < len(clients):
                 raise UserError(f"{key}: {len(given)} values for {len(clients)} clients; give one for each")

@@ -9,10 +9,11 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results import Result
+from fedbench.types import SIZES
 from fedbench.words import nearest
 
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
-SHARED = ("backbone", "adapter", "data", "capacities", "ranks", "participation", "train", "profile", "precision")
+SHARED = ("backbone", "adapter", "data", *SIZES, "participation", "train", "profile", "precision")
 
 OPTIONS = ("method", "adapter", "train")  # those in which results of one name on one leaderboard may differ
 
@@ -67,7 +68,7 @@ def _shared(result: Result) -> dict[str, Any]:
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
     shared["faults"] = config.get("faults") or {}
     shared["tested"] = {"by": config.get("evaluation", {}).get("by", "domain")}
-    for what in ("capacities", "ranks"):
+    for what in SIZES:
         if isinstance(given := shared[what], dict):
             shared[what] = {k: sorted(v) if isinstance(v, list) else v for k, v in given.items()}
     return shared

@@ -10,6 +10,7 @@ from fedbench.errors import UserError
 from fedbench.results.documents import read_json, write_json
 from fedbench.results.status import STATUSES
 from fedbench.results.untrusted import check, check_all, is_folder_name
+from fedbench.types import SIZES
 
 MANIFEST = "manifest.json"
 MEND = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
@@ -23,7 +24,7 @@ MANIFEST_TYPES: dict[str, Any] = {
     "seconds": int | float,
 }
 CONFIG_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("backbone", "adapter", "data", "capacities", "ranks", "participation"), dict),
+    **dict.fromkeys(("backbone", "adapter", "data", *SIZES, "participation"), dict),
     **dict.fromkeys(("train", "method", "evaluation"), dict),
     **dict.fromkeys(("profile", "precision"), str),
     "seed": int,
@@ -62,11 +63,11 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     for part in NAMED:
         check_all(config.get(part, {}), {"name": str}, f"config.{part}.")
     check_all(config.get("train", {}), {"rounds": int}, "config.train.")
-    for key, noun in (("capacities", "depth"), ("ranks", "rank")):
+    for key, noun, kind in (("capacities", "depth", int), ("ranks", "rank", int), ("widths", "width", int | float)):
         for way, given in config.get(key, {}).items():
             check(f"config.{key}.{way}", [] if given is True else given, list)
             for value in () if given is True else given:
-                check(f"a {noun} of config.{key}.{way}", value, int)
+                check(f"a {noun} of config.{key}.{way}", value, kind)
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             check(f"{what}.{name}", value, str)

@@ -9,6 +9,7 @@ from fedbench.suite import profiles, validate
 from fedbench.suite.keys import Settings
 from fedbench.suite.node import Node
 from fedbench.suite.points import Group
+from fedbench.types import SIZES
 
 
 def group_of(
@@ -33,8 +34,9 @@ def _plain(settings: Node) -> tuple[dict[str, Any], bool]:
 
 def _leave_out_nothing(plain: dict[str, Any]) -> None:
     """Take out what says that nothing is to happen: the cell is the same as one without the key."""
-    if plain.get("ranks") is None:
-        plain.pop("ranks", None)
+    for key in SIZES:
+        if plain.get(key) is None:
+            plain.pop(key, None)
     for key in ("regularizer", "guard"):
         if plain["train"].get(key) is None:
             plain["train"].pop(key, None)

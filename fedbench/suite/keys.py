@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, WrapValidator, with_config
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
+from fedbench.suite.sizes import GivenCapacities, GivenRanks, GivenWidths
 from fedbench.suite.values import (
     Count,
     Factor,
@@ -15,18 +16,17 @@ from fedbench.suite.values import (
     Name,
     NotNegative,
     Positive,
+    Share,
     Shorthand,
     distinct,
     moments,
     not_both,
     one_of,
     slowdown,
-    span,
     steps,
 )
 
 _closed = with_config(ConfigDict(extra="forbid", strict=True))
-_COUNTS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}
 _open = with_config(ConfigDict(extra="allow", strict=True))
 
 
@@ -50,30 +50,11 @@ class Data(Component, total=False):
 
 
 @_closed
-class Capacities(TypedDict, total=False):
-    """How many layers a client can hold: all, by client, by its domain, or drawn anew for each client and round."""
-
-    all: Literal[True]
-    by_client: Annotated[list[Count], Field(min_length=1)]
-    by_domain: Annotated[list[Count], Field(min_length=1)]
-    uniform: Annotated[list[Count], AfterValidator(span), Field(description="[lowest, highest], both included")]
-
-
-@_closed
-class Ranks(TypedDict, total=False):
-    """How many rank-one terms of each adapter a client can hold: by client, by its domain, or drawn anew."""
-
-    by_client: Annotated[list[Count], Field(min_length=1)]
-    by_domain: Annotated[list[Count], Field(min_length=1)]
-    uniform: Annotated[list[Count], AfterValidator(span), Field(description="[lowest, highest], both included")]
-
-
-@_closed
 class Participation(TypedDict, total=False):
     """Who takes part in a round."""
 
     all: Literal[True]
-    fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    fraction: Share
     count: Count
     per_domain: Count
 
@@ -201,22 +182,14 @@ class Settings(TypedDict, total=False):
     backbone: Annotated[Component, Kind("backbone")]
     adapter: Annotated[Component, Kind("adapter")]
     data: Annotated[Data, Kind("dataset")]
-    capacities: Annotated[
-        Capacities,
-        one_of("all", "by_client", "by_domain", "uniform"),
-        Shorthand({"anyOf": [_COUNTS, {"const": "all"}]}),
-    ]
-    ranks: Annotated[
-        Annotated[
-            Ranks,
-            one_of("by_client", "by_domain", "uniform"),
-            Shorthand({"anyOf": [_COUNTS, {"type": "integer", "minimum": 1}]}),
-        ]
-        | None,
-        Field(description="r_n; a number is everybody's; null: nobody is given one"),
+    capacities: GivenCapacities
+    ranks: Annotated[GivenRanks | None, Field(description="r_n; a number is everybody's; null: nobody is given one")]
+    widths: Annotated[
+        GivenWidths | None,
+        Field(description="shares of the hidden units; a number is everybody's; null: nobody is given one"),
     ]
     rotate_capacities: Annotated[
-        bool, Field(description="seed s gives everyone the depth, and the rank, of the neighbour s places on")
+        bool, Field(description="seed s gives everyone the depth, rank and width of the neighbour s places on")
     ]
     participation: Annotated[
         Participation, one_of("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})

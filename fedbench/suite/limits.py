@@ -46,6 +46,7 @@ class Limits:
         if domains is not None:
             self._check_length("capacity", settings.get("capacities"), settings, len(domains))
             self._check_length("rank", settings.get("ranks"), settings, len(domains))
+            self._check_length("width", settings.get("widths"), settings, len(domains))
             self._check_participation(settings, len(domains))
 
     def _ask(self, what: str, node: Node | None, question: Callable[[dict[str, Any]], Any]) -> Any:
@@ -93,7 +94,7 @@ class Limits:
 
 
 def _given(node: Node | None) -> tuple[str, Node | None]:
-    """How capacities or ranks are given, and what is; no values where that is not said in one way."""
+    """How capacities, ranks or widths are given, and what is; no values where that is not said in one way."""
     if node is None or not node.is_mapping or len(node.value) != 1:
         return "", None
     ((way, values),) = node.value.items()

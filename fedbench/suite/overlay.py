@@ -9,12 +9,13 @@ from functools import reduce
 from fedbench.suite.keys import Data
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.validate import COMPONENTS
+from fedbench.types import SIZES
 
 # Components that may stand inside a method's options: dotted path -> kind.
 NESTED = {"allocation": "allocation", "aggregator": "aggregator", "objective": "objective"}
 
 # Mappings that say one thing: replaced, never mixed.
-_WHOLE = ("capacities", "ranks", "participation", "train.regularizer")
+_WHOLE = (*SIZES, "participation", "train.regularizer")
 
 # Where an upper layer says the one, the other is forgotten; without a value `at` says nothing.
 _INSTEAD = {"evaluation.every": "at", "evaluation.at": "every"}

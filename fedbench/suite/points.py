@@ -10,6 +10,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
+from fedbench.types import SIZES
 from fedbench.words import suggestion
 
 
@@ -101,7 +102,7 @@ class Suite:
     def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
         settings, method = deepcopy(group.own.get(label, group.settings)), group.methods[label]
         if group.rotate:
-            for key in ("capacities", "ranks"):
+            for key in SIZES:
                 if key in settings:
                     settings[key] = rotated(settings[key], seed)
         return {**settings, "method": deepcopy(method), "seed": seed, "profile": self.profile}

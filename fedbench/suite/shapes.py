@@ -11,6 +11,7 @@ from typing_extensions import get_type_hints, is_typeddict
 
 from fedbench.suite.keys import Settings
 from fedbench.suite.node import Path
+from fedbench.types import SIZES
 
 
 @cache
@@ -23,7 +24,7 @@ def homes() -> list[str]:
         for key in keys_of(shape):
             found.append(".".join((*path, key)))
             inner = inside(shape, key)
-            if is_typeddict(inner) and key not in ("capacities", "ranks", "participation"):
+            if is_typeddict(inner) and key not in (*SIZES, "participation"):
                 open_paths.append(((*path, key), inner))
     return [key for key in found if not key.endswith(".name") or key.startswith("train")]
 

@@ -14,6 +14,7 @@ from fedbench.suite import keys
 from fedbench.suite.node import INVALID, Node, Path
 from fedbench.suite.problems import Problems
 from fedbench.suite.shapes import homes, keys_of
+from fedbench.types import SIZES
 from fedbench.words import nearest, shown, suggestion
 
 MOST = 500  # faults of a layer that are looked into; nobody reads more, and each costs a copy of its mapping
@@ -41,6 +42,8 @@ _EXPECTED = {
     "capacities": "all, a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
     "ranks": "a number from 1, a list with a rank for each client, {by_domain: [...]}, {uniform: [lowest, highest]} "
     "or null",
+    "widths": "a number above 0 and at most 1, a list with a width for each client, {by_domain: [...]}, {uniform: "
+    "[lowest, highest]} or null",
     "participation": "all, {fraction: ...}, {count: ...} or {per_domain: ...}",
     "guard": "{max_norm: ...} or null",
     "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
@@ -99,18 +102,23 @@ def _names(node: Node, section: str) -> list[Path]:
 
 
 def _written_out(node: Node) -> Node:
-    """Settings spelled in full: `vit` as {name: vit}, lists of capacities and ranks as {by_client: ...}, `all` as
-    {all: true}, and everybody's rank as {uniform: [rank, rank]}."""
+    """Settings spelled in full: `vit` as {name: vit}, lists of capacities, ranks and widths as {by_client:
+    ...}, `all` as {all: true}, and everybody's rank or width as {uniform: [it, it]}."""
     for dotted in COMPONENTS:
         node = _change(node, tuple(dotted.split(".")), _named)
     node = _change(node, ("evaluation", "metrics"), _named_items)
-    for key in ("capacities", "ranks"):
+    for key in SIZES:
         node = _change(node, (key,), lambda n: _wrap(n, "by_client", n) if isinstance(n.value, list) else n)
-    node = _change(node, ("ranks",), _everybodys)
+    node = _change(node, ("ranks",), lambda n: _everybodys(n) if type(n.value) is int and n.value >= 1 else n)
+    node = _change(node, ("widths",), lambda n: _everybodys(n) if _is_width(n.value) else n)
     everyone = Node(True, node.mark)
     for path in (("capacities",), ("participation",)):
         node = _change(node, path, lambda n: _wrap(n, "all", everyone) if n.value == "all" else n)
     return node
+
+
+def _is_width(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
 
 
 def _change(node: Node, path: Path, change: Callable[[Node], Node]) -> Node:
@@ -124,8 +132,6 @@ def _wrap(node: Node, key: str, part: Node) -> Node:
 
 def _everybodys(node: Node) -> Node:
     """One number as the span from itself to itself."""
-    if type(node.value) is not int or node.value < 1:
-        return node
     return _wrap(node, "uniform", replace(node, value=[node, node]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticCustomError, ValidationError
@@ -16,6 +16,8 @@ Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Number = TypeVar("Number", int, float)
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
@@ -67,7 +69,7 @@ def one_of(*keys: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def span(bounds: list[int]) -> list[int]:
+def span(bounds: list[Number]) -> list[Number]:
     """[lowest, highest], in this order."""
     if len(bounds) != 2:
         raise _say("expected [lowest, highest], got {count} numbers", count=len(bounds))

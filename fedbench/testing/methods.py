@@ -26,20 +26,21 @@ def check_method(
     model: Callable[[], nn.Module] = tiny_vit,
     capacities: tuple[int, ...] = CAPACITIES,
     ranks: tuple[int, ...] | None = None,
+    widths: tuple[float, ...] | None = None,
     **options: Any,
 ) -> None:
     """`make(setup, **options)` on a tiny backbone: two rounds, an empty one, lost clients, evaluation and costs.
 
-    registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default · ranks:
-    one for each client, as a scenario may give them.
+    registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default · ranks,
+    widths: one for each client, as a scenario may give them.
     """
-    registry, r_n = registry or Registry(), None if ranks is None else list(ranks)
+    registry, r_n, g_n = registry or Registry(), list(ranks) if ranks else None, list(widths) if widths else None
 
     def made() -> Method:
-        return make(setup_of(registry, model(), list(capacities), ranks=r_n), **options)
+        return make(setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n), **options)
 
     def cohort() -> Cohort:
-        return cohort_of(list(capacities), ranks=r_n)
+        return cohort_of(list(capacities), ranks=r_n, widths=g_n)
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
@@ -57,10 +58,12 @@ def check_method(
     for lost in {0, len(capacities) - 1}:
         _check_lost_client(method, state, cohort, lost)
     _check_predictor(method, state)
-    for capacity, rank in sorted(set(zip(capacities, r_n or [0] * len(capacities), strict=True))):
+    nothing = [None] * len(capacities)
+    for capacity, rank, width in dict.fromkeys(zip(capacities, ranks or nothing, widths or nothing, strict=True)):
+        named = {"capacity": capacity, "rank": rank, "width": width}
+        told = " and ".join(f"{name} {value}" for name, value in named.items() if value is not None)
         for t in range(2):
-            price = method.price(capacity, t, rank or None)
-            _check_cost(price, f"the cost of a client of capacity {capacity}{f' and rank {rank}' if rank else ''}")
+            _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {told}")
 
 
 def _check_cost(cost: ClientCost | None, what: str) -> None:

@@ -56,6 +56,7 @@ def cohort_of(
     steps: int = 2,
     ids: list[int] | None = None,
     ranks: list[int] | None = None,
+    widths: list[float] | None = None,
 ) -> Cohort:
     """A cohort with random images of its own for every client, 3 classes, float64."""
     examples = examples or [4] * len(capacities)
@@ -71,7 +72,9 @@ def cohort_of(
 
     numbers = (capacities, examples, [steps] * len(capacities))
     L_n, D, K = (torch.tensor(values, dtype=torch.int64) for values in numbers)
-    return Cohort(ids, L_n, D, K, batches, ranks=None if ranks is None else torch.tensor(ranks, dtype=torch.int64))
+    r_n = None if ranks is None else torch.tensor(ranks, dtype=torch.int64)
+    width = None if widths is None else torch.tensor(widths, dtype=torch.float64)
+    return Cohort(ids, L_n, D, K, batches, ranks=r_n, widths=width)
 
 
 def setup_of(
@@ -80,6 +83,7 @@ def setup_of(
     capacities: list[int],
     adapter: dict[str, Any] | None = None,
     ranks: list[int] | None = None,
+    widths: list[float] | None = None,
     **train: Any,
 ) -> Setup:
     """A set-up in float64 with the sequential engine; `train` changes single training options."""
@@ -99,12 +103,12 @@ def setup_of(
         model.double()
 
     L_n = np.array([[c, c] for c in capacities])
-    r_n = None if ranks is None else np.array([[rank, rank] for rank in ranks])
+    r_n, width = (None if sizes is None else np.array([[size, size] for size in sizes]) for sizes in (ranks, widths))
     setup = Setup(
         backbone=blocks,
         adapter=attach_in_double,
         engine=sequential.train,
-        scenario=Scenario(clients, L_n, blocks.num_layers, options["rounds"], r_n),
+        scenario=Scenario(clients, L_n, blocks.num_layers, options["rounds"], r_n, width),
         train=options,
         num_classes=CLASSES,
         image_size=8,

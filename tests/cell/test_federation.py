@@ -18,7 +18,15 @@ TRAIN = {"rounds": 3, "local_epochs": 2, "max_steps": None, "batch_size": 4}
 
 
 def federation(
-    sizes=(10, 4), domains=None, seed=0, capacities=None, participation=None, faults=None, ranks=None, **train
+    sizes=(10, 4),
+    domains=None,
+    seed=0,
+    capacities=None,
+    participation=None,
+    faults=None,
+    ranks=None,
+    widths=None,
+    **train,
 ):
     n = sum(sizes)
     images = Images(
@@ -34,6 +42,7 @@ def federation(
         "participation": participation or {"all": True},
         **({"faults": faults} if faults else {}),
         **({"ranks": ranks} if ranks else {}),
+        **({"widths": widths} if widths else {}),
     }
     return Federation(config, clients, 12, Pixels(images, (0.0,) * 3, (1.0,) * 3, "cpu"))
 
@@ -227,6 +236,18 @@ def test_ranks_are_given_as_depths_are_and_drawn_apart_from_them():
     drawn = torch.stack([both.cohort(t).ranks for t in range(50)])
     assert set(drawn.flatten().tolist()) == set(range(1, 13)) and both.cohort(7).ranks.tolist() == drawn[7].tolist()
     assert (drawn != torch.stack([both.cohort(t).capacities for t in range(50)])).any()
+
+
+def test_widths_are_given_as_ranks_are_and_drawn_between_their_ends():
+    assert federation().cohort(0).widths is None and federation().scenario.widths is None
+    f = federation(sizes=(4, 4, 4), domains=(1, 0, 1), widths={"by_domain": [1, 0.5]}, participation={"count": 2})
+    cohort = f.cohort(0)
+    assert cohort.widths.tolist() == [[0.5, 1.0, 0.5][i] for i in cohort.ids] == cohort.only([0, 1]).widths.tolist()
+    assert cohort.widths.dtype == torch.float64 and f.scenario.widths.tolist() == [[0.5, 0.5], [1, 1], [0.5, 0.5]]
+    drawn = federation(sizes=(4,) * 6, widths={"uniform": [0.25, 1]})
+    values = torch.stack([drawn.cohort(t).widths for t in range(50)])
+    assert 0.25 <= values.min() < 0.3 and 0.95 < values.max() <= 1 and len(values.unique()) == 300
+    assert drawn.cohort(7).widths.tolist() == values[7].tolist()
 
 
 def test_too_few_ranks_say_how_many_are_needed():

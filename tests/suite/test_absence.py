@@ -88,6 +88,16 @@ def test_everybody_holds_all_layers_where_nothing_else_is_said(suite_of):
     assert config(suite_of(said), seeds=[3])["capacities"] == {"all": True}
 
 
+def test_widths_are_spelled_as_ranks_are(suite_of):
+    wide = SMALL.replace("scenarios:", "  widths: 0.5\nscenarios:")
+    assert config(suite_of(wide))["widths"] == {"uniform": [0.5, 0.5]}
+    assert config(suite_of(wide.replace("0.5", "1")))["widths"] == {"uniform": [1.0, 1.0]}
+    assert config(suite_of(wide.replace("skew: {}", "skew: {widths: null}"))) == config(suite_of(SMALL))
+    turned = SMALL.replace("scenarios:", "  widths: [1, 1, 1, 1, 1, 0.5]\n  rotate_capacities: true\nscenarios:")
+    (found,) = suite_of(turned).points(seeds=[2])
+    assert found.config["widths"] == {"by_client": [1, 1, 1, 0.5, 1, 1]}
+
+
 def test_a_number_is_the_rank_of_everybody_and_no_ranks_are_the_cell_without_the_key(suite_of):
     ranked = SMALL.replace("scenarios:", "  ranks: 4\nscenarios:")
     assert config(suite_of(ranked))["ranks"] == {"uniform": [4, 4]}

@@ -141,6 +141,11 @@ WRONG = {
         "{by_domain: [...]}, {uniform: [lowest, highest]} or null, got 0",
         "  ranks: [4, 2, 0, 1, 1, 1]\n": "s.yaml:5:17: defaults.ranks.by_client[2]: expected a whole number of at least 1, got 0",
         "  ranks: {all: true}\n": 's.yaml:5:11: unknown key "all" in defaults.ranks; known: by_client, by_domain, uniform',
+        "  widths: [1, 0.5]\n": "s.yaml:5:11: 2 widths given, but this partition makes 6 clients",
+        "  widths: 2\n": "s.yaml:5:11: defaults.widths: expected a number above 0 and at most 1, a list with a width for each "
+        "client, {by_domain: [...]}, {uniform: [lowest, highest]} or null, got 2",
+        "  widths: {uniform: [1, 0.5]}\n": "s.yaml:5:21: defaults.widths.uniform: the lowest, 1.0, is above the highest, 0.5",
+        "  widths: [1, 1, 1, 1, 1, 0]\n": "s.yaml:5:27: defaults.widths.by_client[5]: expected a number above 0, got 0",
         "  ranks: all\n": "s.yaml:5:10: defaults.ranks: expected a number from 1, a list with a rank for each client, "
         '{by_domain: [...]}, {uniform: [lowest, highest]} or null, got "all"',
     },

@@ -10,7 +10,7 @@ from layouts import LAYOUTS
 
 from fedbench.registry.registry import Registry
 from fedbench.testing import check_component, check_method, tiny_mixer
-from fedbench.testing.world import cohort_of
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 
 # What is needed to make a component small, or at all.
 OPTIONS = {
@@ -80,6 +80,25 @@ def test_a_method_that_asks_for_ranks_is_given_them(registry):
     seen.clear()
     check_method(ranked, registry)
     assert {str(rank) for rank in seen} == {"None"}
+
+
+def test_a_method_that_asks_for_widths_is_given_them(registry):
+    seen = []
+
+    def sized(setup):
+        method = registry.make("method", {"name": "fedra"}, setup=setup)
+
+        def cost(capacity, t, rank, width):
+            seen.append((rank, width))
+            return method.cost(capacity, t)
+
+        return replace(method, cost=cost)
+
+    check_method(sized, registry, widths=(1, 0.5, 0.5))
+    assert set(seen) == {(None, 1.0), (None, 0.5)}
+    seen.clear()
+    sized(setup_of(registry, tiny_vit(), [4, 1])).prices(cohort_of([4, 1], ranks=[2, 1], widths=[1, 0.5]), 0)
+    assert seen == [(2, 1.0), (1, 0.5)]
 
 
 def test_the_command_checks_a_file_and_names_what_is_broken(tmp_path):
