@@ -1,9 +1,69 @@
-"""The core's allocations under their names in suites."""
+"""The core's allocations under their names in suites, and one of our own under memory."""
 
 from __future__ import annotations
 
+import torch
+from torch import Generator, Tensor
+
 from fedbench import hookimpl
+from fedbench.errors import UserError
 from fedbench.families import allocation
+from fedbench.types import Plan
+
+HOLDS = ("trained", "all")
+
+
+def knapsack(
+    capacities: Tensor,
+    num_layers: int,
+    generator: Generator,
+    scores: Tensor,
+    history: Tensor,
+    layer_memory: Tensor,
+    memory_budgets: Tensor,
+    hold: str = "trained",
+) -> Tensor | Plan:
+    """The layers of most value that fit into a client's memory: M_n maximises sum_j v_j M_nj subject to sum_j c_j M_nj
+    <= b_n and at most L_n layers. A plain rule of ours, no paper's.
+
+    v_j is the norm of layer j's last aggregated update, and more than the largest for a layer that nobody has returned
+    yet; c_j the bytes that training it takes; b_n those of L_n mean layers. Equal values are settled by chance. hold:
+    `trained` skips the other layers, as FedRA does; `all` runs them frozen.
+    """
+    if hold not in HOLDS:
+        raise UserError(f"knapsack: hold is {' or '.join(HOLDS)}, not {hold!r}")
+    values = torch.where(history == 0, scores.max().clamp(min=0) + 1, scores).double()
+    M = torch.zeros(len(capacities), num_layers, dtype=torch.bool)
+    for n, (L_n, budget) in enumerate(zip(capacities.tolist(), memory_budgets.tolist(), strict=True)):
+        shuffled = torch.randperm(num_layers, generator=generator)
+        M[n, shuffled[packed(values[shuffled].tolist(), layer_memory[shuffled].tolist(), budget, L_n)]] = True
+    if hold == "trained":
+        return M
+    return Plan(torch.ones_like(M), [], trained=M)
+
+
+def packed(values: list[float], costs: list[float], budget: float, most: int) -> list[int]:
+    """Which things to take, at most so many: the largest sum of values whose costs stay within the budget.
+
+    Goes over the things once and keeps, of what can be taken so far, what nothing of as many things, no more cost and
+    no less value beats (Nemhauser and Ullmann, 1969).
+    """
+    budget *= 1 + 1e-9  # sums of equal shares may round above their whole
+    kept: list[tuple[int, float, float, list[int]]] = [(0, 0.0, 0.0, [])]  # (number, cost, value, which)
+    for i, (value, cost) in enumerate(zip(values, costs, strict=True)):
+        more = [(k + 1, c + cost, v + value, [*which, i]) for k, c, v, which in kept if k < most]
+        kept = _undominated([*kept, *(one for one in more if one[1] <= budget)])
+    return max(kept, key=lambda one: one[2])[3]
+
+
+def _undominated(
+    found: list[tuple[int, float, float, list[int]]],
+) -> list[tuple[int, float, float, list[int]]]:
+    left: list[tuple[int, float, float, list[int]]] = []
+    for one in sorted(found, key=lambda one: (one[0], one[1], -one[2])):
+        if not any(k <= one[0] and c <= one[1] and v >= one[2] for k, c, v, _ in left):
+            left.append(one)
+    return left
 
 
 @hookimpl
@@ -11,3 +71,4 @@ def fedbench_register_allocations(register):
     register("prefix", allocation.prefix)
     register("random", allocation.random)
     register("cover", allocation.cover)
+    register("knapsack", knapsack, exact=False)

@@ -1,0 +1,54 @@
+"""The knapsack: by hand, against all subsets, and by the contract."""
+
+import itertools
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.testing import check_allocation
+from fedbench_plugins.allocations import knapsack, packed
+
+numbers = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+@given(numbers, st.data(), st.integers(0, 25), st.integers(0, 6))
+def test_no_subset_that_fits_is_worth_more(values, data, budget, most):
+    costs = data.draw(st.lists(st.integers(1, 9), min_size=len(values), max_size=len(values)))
+    chosen = packed([float(v) for v in values], [float(c) for c in costs], budget, most)
+    assert len(chosen) <= most and sum(costs[i] for i in chosen) <= budget
+    fits = (
+        some
+        for k in range(min(most, len(values)) + 1)
+        for some in itertools.combinations(range(len(values)), k)
+        if sum(costs[i] for i in some) <= budget
+    )
+    assert sum(values[i] for i in chosen) == max(sum(values[i] for i in some) for some in fits)
+
+
+def drawn(history, hold="trained"):
+    return knapsack(
+        capacities=torch.tensor([2, 3]),
+        num_layers=4,
+        generator=torch.Generator().manual_seed(0),
+        scores=torch.tensor([0.1, 4.0, 2.0, 3.0]).double(),
+        history=torch.tensor(history),
+        layer_memory=torch.tensor([10.0, 10.0, 10.0, 30.0]).double(),
+        memory_budgets=torch.tensor([30.0, 45.0]).double(),
+        hold=hold,
+    )
+
+
+def test_the_most_valuable_layers_that_fit_are_trained():
+    """The last layer is worth 3 and takes 30 of 45; the first, never returned, is worth more than all."""
+    assert drawn([1, 1, 1, 1]).tolist() == [[False, True, True, False], [False, True, False, True]]
+    assert drawn([0, 1, 1, 1]).tolist() == [[True, True, False, False], [True, True, True, False]]
+
+
+def test_the_others_run_frozen_where_all_are_held():
+    plan = drawn([1, 1, 1, 1], hold="all")
+    assert plan.M.all() and torch.equal(plan.trained, drawn([1, 1, 1, 1]))
+
+
+def test_it_keeps_the_contract():
+    check_allocation(knapsack, exact=False)
