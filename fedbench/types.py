@@ -177,13 +177,23 @@ class Exit:
 
 @dataclass(frozen=True)
 class Pull:
-    """What every client adds to its loss: strength / 2 ||w - w_start||^2 - <linear, w>, w being all that it trains.
+    """What every client adds to its loss: strength / 2 ||w - w_start||^2 - <linear, w>, w being all that it trains, and
+    tail_strength sum ||B[:, c_n:]||_F ||A[c_n:, :]||_F over the low-rank adapters whose two factors it trains.
 
-    linear: `{"r": [{name: (n_j, ...)}] * L, "shared": {name: (n, ...)}}`, rows as in `Uploads`; None for 0.
+    linear: `{"r": [{name: (n_j, ...)}] * L, "shared": {name: (n, ...)}}`, rows as in `Uploads`; None for 0 · tails:
+    (N,) int64, the c_n, from which rank-one term on a client's adapters are pulled to 0; None for nobody's. Terms that
+    a client does not hold are 0.
     """
 
     strength: float
     linear: Mapping[str, Any] | None = None
+    tails: Tensor | None = None
+    tail_strength: float = 0.0
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it pulls at all that a client trains, and not at tails alone."""
+        return self.strength != 0 or self.linear is not None or self.tails is None
 
 
 class Objective(Protocol):

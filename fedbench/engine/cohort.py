@@ -19,7 +19,8 @@ from torch.func import functional_call
 
 from fedbench.engine import shortcuts
 from fedbench.engine.groups import ROWS, Part, grouped, joined
-from fedbench.engine.leaves import Leaves, clip_each, others_frozen, pulling
+from fedbench.engine.leaves import Leaves, clip_each, others_frozen
+from fedbench.engine.pulling import Pulling
 from fedbench.engine.replay import Replayed
 from fedbench.engine.team import ALONE, Team
 from fedbench.models.adapter import Stack, stacked
@@ -115,7 +116,7 @@ def stepping(
     """A function that takes one optimiser step for every client that has a batch, and returns their losses."""
     trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
     optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
-    pull = pulling(leaves, job.pull, plan) if job.pull else None
+    pull = Pulling(model, leaves, job.pull, plan) if job.pull else None
 
     def step(inputs: dict[int, Batch]) -> Tensor:
         assert optimizer is not None  # who has a batch trains something
@@ -126,11 +127,11 @@ def stepping(
         optimizer.zero_grad()
         each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
         if pull is not None:
-            pull()
+            pull.add()
         leaves.mask()
         if job.clip is not None:
             clip_each(leaves, job.clip)
-        with others_frozen(leaves, plan, logits, pulled=pull is not None):
+        with others_frozen(leaves, plan, logits, pulled=pull.places if pull else ()):
             optimizer.step()
         leaves.restore()
         return each.detach()

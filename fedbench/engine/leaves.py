@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from fedbench.engine.groups import Part
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Terms, pairs
 from fedbench.models.places import holders, holds, places, trainers
-from fedbench.types import Plan, Pull
+from fedbench.types import Plan
 
 
 class Leaves:
@@ -41,11 +41,11 @@ class Leaves:
             if trains != held:
                 self.fixed[place], self.holders[place] = rows, held
             self.trainers[place] = trains
-            self.at[place] = _pick(rows, held, trains).detach().clone().contiguous().requires_grad_()
+            self.at[place] = pick(rows, held, trains).detach().clone().contiguous().requires_grad_()
             if (mask := terms.trained(place, trains, parameter.dim())) is not None:
                 self.within[place] = mask
                 self.loaded[place] = self.at[place].detach().clone()
-                self.begun[place] = _pick(begun, held, trains)
+                self.begun[place] = pick(begun, held, trains)
         self.names = [_within(self.at, f"r/{j}/") for j in range(model.num_layers)]
         self.factors = _factors(model, plan)
 
@@ -57,7 +57,7 @@ class Leaves:
         """The rows of these clients, whether they train the tensor or only hold it, as their models use them."""
         own = self.at[place]
         if place not in self.fixed:
-            rows = _pick(own, self.trainers[place], clients)
+            rows = pick(own, self.trainers[place], clients)
         elif list(clients) == self.trainers[place]:
             rows = own
         else:
@@ -129,31 +129,15 @@ def clip_each(leaves: Leaves, most: float) -> None:
         torch._foreach_mul_(own, (most / (norm + 1e-6)).clamp(max=1.0))
 
 
-def pulling(leaves: Leaves, pull: Pull, plan: Plan) -> Callable[[], None]:
-    """A function that adds the gradient of a pull, strength (w - w_start) - linear, to every tensor's own. w_start is
-    what the tensors hold now."""
-    linear, terms = dict(places(pull.linear)) if pull.linear else {}, []
-    for place, w in leaves.at.items():
-        g = _pick(linear[place], trainers(plan, place), leaves.trainers[place]) if linear else 0.0
-        terms.append((w, w.detach().clone(), g))
-
-    def add() -> None:
-        for w, w_start, g in terms:
-            gradient = pull.strength * (w.detach() - w_start) - g
-            w.grad = gradient if w.grad is None else w.grad.add_(gradient)
-
-    return add
-
-
 @contextmanager
 def others_frozen(
-    leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tensor]], pulled: bool = False
+    leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tensor]], pulled: Collection[str] = ()
 ) -> Iterator[None]:
     """Around an optimiser step: momentum and weight decay move nothing of a client that has taken all its steps, and
     nothing that its objective did not use, as an optimiser of its own would not.
 
-    logits: of those who take the step, after the backward pass, with their gradients retained · pulled: whether their
-    losses have a term that uses all they hold.
+    logits: of those who take the step, after the backward pass, with their gradients retained · pulled: places that a
+    further term of their losses uses.
     """
     used = {
         n: [exit for exit, o in zip(plan.exits[n], own, strict=True) if o.grad is not None] for n, own in logits.items()
@@ -162,7 +146,7 @@ def others_frozen(
     beneath = (plan.M.cumsum(1) - plan.M.long()).tolist()  # how many layers each client holds below each
 
     def moves(n: int, place: str) -> bool:
-        if pulled:
+        if place in pulled:
             return n in used
         exits, (kind, _, rest) = used.get(n, []), place.partition("/")
         if kind == "shared":
@@ -185,7 +169,7 @@ def _rows(parameter: nn.Parameter, value: Tensor, clients: Sequence[int], plan: 
     """One row for each of `clients`, of a value that is shared by all, or one row for each client that holds it."""
     if value.dim() == parameter.dim():
         return value.expand(len(clients), *value.shape)
-    return _pick(value, holders(plan, place), clients)
+    return pick(value, holders(plan, place), clients)
 
 
 def _within(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
@@ -198,7 +182,7 @@ def _factors(model: Blocks, plan: Plan) -> dict[str, Tensor]:
     return {} if plan.scales is None else {pair.B: plan.scales / pair.scaling for pair in pairs(model)}
 
 
-def _pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:
+def pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:
     if list(holders) == list(clients):
         return tensor
     rows = tensor.unbind()  # no index is copied to a GPU

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import vector_norm
 
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks
-from fedbench.models.lowrank import Terms, scaled
+from fedbench.models.lowrank import Terms, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.places import by_layer, holders, places, trained_by
 from fedbench.seeding import generator
@@ -96,14 +97,14 @@ def _tune(
     """Client n's local steps; returns its mean training loss, without the job's pull."""
     S_n, trained = plan.M[n].nonzero().flatten().tolist(), [tuned.parameter for tuned in mine.values()]
     optimizer = make_optimizer(trained, job.optimizer)
-    pull = _term(job.pull, mine, rows)
+    pull, tail = _term(job.pull, mine, rows), _tail(model, job.pull, mine, n)
     seed_dropout(model, generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
     losses = []
     with scaled(model, None if plan.scales is None else float(plan.scales[n])):
         for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
             loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
             model.zero_grad()
-            (loss + pull()).backward()
+            (loss + pull() + tail()).backward()
             for tuned in mine.values():
                 tuned.mask()
             if job.clip is not None:
@@ -118,7 +119,7 @@ def _tune(
 
 def _term(pull: Pull | None, mine: Mapping[str, Tuned], rows: Mapping[str, list]) -> Callable[[], Tensor | float]:
     """What a client adds to its loss, from its parameters as they are: strength / 2 ||w - w_start||^2 - <linear, w>."""
-    if pull is None:
+    if pull is None or not pull.everywhere:
         return lambda: 0.0
     linear = {} if pull.linear is None else dict(places(pull.linear))
     terms = [
@@ -126,6 +127,15 @@ def _term(pull: Pull | None, mine: Mapping[str, Tuned], rows: Mapping[str, list]
         for place, tuned in mine.items()
     ]
     return lambda: sum(pull.strength / 2 * ((w - w_start) ** 2).sum() - (g * w).sum() for w, w_start, g in terms)
+
+
+def _tail(model: Blocks, pull: Pull | None, mine: Mapping[str, Tuned], n: int) -> Callable[[], Tensor | float]:
+    """tail_strength sum ||B[:, c_n:]||_F ||A[c_n:, :]||_F of client n, from its factors as they are."""
+    if pull is None or pull.tails is None:
+        return lambda: 0.0
+    c_n, strength = int(pull.tails[n]), pull.tail_strength
+    factors = [(mine[p.A].parameter, mine[p.B].parameter) for p in pairs(model) if p.A in mine and p.B in mine]
+    return lambda: strength * sum(vector_norm(B[:, c_n:]) * vector_norm(A[c_n:]) for A, B in factors)
 
 
 @torch.no_grad()

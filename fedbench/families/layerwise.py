@@ -27,6 +27,7 @@ from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull,
 ExitsOf = Callable[[int], list[Exit]]
 Share = Callable[[Plan, State, int, Cohort, Generator], Plan]
 Start = Callable[[State, Plan, Cohort, int], State]
+PullOf = Callable[[Pull | None, State, Plan, Cohort], Pull | None]
 Given = TypeVar("Given")
 
 
@@ -56,6 +57,7 @@ def layerwise(
     exits_of: ExitsOf = head_at_end,
     share: Share = unchanged,
     start: Start = unchanged,
+    pull: PullOf = unchanged,
     view: Callable[[State], State] = unchanged,
     predict: Callable[[Blocks, State], Predict] = full_depth,
     keeps: Sequence[str] = (),
@@ -63,13 +65,14 @@ def layerwise(
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA.
 
-    allocation, aggregator, objective: references to components, or the functions themselves · adapt: False
-    trains classifiers alone · depth_of(L_n): how many layers a client of capacity L_n is given, None if it
-    takes no part · exits_of(depth): its classifiers · share(plan, state, t, cohort, generator): the plan, with what of
-    its layers each client holds and trains · start(state, plan, cohort, t): what clients start from · view(state): what
-    the global model is read from · predict(model, state): how the model, loaded with that view, answers · keeps:
-    patterns of the names of tensors that every client trains and keeps (`*.lora_B`, `head.*`) · fixed: of those that
-    everybody has from the first draw on, and nobody ever trains or sends.
+    allocation, aggregator, objective: references to components, or the functions themselves · adapt: False trains
+    classifiers alone · depth_of(L_n): how many layers a client of capacity L_n is given, None if it takes no part ·
+    exits_of(depth): its classifiers · share(plan, state, t, cohort, generator): the plan, with what of its layers each
+    client holds and trains · start(state, plan, cohort, t): what clients start from · pull(pull, state, plan, cohort):
+    what they add to their losses, given what the regulariser adds or None · view(state): what the global model is read
+    from · predict(model, state): how the model, loaded with that view, answers · keeps: patterns of the names of
+    tensors that every client trains and keeps (`*.lora_B`, `head.*`) · fixed: of those that everybody has from the
+    first draw on, and nobody ever trains or sends.
 
     A state may have `frozen`, additions to the frozen weights by place (see `fedbench.models.additions`), and
     `added`, the rank of what came to them last, which is what is sent; aggregators set both.
@@ -84,6 +87,7 @@ def layerwise(
         exits_of=exits_of,
         share=share,
         start=start,
+        pull=pull,
         view=view,
         predict=predict,
         own=Own(setup.store, tuple(keeps), setup.device) if keeps else None,
@@ -106,6 +110,7 @@ class Layerwise:
     exits_of: ExitsOf
     share: Share
     start: Start
+    pull: PullOf
     view: Callable[[State], State]
     predict: Callable[[Blocks, State], Predict]
     own: Own | None
@@ -127,7 +132,7 @@ class Layerwise:
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         regularizer, registered = self.setup.train.get("regularizer"), len(self.setup.scenario.clients)
         plan, cohort = self.plan(state, t, cohort, generator)
-        job = self.job(t, pull_of(regularizer, state, plan, cohort.ids))
+        job = self.job(t, self.pull(pull_of(regularizer, state, plan, cohort.ids), state, plan, cohort))
         begun = self.start(state, plan, cohort, t)
         if self.own:
             begun = self.own.given(begun, state, plan, cohort)

@@ -16,6 +16,7 @@ from fedbench_plugins.objectives import cross_entropy
 
 R = 3
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
+TAILS = {"tails": torch.tensor([1, R, 0]), "tail_strength": 0.3}
 ADAMW = {"name": "adamw", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.1}
 
 
@@ -69,7 +70,7 @@ def plans(draw, N=3, L=4):
     st.sampled_from([(tiny_vit, "last_fc", 0.0), (tiny_vit, "reference", 0.3), (tiny_mixer, "last_fc", 0.3)]),
     st.sampled_from([SGD, ADAMW]),
     st.booleans(),
-    st.sampled_from([None, Pull(0.7)]),
+    st.sampled_from([None, Pull(0.7), Pull(0.0, **TAILS), Pull(0.7, **TAILS)]),
 )
 def test_drawn_plans_of_layers_terms_and_tensors_equal_the_oracle(plan, world, optimizer, added, pull):
     model = model_of(*world)
@@ -127,6 +128,23 @@ def test_a_client_with_one_term_trains_as_a_model_of_rank_one_does():
             wide_rows = up.r[j][name]
             torch.testing.assert_close(wide_rows[:, :1] if name.endswith("A") else wide_rows[:, :, :1], rows)
     torch.testing.assert_close(up.shared["head.weight"], small.shared["head.weight"])
+
+
+def test_a_tail_is_pulled_by_the_product_of_its_norms_and_nothing_else_is():
+    """One step of plain descent with a loss of 0: strength ||B_tail|| / ||A_tail|| A_tail, and the same of B."""
+    model = model_of()
+    start, cohort = start_of(model), ragged([4, 4], steps=[1, 1], sizes=[3])
+    pull = Pull(0.0, tails=torch.tensor([1, R]), tail_strength=0.3)
+    plain = {"name": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}
+    job = Job(0, 0, plain, None, lambda exits, y, t: 0.0 * exits[0].sum(), pull)
+    for train in (fast.train, sequential.train):
+        up = train(model, start, full_plan(2), cohort, job)
+        A, B = (start["r"][2][f"mlp.fc2.lora_{factor}"] for factor in "AB")
+        a, b = A[1:].norm(), B[:, 1:].norm()
+        rows_A, rows_B = (up.r[2][f"mlp.fc2.lora_{factor}"] for factor in "AB")
+        torch.testing.assert_close(rows_A[0], torch.cat([A[:1], A[1:] - 0.1 * 0.3 * b / a * A[1:]]))
+        torch.testing.assert_close(rows_B[0], torch.cat([B[:, :1], B[:, 1:] - 0.1 * 0.3 * a / b * B[:, 1:]], 1))
+        assert torch.equal(rows_A[1], A) and torch.equal(rows_B[1], B) and (up.loss == 0).all()
 
 
 def test_layers_that_run_frozen_are_run():
