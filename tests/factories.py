@@ -79,6 +79,8 @@ def round_row(t: int, client: int, layers: Sequence[int], **changes: Any) -> dic
         "domain": DOMAINS[client % len(DOMAINS)],
         "capacity": len(layers),
         "layers": list(layers),
+        "trained_layers": list(layers),
+        "rank": None,
         "examples": 1200,
         "steps": 38,
         "arrived": True,

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from fedbench.cell.faults import Faults, Message
-from fedbench.models.places import Values, holders, mapped, places
+from fedbench.models.places import Values, mapped, places, started, trainers
 from fedbench.types import Cohort, Plan, Uploads
 
 NOT_FINITE = "not finite"  # why an upload is refused
@@ -53,11 +53,15 @@ def received(
     """What the server has of a round's uploads: those that were spoilt on their way as they arrive, and those that
     the guard refuses as not arrived, with the reason under `rejected`.
 
-    start: what the clients started from, see `fedbench.engine`. A refused upload's rows hold NaN. Where all is well
-    the uploads are returned as they are.
+    start: what the clients started from, see `fedbench.engine`. A message holds what its client has trained, of a
+    tensor trained in part those coordinates. A refused upload's rows hold NaN. Where all is well the uploads are
+    returned as they are.
     """
-    given = _messages(start, uploads, plan)
-    sent = _messages({"r": uploads.r, "shared": uploads.shared}, uploads, plan)
+    stacked, begun = dict(places({"r": uploads.r, "shared": uploads.shared})), dict(places(start))
+    sent = _messages(stacked, uploads, plan)
+    given = _messages(
+        {place: started(begun[place], plan, place, rows.dim() - 1) for place, rows in stacked.items()}, uploads, plan
+    )
     spoilt, rejected = set(), {}
     for n in uploads.arrived.nonzero().flatten().tolist():
         if faults.kind_of(t, cohort.ids[n]):
@@ -69,12 +73,15 @@ def received(
         return uploads
 
     def rows_of(place: str, rows: Tensor) -> Tensor:
-        rows = rows.clone()
-        for row, n in enumerate(holders(plan, place)):
+        rows, within = rows.clone(), uploads.coordinates.get(place)
+        for row, n in enumerate(trainers(plan, place)):
             if n in rejected:
                 rows[row] = math.nan
-            elif n in spoilt:
-                rows[row] = sent[n][place]
+            elif n in spoilt and place in sent[n]:
+                if within is None:
+                    rows[row] = sent[n][place]
+                else:
+                    rows[row][within[row].expand_as(rows[row])] = sent[n][place]
         return rows
 
     arrived = uploads.arrived.clone()
@@ -83,13 +90,13 @@ def received(
     return replace(uploads, **taken, arrived=arrived, rejected=rejected)
 
 
-def _messages(values: Values, uploads: Uploads, plan: Plan) -> list[Message]:
-    """For every client its own tensors, by place; a value without an axis for clients is everybody's."""
-    stacked = dict(places({"r": uploads.r, "shared": uploads.shared}))
+def _messages(rows: Mapping[str, Tensor], uploads: Uploads, plan: Plan) -> list[Message]:
+    """For every client what it sends, by place. rows: by place, (n, ...) of those who train the tensor."""
     messages: list[Message] = [{} for _ in range(len(plan.M))]
-    for place, value in places(values):
-        held = holders(plan, place)
-        rows = value if value.dim() == stacked[place].dim() else value.expand(len(held), *value.shape)
-        for n, row in zip(held, rows, strict=True):
-            messages[n][place] = row
+    for place, value in rows.items():
+        within = uploads.coordinates.get(place)
+        for row, n in enumerate(trainers(plan, place)):
+            own = value[row] if within is None else value[row][within[row].expand_as(value[row])]
+            if own.numel():
+                messages[n][place] = own
     return messages

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from fedbench.families.aggregation import client_weights, mean
 from fedbench.models.adapter import LowRank
+from fedbench.models.additions import FROZEN
 from fedbench.models.backbone import Blocks
-from fedbench.types import Report, Uploads
+from fedbench.models.places import trained_layers
+from fedbench.types import Plan, Report, Uploads
 
 NAN = float("nan")
 
@@ -38,19 +40,56 @@ def effects(
     before, after: the states around the round · weights: those of the products' mean, `examples` or `uniform`.
     Computed in float64. A method whose state has no `r` with the uploads' names has none.
     """
-    up, w = report.uploads, client_weights(report.cohort, weights)
+    plan, up, w = report.plan, report.uploads, client_weights(report.cohort, weights)
+    trains = trained_layers(plan, up.r)
     holders: dict[int, int] = {}
     measured = []
     for j, (old, new) in enumerate(_by_layer(before, after, up)):
         if not old:
             continue
-        held = report.plan.M[:, j]
-        came = up.arrived[held]
-        rows = {name: value[came].double() for name, value in up.r[j].items()}  # (n, ...)
+        who = trains[:, j]
+        came = up.arrived[who]
+        rows = {name: _rows(value, old[name], came) for name, value in up.r[j].items()}  # (n, ...)
+        within = {name: up.coordinates[place][came] for name in rows if (place := f"r/{j}/{name}") in up.coordinates}
+        told = _told(plan, j, who.nonzero().flatten()[came], before, after)
         holders[j] = int(came.sum())
-        measured.append(_measures(model.blocks[j], old, new, rows, w[held][came]))
+        measured.append(_measures(model.blocks[j], old, new, rows, within, w[who][came], told))
     norms = torch.stack(measured).tolist() if measured else []  # one wait for a GPU, not one a layer
     return [Effect(j, n, *four) for (j, n), four in zip(holders.items(), norms, strict=True)]
+
+
+def _rows(sent: Tensor, old: Tensor, came: Tensor) -> Tensor:
+    """(n, ...) float64: a tensor of the clients that returned its layer; one that nobody trains is everybody's."""
+    if len(sent) == len(came):
+        return sent[came].double()
+    return old.double().expand(int(came.sum()), *old.shape)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a plan and the states around its round say of the products of a layer's factors.
+
+    terms: (n, R) bool, which rank-one terms the clients hold, None for all · scales: (n,), what they multiply their
+    products with in place of alpha / r · added: by module, what the server has added to the frozen weight.
+    """
+
+    terms: Tensor | None
+    scales: Tensor | None
+    added: Mapping[str, Tensor]
+
+
+def _told(plan: Plan, j: int, who: Tensor, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Told | None:
+    """Of layer j and the clients at positions `who` (n,); None where it says nothing of the kind."""
+    old, new = (of if isinstance(of := state.get(FROZEN), Mapping) else {} for state in (before, after))
+    added = {
+        place.removeprefix(f"r/{j}/"): value.double() - (old[place].double() if place in old else 0.0)
+        for place, value in new.items()
+        if place.startswith(f"r/{j}/")
+    }
+    if plan.terms is None and plan.scales is None and not added:
+        return None
+    terms = None if plan.terms is None else plan.terms[who, j]
+    return _Told(terms, None if plan.scales is None else plan.scales[who], added)
 
 
 def _by_layer(
@@ -71,14 +110,23 @@ def _shapes(r: Any) -> list[dict[str, torch.Size | None]] | None:
 
 
 def _measures(
-    layer: nn.Module, old: Mapping[str, Tensor], new: Mapping[str, Tensor], rows: Mapping[str, Tensor], weights: Tensor
+    layer: nn.Module,
+    old: Mapping[str, Tensor],
+    new: Mapping[str, Tensor],
+    rows: Mapping[str, Tensor],
+    within: Mapping[str, Tensor],
+    weights: Tensor,
+    told: _Told | None,
 ) -> Tensor:
-    """(4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm."""
+    """(4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm. within:
+    which coordinates of their rows clients have trained, where not all."""
     moved = norms({name: (new[name].double() - value.double())[None] for name, value in old.items()})
     if not len(weights):
         return torch.stack([moved[0], *moved.new_full((3,), NAN)])
-    theirs = norms({name: rows[name] - value.double() for name, value in old.items()})
-    return torch.stack([moved[0], theirs.mean(), *_of_products(layer, rows, weights)])
+    theirs = {name: rows[name] - value.double() for name, value in old.items()}
+    theirs |= {name: theirs[name] * mask for name, mask in within.items()}
+    products = _of_products(layer, rows, weights) if told is None else _of_told(layer, new, rows, weights, told)
+    return torch.stack([moved[0], norms(theirs).mean(), *products])
 
 
 def norms(rows: Mapping[str, Tensor]) -> Tensor:
@@ -97,17 +145,46 @@ def _of_products(layer: nn.Module, rows: Mapping[str, Tensor], weights: Tensor) 
     return torch.stack(found).norm(dim=0) if found else next(iter(rows.values())).new_full((2,), NAN)
 
 
-def factors(layer: nn.Module, rows: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+def _of_told(
+    layer: nn.Module, new: Mapping[str, Tensor], rows: Mapping[str, Tensor], weights: Tensor, told: _Told
+) -> Tensor:
+    """The same where there is no mean of factors: in place of the product of the means stands what the adapted weight
+    has gained, B A of the new state and what was added to the frozen weight."""
+    found = []
+    share = weights / weights.sum()
+    made = factors(layer, {name: value.double()[None] for name, value in new.items()})
+    for (path, _), (B, A), (B_new, A_new) in zip(
+        _low_rank(layer), factors(layer, rows, told.scales), made, strict=True
+    ):
+        if told.terms is not None:
+            B = B * told.terms[:, None].to(B.device)
+        product = torch.einsum("n,nor,nri->oi", share.to(B.device, B.dtype), B, A)
+        gained = (B_new @ A_new)[0]
+        if path in told.added:
+            gained = gained + told.added[path].flatten(1)
+        found.append(torch.stack([(product - gained).norm(), product.norm()]))
+    return torch.stack(found).norm(dim=0) if found else next(iter(rows.values())).new_full((2,), NAN)
+
+
+def factors(
+    layer: nn.Module, rows: Mapping[str, Tensor], scales: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Of every adapter in the layer that has `low_rank`: (alpha / r) B_n (n, out, r) and A_n (n, r, in) of the clients'
-    rows; a convolution's kernel counts as part of `in`."""
+    rows; a convolution's kernel counts as part of `in`. scales: (n,), in place of alpha / r."""
     names = {id(parameter): name for name, parameter in layer.named_parameters()}
-    for module in layer.modules():
+    for _, own in _low_rank(layer):
+        B, A = rows[names[id(own.B)]].flatten(2), rows[names[id(own.A)]].flatten(2)
+        scaling = own.alpha / own.rank if scales is None else scales[:, None, None].to(B.device, B.dtype)
+        yield scaling * B, A
+
+
+def _low_rank(layer: nn.Module) -> Iterator[tuple[str, LowRank]]:
+    """Every low-rank adapter in the layer whose factors are the layer's own parameters, with its module's name."""
+    own = {id(parameter) for parameter in layer.parameters()}
+    for path, module in layer.named_modules():
         low_rank: Callable[[], LowRank] | None = getattr(module, "low_rank", None)
-        if low_rank:
-            own = low_rank()
-            if id(own.A) in names and id(own.B) in names:
-                B, A = rows[names[id(own.B)]], rows[names[id(own.A)]]
-                yield own.alpha / own.rank * B.flatten(2), A.flatten(2)
+        if low_rank and {id(low_rank().A), id(low_rank().B)} <= own:
+            yield path, low_rank()
 
 
 def norm_of_mean(B: Tensor, A: Tensor, weights: Tensor) -> Tensor:

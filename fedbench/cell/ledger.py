@@ -14,6 +14,7 @@ from fedbench.cell.federation import Federation
 from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
+from fedbench.models.places import trained_layers
 from fedbench.types import ClientCost, Dataset, Report, Uploads
 
 Rows = list[dict[str, Any]]
@@ -46,8 +47,9 @@ class Ledger:
         return clients
 
     def rounds(self, t: int, report: Report) -> Rows:
-        """One row for each client of a round; `layers` are those whose adapters it trains. Raises Diverged."""
+        """One row for each client of a round; `layers` are those it holds that have adapters. Raises Diverged."""
         up, cohort, rows = report.uploads, report.cohort, []
+        trained, ranks = trained_layers(report.plan, up.r), report.plan.ranks
         for n, client in enumerate(cohort.ids):
             self._finite(t, report, n)
             cost, done = report.cost[n], self._done(report, n)
@@ -60,6 +62,8 @@ class Ledger:
                     "domain": self.dataset.domain_name(self.federation.clients[client].domain),
                     "capacity": int(cohort.capacities[n]),
                     "layers": [j for j in report.plan.M[n].nonzero().flatten().tolist() if up.r[j]],
+                    "trained_layers": trained[n].nonzero().flatten().tolist(),
+                    "rank": None if ranks is None else int((ranks[n] * report.plan.M[n]).max()),
                     "examples": int(cohort.num_examples[n]),
                     "steps": int(up.steps[n]),
                     "arrived": bool(up.arrived[n]),

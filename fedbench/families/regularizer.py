@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedbench.errors import NotApplicable
 from fedbench.method import Setup, State
-from fedbench.models.places import Values, holders, mapped, places
+from fedbench.models.places import Values, mapped, places, started, trainers
 from fedbench.types import Plan, Pull, Uploads
 
 Setting = Mapping[str, float] | None  # {"feddyn": a}, {"fedprox": mu} or None
@@ -41,10 +42,10 @@ def pull_of(regularizer: Setting, state: State, plan: Plan, ids: Sequence[int]) 
     g = state["feddyn"]["g"]
 
     def rows(place: str, value: Tensor) -> Tensor:
-        """This tensor's g_n of everyone who holds it, 0 at first: (n, ...)."""
-        held = holders(plan, place)
-        stacked = value.new_zeros(len(held), *value.shape)
-        for row, n in enumerate(held):
+        """This tensor's g_n of everyone who trains it, 0 at first: (n, ...)."""
+        train = trainers(plan, place)
+        stacked = value.new_zeros(len(train), *value.shape)
+        for row, n in enumerate(train):
             own = g.get(str(ids[n]), {})
             if place in own:
                 stacked[row] = own[place]
@@ -67,8 +68,14 @@ def server_step(
     a, came = regularizer["feddyn"], {"r": uploads.r, "shared": uploads.shared}
     books = _booked(state["feddyn"], a, registered, dict(places(start)), came, uploads.arrived, plan, ids)
     h = books["h"]
-    given = mapped(lambda place, rows: rows - h[place] / a if place in h else rows, came)
-    return replace(uploads, **given), {"feddyn": books}
+
+    def less(place: str, rows: Tensor) -> Tensor:
+        if place not in h:
+            return rows
+        within = uploads.coordinates.get(place)
+        return rows - h[place] / a if within is None else torch.where(within, rows - h[place] / a, rows)
+
+    return replace(uploads, **mapped(less, came)), {"feddyn": books}
 
 
 def _booked(
@@ -84,8 +91,8 @@ def _booked(
     """g_n <- g_n - a (w_n - w_start) for whatever client n returned, h <- h - a / m * sum_n (w_n - w_start)."""
     g, h = {client: dict(own) for client, own in before["g"].items()}, dict(before["h"])
     for place, rows in places(came):
-        changes = a * (rows - start[place])  # (n, ...)
-        for n, change in zip(holders(plan, place), changes, strict=True):
+        changes = a * (rows - started(start[place], plan, place, rows.dim() - 1))  # (n, ...)
+        for n, change in zip(trainers(plan, place), changes, strict=True):
             if arrived[n]:
                 own = g.setdefault(str(ids[n]), {})
                 own[place] = own.get(place, 0.0) - change

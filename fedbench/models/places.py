@@ -64,6 +64,23 @@ def trained_by(plan: Plan, place: str) -> Tensor:
     return torch.zeros_like(trains) if _is_frozen(plan, name) else trains
 
 
+def trained_layers(plan: Plan, r: Sequence[Mapping[str, Any]]) -> Tensor:
+    """(N, L) bool: the layers of which each client trains an adapter. r: the adapters of every layer by name, as in
+    `Uploads`; a layer without any is trained by nobody."""
+    moving = torch.tensor([any(not _is_frozen(plan, name) for name in r_j) for r_j in r], dtype=torch.bool)
+    return plan.trains & moving
+
+
+def started(value: Tensor, plan: Plan, place: str, dim: int) -> Tensor:
+    """(n, ...): what those who train the tensor of `dim` axes at `place` began with, of what the server gave: one value
+    for everybody, or a row for each that holds it."""
+    train = trainers(plan, place)
+    if value.dim() == dim:
+        return value.expand(len(train), *value.shape)
+    held = holders(plan, place)
+    return value if held == train else value[[held.index(n) for n in train]]
+
+
 def _of_group(chosen: Tensor, group: Sequence[int] | None) -> list[int]:
     return [n for n in (range(len(chosen)) if group is None else group) if chosen[n]]
 

@@ -63,7 +63,7 @@ def cost(result: Result) -> Cost | None:
         return None
     # to_pylist, here and elsewhere: the columns are short, and Arrow's to_numpy would import pandas.
     down, up, flops = (float(sum(table[name].to_pylist())) for name in ("bytes_down", "bytes_up", "flops"))
-    rounds, layers, arrived = (table[name].to_pylist() for name in ("round", "layers", "arrived"))
+    rounds, layers, arrived = (table[name].to_pylist() for name in ("round", "trained_layers", "arrived"))
     gamma, coverage = layer_coverage(rounds, layers, arrived, result.num_rounds)
     server = float(sum(result.server["flops"].to_pylist())) if result.server.num_rows else None
     return Cost(

@@ -15,7 +15,7 @@ from fedbench.results.files import fault
 from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, read_index, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.status import PENDING
-from fedbench.results.tables import COLUMNS, TIMINGS, arrow_schema, read_table
+from fedbench.results.tables import COLUMNS, TIMINGS, arrow_schema, read_table, without_defaults
 from fedbench.words import shortened
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     manifest describes. Raises: UserError where one is not as it was written."""
     tables = {kind: f"{kind}.parquet" for kind in COLUMNS}
     return {"manifest": {k: v for k, v in manifest.items() if k not in TIMINGS["manifest"]}} | {
-        kind: _table(kind, folder, manifest).drop_columns(list(TIMINGS[kind])).to_pydict()
+        kind: without_defaults(kind, _table(kind, folder, manifest)).drop_columns(list(TIMINGS[kind])).to_pydict()
         for kind, name in tables.items()
         if name in manifest.get("files", {}) or (folder / name).is_file()
     }

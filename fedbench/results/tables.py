@@ -31,13 +31,15 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "examples": "int64",
     },
     # A row for each round x client that was asked to take part; arrived is False where its work was lost.
-    # layers count from 0.
+    # layers count from 0; those that it holds, and those that it trains. rank is null where ranks are not told apart.
     "rounds": {
         "round": "int32",
         "client": "int32",
         "domain": "string",
         "capacity": "int16",
         "layers": "list<int16>",
+        "trained_layers": "list<int16>",
+        "rank": "int16",
         "examples": "int64",
         "steps": "int32",
         "arrived": "bool",
@@ -81,6 +83,12 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+NULLABLE = {"rounds": ("rank",)}
+
+# Columns that came when results were kept already, and which column they are read as where a file is without them, None
+# for nulls. They are no part of a content hash where they say no more than that.
+LATER: Mapping[str, Mapping[str, str | None]] = {"rounds": {"trained_layers": "layers", "rank": None}}
+
 ONLY_WITH_ROWS = ("server", "uploads")  # tables that a cell is without where they would be empty
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality.
@@ -96,12 +104,12 @@ TIMINGS = {
 
 
 def arrow_schema(kind: str) -> pyarrow.Schema:
-    """The Arrow schema of one of COLUMNS. No column may hold a null: a missing loss is NaN."""
+    """The Arrow schema of one of COLUMNS. No column but those of NULLABLE may hold a null: a missing loss is NaN."""
     import pyarrow as pa
 
     types = {"list<int16>": pa.list_(pa.int16()), "bool": pa.bool_()}
     fields = [
-        pa.field(name, types[text] if text in types else getattr(pa, text)(), nullable=False)
+        pa.field(name, types[text] if text in types else getattr(pa, text)(), nullable=name in NULLABLE.get(kind, ()))
         for name, text in COLUMNS[kind].items()
     ]
     return pa.schema(fields, metadata={VERSION_KEY: str(RESULT_VERSION)})
@@ -127,7 +135,7 @@ def to_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
             column = pa.array([_whole(row[field.name], field.type) for row in rows], type=field.type)
         except (pa.ArrowInvalid, TypeError, OverflowError) as error:
             raise ValueError(f"{kind} column {field.name}: not {field.type}: {error}") from error
-        if column.null_count:
+        if column.null_count and not field.nullable:
             raise ValueError(f"{kind} column {field.name}: row {column.is_null().index(True).as_py()} holds no value")
         columns.append(column)
     return pa.table(columns, schema=schema)
@@ -148,7 +156,7 @@ def _whole(value: Any, kind: pyarrow.DataType) -> Any:
     from pyarrow import types
 
     if types.is_integer(kind):
-        return index(value)
+        return None if value is None else index(value)
     return [index(item) for item in value] if types.is_list(kind) else value
 
 
@@ -174,9 +182,35 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
     found = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
     if found != str(RESULT_VERSION):
         raise UserError(wrong_version(path, found))
+    table = _with_later(kind, table)
     if not table.schema.equals(arrow_schema(kind)) or _has_nulls(table):
         raise UserError(f"{path}: its columns are not those of a fedbench {kind} table.\n{mend}")
     return table
+
+
+def _with_later(kind: str, table: pyarrow.Table) -> pyarrow.Table:
+    """A table of an older fedbench with the columns that came later; any other as it is."""
+    import pyarrow as pa
+
+    schema, later = arrow_schema(kind), LATER.get(kind, {})
+    if not later or table.schema.names != [name for name in schema.names if name not in later]:
+        return table
+    for place, field in enumerate(schema):
+        if field.name in later:
+            same = later[field.name]
+            column = pa.nulls(len(table), field.type) if same is None else table[same]
+            table = table.add_column(place, field, column)
+    return table
+
+
+def without_defaults(kind: str, table: pyarrow.Table) -> pyarrow.Table:
+    """A table without those of its LATER columns that say what is read where they are missing."""
+    silent = [
+        name
+        for name, same in LATER.get(kind, {}).items()
+        if (table[name].null_count == len(table) if same is None else table[name].equals(table[same]))
+    ]
+    return table.drop_columns(silent)
 
 
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -193,7 +227,8 @@ def _has_nulls(table: pyarrow.Table) -> bool:
     from pyarrow import compute, types
 
     lists = [compute.list_flatten(column) for column in table.columns if types.is_list(column.type)]
-    return any(column.null_count for column in (*table.columns, *lists))
+    columns = [table[field.name] for field in table.schema if not field.nullable]
+    return any(column.null_count for column in (*columns, *lists))
 
 
 def wrong_version(path: Path, found: object) -> str:

@@ -99,7 +99,7 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Coho
     expect(len(report.cost) == N, f"report.cost must have one entry for each of {N} clients")
     for name in ("arrived", "loss", "steps", "seconds"):
         expect(len(getattr(up, name)) == N, f"report.uploads.{name} must have one entry for each of {N} clients")
-    returned = M[up.arrived].any(0)
+    returned = report.plan.trains[up.arrived].any(0)
     for j in (~returned).nonzero().flatten().tolist() if "r" in new else ():
         expect(same(new["r"][j], state["r"][j]), f"layer {j} came back from nobody and must keep its value")
     return new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -123,6 +124,26 @@ def test_rows_reach_their_own_clients_and_the_given_ones_stay():
     assert taken.r[1]["A"][:, 0].tolist() == [1.0, -22.0, 21.0]
     assert taken.shared["head.weight"][:, 0].tolist() == [9.0, -38.0, 29.0]
     assert torch.equal(up.r[1]["A"], before)
+
+
+def test_a_message_is_what_its_client_trained_of_what_it_holds():
+    """Two layers held by all; client 1 does not train the first, and of the second its first coordinate alone."""
+    up, start, plan = uploads_of(torch.ones(3, 2) > 0)
+    trained = torch.tensor([[1, 1], [0, 1], [1, 1]]) > 0
+    up.r[0]["A"] = up.r[0]["A"][[0, 2]]
+    up.r[1]["A"][1, 1] = 7.0  # what it began with
+    start["r"] = [{"A": torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])}, {"A": torch.full((3, 2), 7.0)}]
+    up.coordinates = {"r/1/A": torch.tensor([[1, 1], [1, 0], [1, 1]]) > 0}
+    given = (start, replace(plan, trained=trained), cohort_of([2, 1, 2]), 0)
+    taken = received(up, *given, Only({1, 2}, kind="scaled", scale=-1.0), Guard())
+    assert taken.r[0]["A"][:, 0].tolist() == [0.0, 2 - (20 - 2)]  # of client 2, which began with 2
+    assert taken.r[1]["A"].tolist() == [[1.0, 1.0], [7 - (11 - 7), 7.0], [7 - (21 - 7)] * 2]
+    noisy = received(up, *given, Only({1}, kind="noise", scale=1.0), Guard())
+    assert noisy.r[1]["A"][1, 1] == 7.0 != noisy.r[1]["A"][1, 0]
+    norm = math.hypot(11 - 7, *[19.0 - 9.0 + 9] * 3)  # one coordinate, and the classifier
+    assert received(up, *given, Faults({}, 0), Guard({"max_norm": norm + 0.01})).arrived[1]
+    refused = received(up, *given, Faults({}, 0), Guard({"max_norm": norm - 0.01}))
+    assert refused.rejected[1] == TOO_LARGE and refused.r[1]["A"][1].isnan().all()
 
 
 def test_a_refused_upload_leaves_no_number_behind():

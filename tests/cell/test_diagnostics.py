@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -131,6 +132,68 @@ def test_a_client_that_returned_nothing_counts_nowhere(registry):
         for value in r_j.values():
             value[1] = float("nan")
     assert effects(model, before, after, report, "examples") == rows
+
+
+def by_name(values: dict[str, torch.Tensor], letter: str) -> list[torch.Tensor]:
+    return [value.double() for name, value in values.items() if name.endswith(f"lora_{letter}")]
+
+
+def test_products_are_of_the_terms_held_with_the_factors_given(registry):
+    """Clients of ranks 2 and 1, the second with a factor of its own; only the first trains layer 1."""
+    model = attached(registry)
+    M, trained = torch.ones(2, L) > 0, torch.tensor([[1, 1], [1, 0]]) > 0
+    before, after, report = random_round(model, trained, torch.ones(2) > 0, [3, 1])
+    terms = torch.tensor([[True, True], [True, False]])[:, None].expand(2, L, 2)
+    plan = Plan(M, [()] * 2, trained=trained, terms=terms, scales=torch.tensor([3.0, 5.0], dtype=torch.float64))
+    first, second = effects(model, before, after, replace(report, plan=plan), "examples")
+    assert (first.holders, second.holders) == (2, 1)
+    errors, norms = [], []
+    up, new = report.uploads.r[0], after["r"][0]
+    for B, A, B_new, A_new in zip(*(by_name(of, x) for of in (up, new) for x in "BA"), strict=True):
+        product = 0.75 * 3 * B[0] @ A[0] + 0.25 * 5 * B[1][:, :1] @ A[1][:1]
+        errors.append((product - ALPHA / RANK * B_new @ A_new).norm())
+        norms.append(product.norm())
+    assert first.aggregation_error == pytest.approx(float(torch.stack(errors).norm()))
+    assert first.product_norm == pytest.approx(float(torch.stack(norms).norm()))
+
+
+def test_what_nobody_trained_is_no_change(registry):
+    """A is frozen, and of B client 0 trained its first row: what else the rows hold counts nowhere."""
+    model = attached(registry)
+    M = torch.ones(2, L) > 0
+    before, after, report = random_round(model, M, torch.ones(2) > 0, [3, 1])
+    masks = {}
+    for j, r_j in enumerate(report.uploads.r):
+        for name, value in r_j.items():
+            if name.endswith("lora_A"):
+                r_j[name] = value[:0]
+            else:
+                masks[f"r/{j}/{name}"] = torch.ones(2, *value.shape[1:]) > 0
+                masks[f"r/{j}/{name}"][0, 1:] = False
+    plan, uploads = Plan(M, [()] * 2, frozen=["*.lora_A"]), replace(report.uploads, coordinates=masks)
+    row = effects(model, before, after, replace(report, plan=plan, uploads=uploads), "examples")[0]
+    assert row.holders == 2 and row.aggregation_error <= 1e-12 * row.product_norm
+    moved = [B - old for B, old in zip(by_name(report.uploads.r[0], "B"), by_name(before["r"][0], "B"), strict=True)]
+    each = [math.sqrt(sum(float(rows.square().sum()) for rows in (d[0][:1] for d in moved))),
+            math.sqrt(sum(float(d[1].square().sum()) for d in moved))]  # fmt: skip
+    assert row.client_update_norm == pytest.approx(sum(each) / 2)
+
+
+def test_what_the_server_adds_to_frozen_weights_is_no_error(registry):
+    model = attached(registry)
+    before, after, report = random_round(model, torch.ones(2, L) > 0, torch.ones(2) > 0, [3, 1])
+    before["frozen"], after["frozen"] = {}, {}
+    for j in range(L):
+        paths = [name.removesuffix(".lora_B") for name in after["r"][j] if name.endswith("lora_B")]
+        factors_of = (by_name(of, x) for of in (report.uploads.r[j], after["r"][j]) for x in "BA")
+        for path, B, A, B_new, A_new in zip(paths, *factors_of, strict=True):
+            mean = 0.75 * B[0] @ A[0] + 0.25 * B[1] @ A[1]
+            before["frozen"][f"r/{j}/{path}"] = torch.ones_like(mean)
+            after["frozen"][f"r/{j}/{path}"] = 1 + ALPHA / RANK * (mean - B_new @ A_new)
+    for row in effects(model, before, after, report, "examples"):
+        assert row.aggregation_error <= 1e-10 < row.product_norm
+    del before["frozen"], after["frozen"]
+    assert all(row.aggregation_error > 1 for row in effects(model, before, after, report, "examples"))
 
 
 class Scaled(nn.Module):

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.registry.assets import Assets
 from fedbench.results.tables import COLUMNS, to_table
+from fedbench.seeding import generator
 from fedbench.suite.profiles import EACH_EPOCH
 from fedbench_plugins.methods import ditto
 
@@ -38,6 +40,23 @@ def test_a_score_is_a_row_with_its_share(registry, cells):
         (3, "test", "odd", 4, "n/last", 5.0, 5),
     ]
     assert all(row.keys() == COLUMNS["eval"].keys() for row in ledger.eval(3, scores))
+
+
+def test_layers_held_and_trained_and_the_rank_are_told_apart(registry, cells):
+    trial = Trial(cells["skew", "fedra"], registry)
+    state, cohort = trial.method.init(generator(0)), trial.federation.cohort(0)
+    _, report = trial.method.round(state, 0, cohort, generator(0, 0))
+    (row, *_) = trial.ledger.rounds(0, report)
+    assert row["trained_layers"] == row["layers"] == [0, 1, 2, 3, 4, 5] and row["rank"] is None
+    trained, terms = report.plan.M.clone(), report.plan.M[..., None].expand(-1, -1, 2).clone()
+    trained[0, :4], terms[1, :, 1] = False, False
+    told = replace(report, plan=replace(report.plan, trained=trained, terms=terms))
+    rows = trial.ledger.rounds(0, told)
+    assert rows[0]["layers"] == row["layers"] and rows[0]["trained_layers"] == [4, 5]
+    assert [row["rank"] for row in rows] == [2, 1, 2, 2, 2, 2]
+    to_table("rounds", rows)
+    frozen = replace(report, plan=replace(report.plan, frozen=["*"]))
+    assert [row["trained_layers"] for row in trial.ledger.rounds(0, frozen)] == [[]] * 6
 
 
 def test_what_is_planned_is_what_is_recorded(registry, cells):

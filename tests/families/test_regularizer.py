@@ -47,6 +47,21 @@ def step(state, rows, arrived, held, ids, registered=4):
     return given_.r[0]["w"].flatten().tolist(), {**state, **books}
 
 
+def test_books_are_of_those_who_train_and_of_what_they_train():
+    """All hold the layer, clients 0 and 2 train it, the last its first number alone; each began with its own."""
+    state = {"r": [{"w": torch.tensor([1.0, 1.0])}], "shared": {}, **first_books(FEDDYN)}
+    plan = Plan(torch.ones(3, 1) > 0, [()] * 3, trained=torch.tensor([[1], [0], [1]]) > 0)
+    assert pull_of(FEDDYN, state, plan, [5, 6, 7]).linear["r"][0]["w"].tolist() == [[0.0, 0.0]] * 2
+    start = {"r": [{"w": torch.tensor([[1.0, 1.0], [9.0, 9.0], [2.0, 2.0]])}], "shared": {}}
+    zeros = torch.zeros(3)
+    up = Uploads([{"w": torch.tensor([[3.0, 1.0], [4.0, 2.0]])}], {}, zeros == 0, zeros, zeros, zeros)
+    up.coordinates = {"r/0/w": torch.tensor([[True, True], [True, False]])}
+    given_, books = server_step(FEDDYN, 4, state, start, up, plan, [5, 6, 7])
+    g = {client: own["r/0/w"].tolist() for client, own in books["feddyn"]["g"].items()}
+    assert g == {"5": [-1.0, 0.0], "7": [-1.0, 0.0]} and books["feddyn"]["h"]["r/0/w"].tolist() == [-0.5, 0.0]
+    assert given_.r[0]["w"].tolist() == [[4.0, 1.0], [5.0, 2.0]]
+
+
 def test_two_rounds_of_books_by_hand():
     state = state_of(1.0)
     assert pull_of(FEDDYN, state, plan_of(1, 1), [7, 2]).linear["r"][0]["w"].tolist() == [[0.0], [0.0]]

@@ -8,10 +8,14 @@ import pytest
 from factories import eval_rows, layer_row, round_row, write_cell
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 from samples import VALUES
 
+from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, load_results, read_rows, write_rows
+from fedbench.results.loading import cell_content
+from fedbench.results.tables import to_table
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 int16, int32, int64 = (st.integers(-(2 ** (b - 1)), 2 ** (b - 1) - 1) for b in (16, 32, 64))
@@ -33,6 +37,8 @@ rounds_row = st.fixed_dictionaries(
         "domain": text,
         "capacity": int16,
         "layers": st.lists(int16, max_size=13),
+        "trained_layers": st.lists(int16, max_size=13),
+        "rank": st.none() | int16,
         "examples": int64,
         "steps": int32,
         "arrived": st.booleans(),
@@ -91,6 +97,21 @@ def test_content_covers_the_layers_where_they_are(tmp_path):
         write_rows(folder, "layers", [layer_row(1, 0, aggregation_error=error)])
         hashes.append(content_hash(tmp_path))
     assert hashes[0] == hashes[2] and len({without, *hashes}) == 3
+
+
+def test_a_table_without_the_columns_that_came_later_says_the_same(tmp_path):
+    folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
+    now, rows = content_hash(tmp_path), read_rows(folder, "rounds")
+    old = to_table("rounds", rows).drop_columns(["trained_layers", "rank"])
+    parquet.write_table(old, folder / "rounds.parquet")
+    assert read_rows(folder, "rounds") == rows and content_hash(tmp_path) == now
+    assert hash_of_json(cell_content(folder, {})["rounds"]) == hash_of_json(old.drop_columns("seconds").to_pydict())
+    for change in ({"rank": 2}, {"trained_layers": []}):
+        write_rows(folder, "rounds", [rows[0] | change, *rows[1:]])
+        assert content_hash(tmp_path) != now
+    parquet.write_table(old.drop_columns("loss"), folder / "rounds.parquet")
+    with pytest.raises(UserError, match="its columns are not those"):
+        read_rows(folder, "rounds")
 
 
 def test_a_cell_without_refused_uploads_has_no_such_file_and_an_empty_table(tmp_path):

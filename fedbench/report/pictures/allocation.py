@@ -17,7 +17,7 @@ from fedbench.report.pictures.boards import Board
 from fedbench.report.pictures.style import GREY, WIDTH, layer_axis, paper
 
 Rows = Sequence[Mapping[str, Any]]
-NEEDED = ["round", "client", "domain", "capacity", "layers", "arrived"]
+NEEDED = ["round", "client", "domain", "capacity", "trained_layers", "arrived"]
 MOST_CLIENTS = 24  # rows that stay readable; above, clients are drawn by domain
 COLUMNS = 3
 
@@ -40,11 +40,11 @@ def allocation(board: Board) -> Figure:
     """
     results = board.one_seed()
     rounds = {label: result.rounds.select(NEEDED).to_pylist() for label, result in results.items()}
-    rounds = {label: rows for label, rows in rounds.items() if any(row["layers"] for row in rows)}
+    rounds = {label: rows for label, rows in rounds.items() if any(row["trained_layers"] for row in rows)}
     if not rounds:
         raise UserError(f"{board.title}: no method of these results trains a layer")
     everybody = [row for rows in rounds.values() for row in rows]
-    L = max(max(row["capacity"] for row in everybody), 1 + max(j for row in everybody for j in row["layers"]))
+    L = max(max(row["capacity"] for row in everybody), 1 + max(j for row in everybody for j in row["trained_layers"]))
     groups = _groups(everybody)
     found = {label: shares(rows, everybody, groups, L, results[label].num_rounds) for label, rows in rounds.items()}
     return _drawn(found, groups)
@@ -75,8 +75,8 @@ def shares(rows: Rows, everybody: Rows, groups: Mapping[str, Sequence[int]], L: 
     trained = np.zeros((len(groups), L))
     for row in rows:
         if row["arrived"]:
-            trained[place[row["client"]], row["layers"]] += 1
-    rounds, held, arrived = ([row[name] for row in rows] for name in ("round", "layers", "arrived"))
+            trained[place[row["client"]], row["trained_layers"]] += 1
+    rounds, held, arrived = ([row[name] for row in rows] for name in ("round", "trained_layers", "arrived"))
     gamma, coverage = layer_coverage(rounds, held, arrived, T)
     holders = trained.sum(0) / T
     return Shares(trained / there[:, None], holders, gamma or 0, coverage or 0.0)
