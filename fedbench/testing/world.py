@@ -86,7 +86,8 @@ def setup_of(
     widths: list[float] | None = None,
     **train: Any,
 ) -> Setup:
-    """A set-up in float64 with the sequential engine; `train` changes single training options."""
+    """A set-up in float64 with the sequential engine, and a dozen images of the server's own; `train` changes single
+    training options."""
     blocks = body_of(model).double()
     clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]
     options = {**TRAIN, **train}
@@ -115,8 +116,16 @@ def setup_of(
         seed=0,
         component=component,
         store=ClientStore(),
+        proxy=proxy_images,
     )
     return setup
+
+
+def proxy_images() -> tuple[Tensor, Tensor]:
+    """Twelve random images, four of each class."""
+    draw = torch.Generator().manual_seed(99)
+    x = torch.randn(4 * CLASSES, 3, 8, 8, generator=draw, dtype=torch.float64)
+    return x, torch.arange(4 * CLASSES) % CLASSES
 
 
 def expect(holds: object, message: str) -> None:

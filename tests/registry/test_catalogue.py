@@ -128,7 +128,8 @@ def test_methods_have_the_role_they_register_and_those_of_the_benchmark_come_fir
 
 def test_ceilings_floors_and_controls_are_built_in(registry):
     apart = {name: role for name, role in registry.catalogue.roles.items() if role != "method"}
-    assert apart == {"alllarge": "ceiling", "allsmall": "floor", "exclusive": "control", "head_only": "control"}
+    controls = dict.fromkeys(("exclusive", "head_only", "zero_round"), "control")
+    assert apart == {"alllarge": "ceiling", "allsmall": "floor", **controls}
 
 
 def test_a_method_s_option_may_not_be_called_as_settings_of_its_own_are():

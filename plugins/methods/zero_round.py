@@ -1,0 +1,114 @@
+"""Zero rounds: a linear probe of the frozen backbone on the server's own images, the control that shows what federation
+adds to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from fedbench import hookimpl
+from fedbench.errors import NotApplicable, UserError
+from fedbench.families.layerwise import full_depth
+from fedbench.method import Method, Predict, Setup, State
+from fedbench.models.backbone import HEAD, Blocks, Plain, load
+from fedbench.types import Cohort, Plan, Report, Uploads
+
+IMAGES = 64  # of a pass through the backbone
+STEPS, TOLERANCE = 1000, 1e-9  # of L-BFGS: at most, and the gradient's largest entry at which it ends
+
+
+def zero_round(setup: Setup, l2: float = 1e-3) -> Method:
+    """Nobody takes part: the server fits the classifier to its proxy images before the first round, and that is the
+    model after every round. A control, not a method.
+
+    The classifier minimises mean CE + l2 / 2 ||W||^2 over the frozen features of all proxy images: logistic regression
+    by full-batch L-BFGS with a strong Wolfe line search, in float64 on the CPU, from 0, its bias free. l2 is above 0,
+    so that there is one minimum. Nothing is drawn, and nothing is sent: clients pay nothing, and what the server
+    computes is not counted. Optimiser, adapter and capacities have no say.
+
+    Not applicable where the suite holds no proxy images (`data.proxy`).
+    """
+    if not l2 > 0:
+        raise UserError(f"zero_round: l2 is above 0, not {l2}")
+    if setup.proxy() is None:
+        raise NotApplicable("the server has no images of its own: the suite says nothing of data.proxy")
+    body = setup.backbone
+    body.add_classifier(HEAD, setup.num_classes)
+    body.to(setup.device).eval()
+    L = body.num_layers
+
+    def init(generator: Generator) -> State:
+        proxy = setup.proxy()
+        assert proxy is not None  # it was there a moment ago
+        with setup.precision():
+            z = features(body, proxy[0])
+        W, b = probe(z, proxy[1], setup.num_classes, l2)
+        fitted = {f"{HEAD}.weight": W, f"{HEAD}.bias": b}
+        head = {name: fitted[name].to(p.device, p.dtype) for name, p in head_of(body).items()}
+        return {"r": [{} for _ in range(L)], "shared": head, "memory": {}}
+
+    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        nobody, none = cohort.only([]), torch.zeros(0, dtype=torch.float64)
+        shared = {name: value.new_empty(0, *value.shape) for name, value in state["shared"].items()}
+        plan = Plan(torch.zeros(0, L, dtype=torch.bool), [])
+        return state, Report(plan, nobody, Uploads.of(nobody, [{} for _ in range(L)], shared, none, none), [])
+
+    def predictor(state: State, client: int | None = None) -> Predict:
+        load(head_of(body), state["shared"])
+        return full_depth(body, state) if isinstance(body, Blocks) else Probed(body)
+
+    return Method(init, round, predictor, lambda L_n, t: None, alone=True)
+
+
+@torch.no_grad()
+def features(body: Blocks | Plain, x: Tensor) -> Tensor:
+    """(n, 3, H, W) -> (n, D) float64 on the CPU, some images at a time."""
+    return torch.cat([body.pooled(part.to(body.device)).double().cpu() for part in x.split(IMAGES)])
+
+
+def probe(z: Tensor, y: Tensor, num_classes: int, l2: float) -> tuple[Tensor, Tensor]:
+    """W (C, D) and b (C,) in float64 at the minimum of mean CE(z W^T + b, y) + l2 / 2 ||W||^2; z (n, D), y (n,)."""
+    W = torch.zeros(num_classes, z.shape[1], dtype=torch.float64, device=z.device, requires_grad=True)
+    b = torch.zeros(num_classes, dtype=torch.float64, device=z.device, requires_grad=True)
+    y = y.to(z.device)
+    solver = torch.optim.LBFGS(
+        [W, b], max_iter=STEPS, tolerance_grad=TOLERANCE, tolerance_change=0.0, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> Tensor:
+        solver.zero_grad()
+        value = F.cross_entropy(z @ W.T + b, y) + l2 / 2 * (W**2).sum()
+        value.backward()
+        return value
+
+    solver.step(loss)
+    return W.detach(), b.detach()
+
+
+def head_of(body: Blocks | Plain) -> dict[str, nn.Parameter]:
+    """Its classifier's parameters."""
+    return {f"{HEAD}.{name}": p for name, p in body.classifiers[HEAD].named_parameters()}
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A model that cannot be cut into layers, and its classifier; valid until the next call of `predictor`."""
+
+    body: Plain
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, C)"""
+        logits: Tensor = self.body.classifiers[HEAD](self.features(x))
+        return logits
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D): what the classifier reads."""
+        return self.body.pooled(x)
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("zero_round", zero_round, role="control")
