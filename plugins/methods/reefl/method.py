@@ -10,17 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
-from fedbench.models import cost
 from fedbench.models.backbone import HEAD, Blocks, in_layers
-from fedbench.models.optimizer import optimizer_states
-from fedbench.types import ClientCost, Cohort, Exit, Job, Plan, Report, Sent, Uploads
+from fedbench.types import Cohort, Exit, Job, Plan, Uploads
 
 from .model import HISTORIES, Recurrent, ReeBlocks
 
@@ -74,7 +72,7 @@ def reefl(
 
     given = replace(setup, backbone=model, engine=engine)
     made = layerwise(given, "prefix", counted, by_last, exits_of=exits_of, predict=predict)
-    return _priced(made, functools.cache(lambda depth: price(setup, model, exits_of(depth))))
+    return replace(made, alone=True)
 
 
 def _must_mean_something(answer: str, history: str, exits: int, T_w: int, clip_value: float | None) -> None:
@@ -126,7 +124,7 @@ def distillation(exits: Sequence[Tensor], y: Tensor, w: float, best: int) -> Ten
 
 
 def by_last(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
-    """The same work whatever the losses: the deepest exit teaches."""
+    """What is counted: the same work whatever the losses, the deepest exit teaches."""
     return distillation(exits, y, 1.0, len(exits) - 1)
 
 
@@ -180,43 +178,6 @@ def _trained(
     finally:
         for hook in hooks:
             hook.remove()
-
-
-# --- what it costs ----------------------------------------------------------------------------------------------------
-
-
-def price(setup: Setup, model: ReeBlocks, exits: Sequence[Exit]) -> ClientCost:
-    """Of a client as deep as its last exit. Ree is larger at every layer: no depth tells what another costs."""
-    depth, train = exits[-1].depth, setup.train
-    flops, activations = cost.counted(
-        model, lambda twin, x, y: by_last(twin(x, range(depth), exits), y, 0), setup.image_size
-    )
-    layers = sum(p.nbytes for j in range(depth) for p in model.r(j).values())
-    read_out = sum(p.nbytes for name, p in model.shared().items() if name.startswith((f"{HEAD}.", "model.ree.")))
-    trained = layers + sum(p.nbytes for p in model.shared().values())
-    frozen, copies = (
-        model.frozen_bytes(depth),
-        2 + optimizer_states(train["optimizer"]) + cost.regularizer_copies(train),
-    )
-    adapters = trained - read_out
-    kinds = (("backbone", frozen, 0), ("adapters", adapters, adapters), ("classifiers", read_out, read_out))
-    return ClientCost(
-        flops_per_image=flops,
-        bytes_down=frozen + trained,
-        bytes_up=trained,
-        memory_bytes=frozen + copies * trained + train["batch_size"] * activations,
-        sent=tuple(Sent(what, down, up) for what, down, up in kinds if down),
-    )
-
-
-def _priced(made: Method, price_of: Callable[[int], ClientCost]) -> Method:
-    """The method at these prices, client by client."""
-
-    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        new, report = made.round(state, t, cohort, generator)
-        return new, replace(report, cost=[price_of(depth) for depth in report.plan.M.sum(1).tolist()])
-
-    return replace(made, round=round, cost=lambda L_n, t: price_of(L_n), alone=True)
 
 
 # The released code; history: it keeps views of tokens that it overwrites afterwards.
