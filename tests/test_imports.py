@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -76,3 +77,20 @@ def test_what_starts_at_once_imports_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_plugins_import_public_names_alone():
+    """What a stranger's plugin may import: rooms the contract `public` leaves open, and no name that begins with _."""
+    private = []
+    for file in sorted((ROOT / "plugins").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedbench"):
+                names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [
+                    part for alias in node.names if alias.name.startswith("fedbench") for part in alias.name.split(".")
+                ]
+            else:
+                continue
+            private += [f"{file.name}: {name}" for name in names if name.startswith("_")]
+    assert not private

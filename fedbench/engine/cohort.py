@@ -153,7 +153,8 @@ def forward(
     def read(n: int) -> None:
         here = [exit.classifier for exit in plan.exits[n] if exit.depth == depth[n]]
         if here:
-            features = model.features(tokens[n])
+            with stacked(model, Stack(leaves.read_out(n), [len(tokens[n])], [draws[n]])):
+                features = model.features(tokens[n])
             logits[n] |= {name: nn.functional.linear(features, *leaves.classifier(name, n)) for name in here}
 
     for n in clients:

@@ -15,6 +15,8 @@ from fedbench.models.lowrank import Terms, pairs
 from fedbench.models.places import holders, holds, places, trainers
 from fedbench.types import Plan
 
+READ_OUT = ("norm.", "fc_norm.", "attn_pool.", "head")  # timm's modules after the layers begin so
+
 
 class Leaves:
     """The trained tensors of a group: of every layer, and of what is shared, one row for each client that trains it.
@@ -86,6 +88,11 @@ class Leaves:
     def outside(self, clients: Sequence[int]) -> dict[str, Tensor]:
         """The adapters that stand in no layer, by their names in the model."""
         return {f"model.{name}": self.rows(place, clients) for name, place in _within(self.at, "shared/model.").items()}
+
+    def read_out(self, client: int) -> dict[str, Tensor]:
+        """Of these one client's, those between the last layer and the classifiers, by their names in the model."""
+        late = {f"shared/model.{name}" for name in _within(self.at, "shared/model.") if name.startswith(READ_OUT)}
+        return {place.removeprefix("shared/"): self.rows(place, [client]) for place in self.at if place in late}
 
     def lowest(self, n: int) -> int:
         """The lowest layer in which a client trains something; 0 where it trains what stands before all layers."""

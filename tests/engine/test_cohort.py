@@ -108,6 +108,38 @@ def test_clients_that_are_late_or_lost_equal_the_oracles(registry, name):
     assert one[1][0]["steps"].tolist() == [0, 2, 1, 3] and one[1][0]["loss"].isnan().tolist() == [True] + [False] * 3
 
 
+class Shift(nn.Module):
+    """A trained shift of what a frozen module gives."""
+
+    def __init__(self, frozen):
+        super().__init__()
+        self.frozen, self.shift, self.stack = frozen, nn.Parameter(torch.zeros(8)), None
+
+    def draw(self, generator):
+        nn.init.normal_(self.shift, generator=generator)
+
+    def forward(self, x):
+        y = self.frozen(x)
+        return y + self.shift if self.stack is None else self.stack.map(y, lambda part, own: part + own["shift"])
+
+
+def test_an_adapter_behind_the_last_layer_is_each_clients_own(registry):
+    def after(engine):
+        setup = setup_of(registry, tiny_vit(), [4, 2], optimizer=SGD)
+
+        def attach(model):
+            model.model.norm = Shift(model.model.norm)
+            model.double()
+
+        method = layerwise(dataclasses.replace(setup, engine=engine, adapter=attach))
+        state = method.init(generator(0))
+        return method.round(state, 0, ragged([4, 2], [2, 1], [3]), generator(0, 0))[0]
+
+    one, two = after(fast.train), after(sequential.train)
+    same(one, two)
+    assert "model.norm.shift" in one["shared"]
+
+
 @pytest.mark.parametrize("most", [1, 12, 30])
 def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
     monkeypatch.setattr(fast, "ROWS", most)
