@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from fedbench.cell.channel import Guard, received
 from fedbench.cell.checkpoint import Progress
@@ -19,6 +21,7 @@ from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.pixels import NORMALIZE, Pixels
 from fedbench.cell.shares import Share, of_clients, of_domains
 from fedbench.cell.state import taken_apart
+from fedbench.data.heldout import dealt, proxy_of
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -63,10 +66,13 @@ class Trial:
         splits = self.dataset.load()
         mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
         train, test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
+        self.train = train
         if clients is None:
             partition = registry.make("partition", config["data"]["partition"])
-            draw = numpy_generator(self.seed, use="partition")
-            clients = partition(splits.train.y, splits.train.domain, len(self.dataset.domains), draw)
+            self.proxy = proxy_of(splits.train, config["data"].get("proxy"), self.seed)
+            clients = dealt(partition, splits.train, len(self.dataset.domains), self.seed, self.proxy)
+        else:  # what was dealt to whom is not known, and one image stands for the server's
+            self.proxy = np.arange(1 if config["data"].get("proxy") else 0)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, self.model.num_layers, train)
         self.ledger = Ledger(config, self.dataset, self.federation)
@@ -122,8 +128,18 @@ class Trial:
             precision=self.precision,
             receive=self._receive,
             store=self.store,
+            proxy=self._proxy,
         )
         return registry.make("method", self.config["method"], setup=setup)
+
+    def _proxy(self) -> tuple[Tensor, Tensor] | None:
+        """The server's own images, prepared as clients' are, with their labels; None where it has none."""
+        if not len(self.proxy):
+            return None
+        if self.device == "meta":
+            m, shape = len(self.proxy), self.train.images.x.shape[1:]
+            return torch.empty(m, *shape, device="meta"), torch.empty(m, dtype=torch.int64, device="meta")
+        return self.train(self.proxy)
 
     def _check_ranks(self) -> None:
         """Raises UserError where a client may be given more rank-one terms than the adapters have."""

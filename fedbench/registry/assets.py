@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fedbench
+from fedbench.data.heldout import dealt, proxy_of
 from fedbench.disk import remembered
 from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
-from fedbench.seeding import numpy_generator
 from fedbench.types import SIZES, Dataset
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class Assets:
         dataset = self.dataset(config["data"], self.backbone(config["backbone"])["image_size"])
         train = dataset.load().train
         partition = self.registry.make("partition", config["data"]["partition"])
-        draw = numpy_generator(config["seed"], use="partition")
-        clients = partition(train.y, train.domain, len(dataset.domains), draw)
+        proxy = proxy_of(train, config["data"].get("proxy"), config["seed"])
+        clients = dealt(partition, train, len(dataset.domains), config["seed"], proxy)
         for key in SIZES:
             given = config.get(key, {}).get("by_client")
             if given and len(given) < len(clients):

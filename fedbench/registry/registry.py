@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from fedbench.types import Dataset
 
 GROUP = "fedbench"
-BESIDE = ("partition", "normalize", "image_size")  # what a `data` section has beside the options of the data set itself
+# What a `data` section has beside the options of the data set itself.
+BESIDE = ("partition", "normalize", "image_size", "proxy")
 _LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") and name not in KINDS.values()]
 
 

@@ -37,6 +37,8 @@ def _leave_out_nothing(plain: dict[str, Any]) -> None:
     for key in SIZES:
         if plain.get(key) is None:
             plain.pop(key, None)
+    if plain["data"].get("proxy") is None:
+        plain["data"].pop("proxy", None)
     for key in ("regularizer", "guard"):
         if plain["train"].get(key) is None:
             plain["train"].pop(key, None)

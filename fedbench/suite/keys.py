@@ -37,6 +37,14 @@ class Component(TypedDict, total=False):
     name: str
 
 
+@_closed
+class Proxy(TypedDict, total=False):
+    """How many of the training images are the server's own, and nobody's else."""
+
+    images: Count
+    fraction: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False, description="of all training images")]
+
+
 @_open
 class Data(Component, total=False):
     """A data set by name, with its options, how it is shared out and how its images enter the backbone."""
@@ -46,6 +54,10 @@ class Data(Component, total=False):
     normalize: Annotated[
         Literal["backbone", "clip", "imagenet", "half"],
         Field(description="mean and deviation of the colours; backbone: those it was pre-trained with"),
+    ]
+    proxy: Annotated[
+        Annotated[Proxy, one_of("images", "fraction")] | None,
+        Field(description="training images held out of everybody's training for the server; null: none"),
     ]
 
 

@@ -15,7 +15,7 @@ from fedbench.types import SIZES
 NESTED = {"allocation": "allocation", "aggregator": "aggregator", "objective": "objective"}
 
 # Mappings that say one thing: replaced, never mixed.
-_WHOLE = (*SIZES, "participation", "train.regularizer")
+_WHOLE = (*SIZES, "participation", "train.regularizer", "data.proxy")
 
 # Where an upper layer says the one, the other is forgotten; without a value `at` says nothing.
 _INSTEAD = {"evaluation.every": "at", "evaluation.at": "every"}

@@ -38,6 +38,7 @@ _EXPECTED = {
     "adapter": _REFERENCE,
     "data": _REFERENCE,
     "partition": _REFERENCE,
+    "proxy": "{images: ...}, {fraction: ...} or null",
     "metrics": "a list of names",
     "capacities": "all, a list with a depth for each client, {by_domain: [...]} or {uniform: [lowest, highest]}",
     "ranks": "a number from 1, a list with a rank for each client, {by_domain: [...]}, {uniform: [lowest, highest]} "

@@ -35,6 +35,20 @@ def test_ranks_above_the_adapters_are_refused_when_the_cell_is_built(registry, c
         Trial({**given, "ranks": {"uniform": [1, 3]}}, registry, "meta")
 
 
+def test_proxy_images_are_the_servers_alone_and_prepared_as_clients_are(registry, cells):
+    config = cells["skew", "fedra"]
+    held = Trial({**config, "data": {**config["data"], "proxy": {"images": 18}}}, registry)
+    x, y = held._proxy()
+    assert x.shape == (18, 3, 32, 32) and sorted(y.tolist()) == [0] * 6 + [1] * 6 + [2] * 6
+    trained = {int(i) for client in held.federation.clients for i in client.indices}
+    assert not trained & set(held.proxy.tolist()) and len(trained) == len(held.train.images) - 18
+    assert torch.equal(x, held.train(held.proxy)[0]) and Trial(config, registry)._proxy() is None
+    shapes = Trial({**config, "data": {**config["data"], "proxy": {"fraction": 0.5}}}, registry, "meta")._proxy()
+    assert shapes[0].shape == (27, 3, 32, 32) and shapes[0].is_meta
+    with pytest.raises(UserError, match="data.proxy: 99 of the 54 training images"):
+        Trial({**config, "data": {**config["data"], "proxy": {"images": 99}}}, registry)
+
+
 def test_bf16_runs_and_stays_finite(registry, cells):
     evaluation, rounds = Trial({**cells["skew", "fedra"], "precision": "bf16"}, registry).run()
     assert all(0 <= row["value"] <= 1 for row in evaluation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
-from fedbench.suite import keys, load
+from fedbench.suite import keys, load, sizes
 from fedbench.suite.problems import Problems
 from fedbench.suite.shapes import homes
 from fedbench.suite.yaml import parse
@@ -38,7 +38,9 @@ def test_every_key_of_a_suite_stands_on_the_page():
     said = in_code("suites.md")
     wanted = set(homes()) | keys_of(keys.SuiteFile) | keys_of(keys.Method)
     wanted |= keys_of(keys.Expected) | keys_of(keys.ExpectedFile)
-    wanted |= {f"capacities.{key}" for key in keys_of(keys.Capacities)}
+    for key, shape in {"capacities": sizes.Capacities, "ranks": sizes.Ranks, "widths": sizes.Widths}.items():
+        wanted |= {f"{key}.{part}" for part in keys_of(shape)}
+    wanted |= {f"data.proxy.{key}" for key in keys_of(keys.Proxy)}
     wanted |= {f"participation.{key}" for key in keys_of(keys.Participation)}
     assert not wanted - said
 

@@ -104,3 +104,18 @@ def test_a_number_is_the_rank_of_everybody_and_no_ranks_are_the_cell_without_the
     assert config(suite_of(ranked.replace("skew: {}", "skew: {ranks: null}"))) == config(suite_of(SMALL))
     domains = ranked.replace("skew: {}", "skew: {ranks: {by_domain: [1, 2, 3, 4, 5, 6]}}")
     assert config(suite_of(domains))["ranks"] == {"by_domain": [1, 2, 3, 4, 5, 6]}
+
+
+def test_proxy_images_are_asked_for_in_one_way_and_none_are_the_cell_without_the_key(suite_of, faults_of):
+    proxy = SMALL.replace("data: strokes6", "data: {name: strokes6, proxy: {images: 5}}")
+    data = config(suite_of(proxy))["data"]
+    assert data.pop("proxy") == {"images": 5} and data == config(suite_of(SMALL))["data"]
+    fraction = suite_of(proxy.replace("skew: {}", "skew: {data: {proxy: {fraction: 0.5}}}"))
+    assert config(fraction)["data"]["proxy"] == {"fraction": 0.5}
+    assert config(suite_of(proxy, sets=["data.proxy=null"])) == config(suite_of(SMALL))
+    assert faults_of(proxy.replace("{images: 5}", "{images: 5, fraction: 1.5}")) == [
+        "s.yaml:4:55: defaults.data.proxy.fraction: expected a number below 1, got 1.5"
+    ]
+    assert faults_of(proxy.replace("{images: 5}", "5")) == [
+        "s.yaml:4:33: defaults.data.proxy: expected {images: ...}, {fraction: ...} or null, got 5"
+    ]

@@ -1,0 +1,58 @@
+"""The server's own images: so many, of every class and domain, and nobody else's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.data.heldout import dealt, proxy_of
+from fedbench.errors import UserError
+from fedbench.types import Client, Images
+
+
+def images_of(domain, y):
+    n = len(y)
+    return Images(np.zeros((n, 3, 1, 1), np.uint8), np.array(y, dtype=np.int64), np.array(domain, dtype=np.int64))
+
+
+def everybody(y, domain, num_domains, draw):
+    """A client for each domain, its images in a random order."""
+    return [Client(d, d, draw.permutation(np.flatnonzero(domain == d))) for d in range(num_domains)]
+
+
+@given(groups=st.lists(st.integers(1, 9), min_size=1, max_size=8), data=st.data(), seed=st.integers(0, 99))
+def test_every_class_of_every_domain_gives_its_share(groups, data, seed):
+    keys = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(groups)), groups))
+    images, n = images_of(keys % 3, keys // 3), len(keys)
+    m = data.draw(st.integers(1, n)) if n > 1 else 1
+    if m == n:
+        with pytest.raises(UserError, match=f"data.proxy: {m} of the {n} training images"):
+            proxy_of(images, {"images": m}, seed)
+        return
+    held = proxy_of(images, {"images": m}, seed)
+    assert len(held) == len(set(held)) == m and (np.diff(held) > 0).all()
+    for g, size in enumerate(groups):
+        assert abs((keys[held] == g).sum() - m * size / n) < 1
+    assert held.tolist() == proxy_of(images, {"images": m}, seed).tolist()
+    clients = dealt(everybody, images, 3, seed, held)
+    assert sorted([*held, *(i for client in clients for i in client.indices)]) == list(range(n))
+    assert all((images.domain[client.indices] == client.domain).all() for client in clients)
+
+
+def test_a_fraction_is_rounded_and_seeds_draw_differently():
+    images = images_of([0] * 40, [0, 1] * 20)
+    assert [len(proxy_of(images, {"fraction": f}, 0)) for f in (0.001, 0.1, 0.5)] == [1, 4, 20]
+    assert proxy_of(images, {"images": 6}, 0).tolist() != proxy_of(images, {"images": 6}, 1).tolist()
+    assert not len(proxy_of(images, None, 0))
+    with pytest.raises(UserError, match="data.proxy: 40 of the 40 training images"):
+        proxy_of(images, {"fraction": 0.999}, 0)
+
+
+def test_with_nothing_held_out_clients_are_dealt_as_ever():
+    images = images_of([0, 1] * 10, [0] * 20)
+    plain = everybody(images.y, images.domain, 2, np.random.Generator(np.random.PCG64(1)))
+    assert len(plain) == len(dealt(everybody, images, 2, 3, np.arange(0))) == 2
+    one, other = (dealt(everybody, images, 2, 3, np.arange(0))[0].indices for _ in range(2))
+    assert one.tolist() == other.tolist() and sorted(one) == list(range(0, 20, 2))
