@@ -1,0 +1,93 @@
+"""FjORD: ordered dropout, every batch trains a width drawn anew from those that a client can hold (Horvath et al.,
+NeurIPS 2021, arXiv 2102.13451)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from fedbench import hookimpl
+from fedbench.families.wholemodel import Tensors, Visit, WholeModel, fit, price_of, trainable
+from fedbench.families.width import Cuts, Part, offered, widthwise
+from fedbench.method import Method, Ref, Setup
+from fedbench.models.cost import counted
+from fedbench.types import ClientCost
+
+P = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def fjord(
+    setup: Setup,
+    rates: Sequence[float] = P,
+    distill: bool = False,
+    body: str = "pretrained",
+    aggregator: Ref = "weighted_mean",
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """A client of width p_max draws for every batch one p for all layers, uniform over the p of P up to p_max, and
+    trains the first ceil(p K) of K units of every layer (ordered dropout, Section 3).
+
+    rates: P; p_max is the largest that the client can hold, see HeteroFL. distill: the loss is that of p_max plus the
+    cross-entropy of p against the softmax of p_max, through which no gradient flows (Section 3.2); the loss recorded is
+    the sum. The authors' server goes through P from large to small and overwrites each time the first units by the mean
+    over the clients with p_max >= p, weighted by |D_n|: since the slices nest, that is every coordinate's mean over the
+    clients that hold it. What no batch of a client has trained counts as trained where p_max holds it.
+
+    Ours: momentum and weight decay move all of p_max's weights in every step, as in the authors' code. FLOPs are the
+    mean over the p that a client draws from, bytes those of p_max, memory that of the largest step. The global model is
+    that of full width.
+    """
+    ps = offered("fjord", "rates", rates)
+    cuts = Cuts(trainable(setup, body))
+    loss = setup.component("objective", objective)
+
+    def of_batch(weights: Tensors, part: Part, p: float, x: Tensor, y: Tensor, t: int) -> Tensor:
+        small = cuts.at(p)
+        own = weights if p == part.rate else small.slice.within(part.slice).of(weights)
+        drawn = small.model.logits(own, x)
+        if not distill:
+            return cast(Tensor, loss([drawn], y, t))
+        whole = part.model.logits(weights, x)
+        return cast(Tensor, loss([whole], y, t)) + F.cross_entropy(drawn, whole.detach().softmax(1))
+
+    def train(visit: Visit, part: Part, draws: Generator) -> float:
+        own = up_to(ps, part.rate)
+
+        def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
+            p = own[int(torch.randint(len(own), (), generator=draws))]
+            return of_batch(visit.weights, part, p, x, y, visit.t), visit.pull()
+
+        return fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
+
+    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
+        return cast(Tensor, loss([model.logits(model.weights(), x)], y, 0))
+
+    def price(part: Part) -> ClientCost:
+        whole = price_of(setup, part.model, one_image)
+        _, saved = counted(part.model, one_image, setup.image_size)
+        flops, memory = [], []
+        for p in up_to(ps, part.rate):
+            small = cuts.at(p).model
+            of_p, saved_of_p = counted(small, one_image, setup.image_size)
+            copied = 0 if p == part.rate else sum(w.nbytes for w in small.weights().values())
+            flops.append(of_p + (whole.flops_per_image if distill else 0))
+            memory.append(copied + setup.train["batch_size"] * (saved_of_p - (0 if distill else saved)))
+        most = whole.memory_bytes + max(memory)
+        return replace(whole, flops_per_image=round(sum(flops) / len(flops)), memory_bytes=most)
+
+    return widthwise(setup, cuts, ps, train, price, aggregator)
+
+
+def up_to(ps: Sequence[float], p_max: float) -> list[float]:
+    """The p that a client of p_max draws from, the smallest first."""
+    return sorted(p for p in ps if p <= p_max)
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("fjord", fjord)
