@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from fedbench.results import Result
 
 
+CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
+
+
 @click.command(short_help="Print leaderboards from results.")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
 @click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
@@ -71,7 +74,15 @@ def compare(
     if sum((asked["by"] is not None, asked["costs"], asked["beside"])) > 1:
         raise UserError("--by, --costs and --paper are views of their own: choose one")
     results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
-    put(_view(results, **asked), form)
+    view = _view(results, **asked)
+    if form in CITING:
+        from dataclasses import replace
+
+        from fedbench.registry.registry import Registry
+        from fedbench.report.grouping import cited
+
+        view = replace(view, sources=cited(results, Registry().catalogue.papers))
+    put(view, form)
 
 
 def _view(

@@ -84,6 +84,8 @@ def show(name: str, plugins: tuple) -> None:
         )
         for paragraph in (component.summary, *filter(None, component.details.split("\n\n"))):
             console.print(Padding(Text(paragraph), (0, 0, 0, 2)))
+        if component.paper:
+            console.print(Padding(Text(f"Paper: {component.paper}"), (0, 0, 0, 2)))
         profiles = {key: value for options in component.profiles.values() for key, value in options.items()}
         rows = [
             (key, "required" if default == REQUIRED else json.dumps(default), _in_profiles(component, key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ KINDS = {
 }
 
 REQUIRED = "<required>"
+_YEAR = re.compile(r"\b(19|20)[0-9]{2}\b")
 
 # What an entry of a suite's `methods` may say of the settings, which are no options of the method itself.
 OWN_SETTINGS = ("adapter", "train")
@@ -64,7 +66,7 @@ class Component:
     """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
     others), its options with their defaults; for a method its role, one of ROLES, for a data set where its files come
     from, for an executor whether its cells run on other machines. later: the options that came when results were kept
-    already, see `hookspecs`."""
+    already, paper: where it is from, see `hookspecs`."""
 
     name: str
     kind: str
@@ -80,6 +82,7 @@ class Component:
     elsewhere: bool = False
     source: Source | None = None
     details: str = ""
+    paper: str = ""
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
@@ -91,6 +94,11 @@ class Component:
         if facts.get("role", "method") not in (ROLES if kind == "method" else ("method",)):
             raise ValueError(
                 f"the role of the {kind} {name!r} is {facts['role']!r:.80}; a method's is one of {', '.join(ROLES)}"
+            )
+        paper = facts.get("paper", "")
+        if not isinstance(paper, str) or (paper and not (_YEAR.search(paper) and paper.isprintable())):
+            raise ValueError(
+                f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}"
             )
         if "profiles" in facts:
             facts["profiles"] = _plain("profiles", facts["profiles"])
@@ -142,6 +150,11 @@ class Catalogue:
         """The role of every method, by name: those of the benchmark itself first, then those of other packages."""
         methods = sorted(self.components["method"].values(), key=lambda c: (c.package != "fedbench", c.name))
         return {method.name: method.role for method in methods}
+
+    @property
+    def papers(self) -> dict[str, str]:
+        """The paper of every method that has one, by name."""
+        return {name: method.paper for name, method in self.components["method"].items() if method.paper}
 
     def add(self, components: Iterable[Component]) -> None:
         """Enter components; a name that is taken becomes a clash, reported when it is used."""

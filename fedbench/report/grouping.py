@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -78,6 +78,17 @@ def registered(results: Sequence[Result]) -> str:
     """The method behind the name that a suite gives it; that name where no cell was started."""
     names = (r.manifest.get("config", {}).get("method", {}).get("name") for r in results)
     return next(filter(None, names), results[0].entry.method)
+
+
+def cited(results: Sequence[Result], papers: Mapping[str, str]) -> list[str]:
+    """`fedra, fedra_cover: Su et al., ...` for every paper that a method of these results is from, in their order.
+    papers: of registered methods, by name."""
+    labels: dict[str, dict[str, None]] = {}
+    for r in results:
+        paper = papers.get(r.manifest.get("config", {}).get("method", {}).get("name", r.entry.method))
+        if paper:
+            labels.setdefault(paper, {})[r.entry.method] = None
+    return [f"{', '.join(names)}: {paper}" for paper, names in labels.items()]
 
 
 def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:

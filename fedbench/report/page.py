@@ -52,7 +52,7 @@ class View:
     """What a command prints in every format: pages for people, and for programs what makes the text of CSV and JSON.
 
     legend: what the columns mean, a sentence each, once below all pages; `between` parts them in Markdown, and LaTeX
-    has `comments` in their place.
+    has `comments` in their place. sources: which papers the methods are from, for papers that are written with them.
     """
 
     pages: Sequence[Page]
@@ -61,3 +61,4 @@ class View:
     to_json: Callable[[], str]
     between: str = " "
     comments: Sequence[str] = ()
+    sources: Sequence[str] = ()

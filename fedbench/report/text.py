@@ -14,7 +14,8 @@ def render(view: View, format: str) -> str:
 
 
 def to_markdown(view: View) -> str:
-    """A pipe table for each caption, best in bold and second in italics; remarks and notes as a list."""
+    """A pipe table for each caption, best in bold and second in italics; remarks, notes and sources as
+    lists."""
     parts = []
     for page in view.pages:
         lines = [f"### {_escape_markdown(page.title)}"]
@@ -27,7 +28,9 @@ def to_markdown(view: View) -> str:
         parts.append("\n".join(lines))
     # The marks of a terminal are not those of Markdown.
     said = (text.replace("* best, + second", "Bold best, italic second", 1) for text in view.legend)
-    return "\n\n".join([*parts, view.between.join(map(_escape_markdown, said))]) + "\n"
+    sources = "\n".join(f"- {_escape_markdown(source)}" for source in view.sources)
+    legend = view.between.join(map(_escape_markdown, said))
+    return "\n\n".join([*parts, legend, *([f"Sources:\n\n{sources}"] if sources else [])]) + "\n"
 
 
 def _piped_table(columns: Sequence[Column]) -> list[str]:
@@ -59,15 +62,15 @@ LATEX = {
 
 
 def to_latex(view: View) -> str:
-    """A booktabs table for each caption, scores and cost apart; best in bold, second underlined. Remarks and notes are
-    comments below."""
+    """A booktabs table for each caption, scores and cost apart; best in bold, second underlined. Remarks, notes and
+    sources are comments below."""
     lines = ["% \\usepackage{booktabs}"]
     for page in view.pages:
         for table in page.tables:
             for columns, *told in _halves(table):
                 lines += _tabular(columns, "; ".join(filter(None, (page.title, *told))))
         lines += [f"% {note}" for note in (*page.remarks, *page.notes)]
-    return "\n".join([*lines, *(f"% {sentence}" for sentence in view.comments)]) + "\n"
+    return "\n".join([*lines, *(f"% {sentence}" for sentence in (*view.comments, *view.sources))]) + "\n"
 
 
 def _halves(table: Table) -> Iterator[tuple[Sequence[Column], str, str]]:

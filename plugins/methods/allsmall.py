@@ -32,4 +32,4 @@ def allsmall(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("allsmall", allsmall, role="floor")
+    register("allsmall", allsmall, role="floor", paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1")

@@ -79,4 +79,4 @@ class Both:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedavg", fedavg, later=["local", "width"])
+    register("fedavg", fedavg, later=["local", "width"], paper="McMahan et al., FedAvg, AISTATS 2017, arXiv 1602.05629")

@@ -51,4 +51,4 @@ def fedvz(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedvz", fedvz)
+    register("fedvz", fedvz, paper="Shi et al., FedVZ, 2024, arXiv 2403.16050")

@@ -189,7 +189,12 @@ def _head(name: str) -> bool:
 @hookimpl
 def fedbench_register_methods(register):
     # The FedRA authors' code has momentum distillation, but never calls it.
-    register("inclusivefl", inclusivefl, profiles={"reference": {"aggregator": "weighted_mean"}})
+    register(
+        "inclusivefl",
+        inclusivefl,
+        profiles={"reference": {"aggregator": "weighted_mean"}},
+        paper="Liu et al., InclusiveFL, KDD 2022, arXiv 2202.08036",
+    )
 
 
 @hookimpl

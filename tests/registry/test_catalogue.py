@@ -139,3 +139,21 @@ def test_a_method_s_option_may_not_be_called_as_settings_of_its_own_are():
     with pytest.raises(ValueError, match="has an option 'train', and a suite's entry says by that name"):
         Component.of("method", "mine", make, "plugin", "package")
     assert Component.of("objective", "mine", make, "plugin", "package").options == {"train": None}
+
+
+def test_papers_are_kept_and_have_a_year():
+    catalogue = Catalogue()
+    facts = {"paper": "Su et al., FedRA, 2023, arXiv 2311.11227"}
+    catalogue.add(
+        [Component.of("method", name, lambda: None, "p", "p", **(facts if name == "a" else {})) for name in "ab"]
+    )
+    assert Catalogue.from_json(json.loads(json.dumps(catalogue.to_json()))).papers == {"a": facts["paper"]}
+    for wrong in ("Su et al., FedRA", "FedRA,\n2023", 2023):
+        with pytest.raises(ValueError, match="is a citation on one line, with its year"):
+            Component.of("method", "x", lambda: None, "p", "p", paper=wrong)
+
+
+def test_every_built_in_method_that_is_not_our_own_control_cites_its_paper(registry):
+    uncited = set(registry.catalogue.roles) - set(registry.catalogue.papers)
+    assert {registry.catalogue.roles[name] for name in uncited} <= {"control"}
+    assert {"head_only"} <= uncited and "exclusive" not in uncited

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from boards import board, rendered, write
+from command import fedbench
+from factories import eval_rows, write_cell
 
 
 def test_markdown_escapes_pipes(tmp_path):
@@ -24,3 +26,17 @@ def test_latex_escapes_and_marks(tmp_path):
     assert r"other & \underline{70.0}" in text
     assert r"accuracy, \% $\cdot$ round 12" in text and r"\toprule" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
+
+
+def test_papers_are_cited_below_the_tables_of_the_formats_for_papers(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write_cell(tmp_path / "s", "fedra", label="mine", evaluation=eval_rows({12: {"a": 0.1, "b": 0.1}}))
+    write(tmp_path / "s", "head_only", (0.7, 0.5))
+    line = "fedra, mine: Su et al., FedRA, 2023, arXiv 2311.11227\n"
+    said = {
+        form: fedbench("compare", "s", "--format", form, cwd=tmp_path).stdout for form in ("markdown", "latex", "csv")
+    }
+    assert said["markdown"].endswith(f"Sources:\n\n- {line}") and said["latex"].endswith(f"\n% {line}")
+    assert "arXiv" not in said["csv"]
+    alone = fedbench("compare", "s", "--method", "head_only", "--format", "markdown", cwd=tmp_path).stdout
+    assert "Sources" not in alone
