@@ -95,7 +95,7 @@ def asked_to_end(how, errand: str) -> dict:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2])
-def test_a_signal_lets_a_cell_end_after_its_round(errand, number):
+def test_a_signal_lets_a_cell_end_after_its_round(hears_signals, errand, number):
     text = errand(MANY)
     answer = asked_to_end(lambda: os.kill(os.getpid(), number), text)
     assert answer["status"] == "interrupted"
