@@ -3,7 +3,8 @@ NeurIPS 2021, arXiv 2102.13451)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -67,20 +68,39 @@ def fjord(
     def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
         return cast(Tensor, loss([model.logits(model.weights(), x)], y, 0))
 
+    return widthwise(setup, cuts, ps, train, price_of_draws(setup, cuts, ps, one_image, distill), aggregator)
+
+
+def price_of_draws(
+    setup: Setup,
+    cuts: Cuts,
+    ps: Sequence[float],
+    one_image: Callable[[WholeModel, Tensor, Tensor], Tensor],
+    distill: bool,
+) -> Callable[[Part], ClientCost]:
+    """What a client pays whose part is of width p_max: FLOPs are the mean over its p, memory that of the largest step.
+
+    one_image(model, x, y): the loss of a model of any width.
+    """
+
+    @functools.cache
+    def measured(p: float) -> tuple[int, int]:
+        """FLOPs of one image at width p, and bytes of the activations saved."""
+        return counted(cuts.at(p).model, one_image, setup.image_size)
+
     def price(part: Part) -> ClientCost:
         whole = price_of(setup, part.model, one_image)
-        _, saved = counted(part.model, one_image, setup.image_size)
+        _, saved = measured(part.rate)
         flops, memory = [], []
         for p in up_to(ps, part.rate):
-            small = cuts.at(p).model
-            of_p, saved_of_p = counted(small, one_image, setup.image_size)
-            copied = 0 if p == part.rate else sum(w.nbytes for w in small.weights().values())
+            of_p, saved_of_p = measured(p)
+            copied = 0 if p == part.rate else sum(w.nbytes for w in cuts.at(p).model.weights().values())
             flops.append(of_p + (whole.flops_per_image if distill else 0))
             memory.append(copied + setup.train["batch_size"] * (saved_of_p - (0 if distill else saved)))
         most = whole.memory_bytes + max(memory)
         return replace(whole, flops_per_image=round(sum(flops) / len(flops)), memory_bytes=most)
 
-    return widthwise(setup, cuts, ps, train, price, aggregator)
+    return price
 
 
 def up_to(ps: Sequence[float], p_max: float) -> list[float]:
