@@ -3,20 +3,21 @@ approximation of a rank."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from fedbench.errors import UserError
-from fedbench.families.aggregation import client_weights
+from fedbench.families.aggregation import WEIGHTS, client_weights, mean, weighted_mean
 from fedbench.method import State
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Pair, pairs, rank_of
 from fedbench.models.places import places, trained_by
-from fedbench.types import Cohort, Plan, Uploads
+from fedbench.types import Cohort, Plan, Scenario, Uploads
 
 
 def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:
@@ -27,6 +28,11 @@ def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:
     if len(r_n) and int(r_n.max()) > R:
         raise UserError(f"a client's rank is {int(r_n.max())}, the adapter's {R}: raise adapter.rank, or lower ranks")
     return r_n
+
+
+def smallest_rank(model: Blocks, scenario: Scenario) -> int:
+    """The smallest rank that any registered client may have; R where the scenario gives none."""
+    return rank_of(model) if scenario.ranks is None else int(scenario.ranks.min())
 
 
 def first_terms(model: Blocks, plan: Plan, r_n: Tensor) -> Plan:
@@ -71,6 +77,34 @@ def came(model: Blocks, uploads: Uploads, plan: Plan, cohort: Cohort, weights: s
         yield Came(pair, A * terms[:, :, None], B * terms[:, None, :], terms, w[rows] / w[rows].sum(), scales, rows)
 
 
+def with_pairs(
+    state: State,
+    uploads: Uploads,
+    plan: Plan,
+    cohort: Cohort,
+    found: Iterable[Came],
+    factors: Callable[[Came], tuple[Tensor, Tensor]],
+    weights: str = "examples",
+) -> State:
+    """The next state: factors(came) -> A (R, in), B (out, R) of every adapter of which anything arrived, the weighted
+    mean of everything else."""
+    values = {}
+    for one in found:
+        values[one.pair.A], values[one.pair.B] = factors(one)
+    return replaced(weighted_mean(state, uploads, plan, cohort, weights), values)
+
+
+def zero_padded(one: Came) -> tuple[Tensor, Tensor]:
+    """sum_n w_n pad(A_n) and sum_n w_n pad(B_n): what a client did not train counts as 0, and all share the divisor."""
+    return mean(one.A, one.weights), mean(one.B, one.weights)
+
+
+def check_weights(method: str, weights: str, known: Sequence[str] = WEIGHTS) -> None:
+    """Raises UserError for another weighting than a method knows."""
+    if weights not in known:
+        raise UserError(f"{method}: weights is {' or '.join(known)}, not {weights!r}")
+
+
 def replaced(state: State, values: Mapping[str, Tensor]) -> State:
     """The state with these values, by place, in the shapes and types of those that were there."""
     new: dict[str, Any] = {"r": [dict(r_j) for r_j in state["r"]], "shared": dict(state["shared"])}
@@ -80,6 +114,14 @@ def replaced(state: State, values: Mapping[str, Tensor]) -> State:
         tensors, key = (new["r"][int(j)], inner) if kind == "r" else (new["shared"], name)
         tensors[key] = value.to(tensors[key]).reshape(tensors[key].shape).contiguous()
     return {**state, **new}
+
+
+def factored(Bs: Tensor, As: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best approximation of sum_n B_n A_n of that rank, from B_n (n, out, R) and A_n (n, R, in): U (out, rank),
+    sigma (rank,), V^T (rank, in), with zeros behind where the matrix itself is smaller."""
+    U, sigma, Vt = best_of_rank(Bs.transpose(0, 1).flatten(1), As.flatten(0, 1), rank)
+    more = rank - len(sigma)
+    return pad(U, (0, more)), pad(sigma, (0, more)), pad(Vt, (0, 0, 0, more))
 
 
 def best_of_rank(B: Tensor, A: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:

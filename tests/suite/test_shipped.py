@@ -11,7 +11,8 @@ from fedbench.suite import load
 SHIPPED = Path(__file__).parents[2] / "suites"
 PERSONALISED = "personalised"  # the second family's: clients of their own, tests in test_papers_fedv.py
 WIDTH = "unequal_width"  # whole models again
-SUITES = sorted(path for path in SHIPPED.glob("*.yaml") if path.stem not in (PERSONALISED, WIDTH))
+RANKS = "unequal_ranks"  # all layers for everybody
+SUITES = sorted(path for path in SHIPPED.glob("*.yaml") if path.stem not in (PERSONALISED, WIDTH, RANKS))
 FIVE = {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall"}
 CONTROLS = {"head_only", "exclusive"}
 

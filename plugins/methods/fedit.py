@@ -1,0 +1,45 @@
+"""FedIT with zero-padding: the plain baseline of unequal ranks (Zhang et al., ICASSP 2024, arXiv 2305.05644)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator
+
+from fedbench import hookimpl
+from fedbench.families.layerwise import layerwise
+from fedbench.families.lowrank import came, check_weights, first_terms, ranks_of, smallest_rank, with_pairs, zero_padded
+from fedbench.method import Method, Ref, Setup, State
+from fedbench.models.backbone import in_layers
+from fedbench.types import Cohort, Plan, Uploads
+
+
+def fedit(setup: Setup, weights: str = "examples", smallest: bool = False, objective: Ref = "cross_entropy") -> Method:
+    """Client n trains the first r_n terms of every low-rank adapter; the server pads A_n and B_n with zeros and
+    averages each by itself.
+
+    weights: by number of `examples`, the paper's, or `uniform`. smallest: everybody has the smallest rank that any
+    registered client may have, whatever it could hold: one rank, as in FedIT itself, and the floor of a comparison.
+
+    FedIT has one rank; zero-padding is how those who compare with it (FLoRA, HetLoRA, FlexLoRA) let it have several:
+    the zeros are averaged in, and every term is divided by all clients that arrived. Ours: the scale alpha / R is
+    everybody's; where a scenario gives depths too, a client holds its first L_n layers; whoever has a layer shares
+    its divisor. FLoRA's code scales differently on server and clients, and draws clients' adapters anew; neither is
+    taken over.
+    """
+    check_weights("fedit", weights)
+    model = in_layers(setup.backbone)
+
+    def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
+        r_n = ranks_of(model, cohort)
+        return first_terms(model, plan, torch.full_like(r_n, smallest_rank(model, setup.scenario)) if smallest else r_n)
+
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        found = came(model, uploads, plan, cohort, weights)
+        return with_pairs(state, uploads, plan, cohort, found, zero_padded, weights)
+
+    return layerwise(setup, "prefix", aggregate, objective, share=share)
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("fedit", fedit, paper="Zhang et al., FedIT, ICASSP 2024, arXiv 2305.05644")

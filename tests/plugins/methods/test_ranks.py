@@ -1,0 +1,175 @@
+"""Methods of unequal ranks: their definitions by hand on 2x3 matrices, and what makes one of them another."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.errors import UserError
+from fedbench.families.lowrank import Came, best_of_rank, factored, zero_padded
+from fedbench.models.lowrank import Pair
+from fedbench.seeding import generator
+from fedbench.testing import check_method
+from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench_plugins.methods.flexlora import redistributed
+from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
+from fedbench_plugins.methods.raflora import levels_of, slice_weights
+
+NAMES = ["fedit", "hetlora", "flexlora", "raflora", "fed_plora"]
+PAIR = Pair("r/0/fc", "r/0/fc.lora_A", "r/0/fc.lora_B", 2, 3.0)
+
+# Two clients, W is 2x3. The first has both terms, the second the first alone.
+A = torch.tensor([[[1.0, 0, 2], [0, 1, 0]], [[2.0, 2, 0], [0, 0, 0]]]).double()
+B = torch.tensor([[[1.0, 0], [0, 2]], [[0.0, 0], [4, 0]]]).double()
+
+
+def came_of(scales=(3.0, 3.0), weights=(0.25, 0.75)):
+    terms = torch.tensor([[True, True], [True, False]])
+    w, s = (torch.tensor(values).double() for values in (weights, scales))
+    return Came(PAIR, A, B, terms, w, s, torch.arange(2))
+
+
+def test_padded_zeros_are_averaged_in():
+    mean_A, mean_B = zero_padded(came_of())
+    assert mean_A.tolist() == [[1.75, 1.5, 0.5], [0, 0.25, 0]]  # 0.25 [1, 0, 2] + 0.75 [2, 2, 0]; 0.25 [0, 1, 0] + 0
+    assert mean_B.tolist() == [[0.25, 0], [3, 0.5]]
+
+
+def test_flexlora_averages_whole_products_each_at_its_own_scale():
+    """s_1 = alpha / 2 = 3 and s_2 = alpha / 1 = 6; the state's scale is alpha / R = 3."""
+    A_new, B_new = redistributed(came_of(scales=(3.0, 6.0)))
+    dW = 0.25 * 3 * torch.tensor([[1.0, 0, 2], [0, 2, 0]]) + 0.75 * 6 * torch.tensor([[0.0, 0, 0], [8, 8, 0]])
+    torch.testing.assert_close(3 * B_new @ A_new, dW.double())
+    torch.testing.assert_close(A_new @ A_new.mT, torch.eye(2).double())
+    largest = A_new.gather(1, A_new.abs().argmax(1, keepdim=True))
+    assert (largest > 0).all()
+
+
+def test_what_lies_beyond_a_rank_is_dropped_and_a_small_matrix_is_filled_with_zeros():
+    U, sigma, Vt = factored(B, A, 1)
+    whole = B[0] @ A[0] + B[1] @ A[1]
+    left, s, right = torch.linalg.svd(whole)
+    torch.testing.assert_close(sigma, s[:1])
+    torch.testing.assert_close(U * sigma @ Vt, s[0] * torch.outer(left[:, 0], right[0]))
+    U, sigma, Vt = factored(B, A, 5)
+    assert U.shape == (2, 5) and Vt.shape == (5, 3) and (sigma[2:] == 0).all()
+    torch.testing.assert_close(U * sigma @ Vt, whole)
+
+
+def test_a_decomposition_has_one_sign_whatever_its_factors_signs():
+    one, two = best_of_rank(B[0], A[0], 2), best_of_rank(-B[0], -A[0], 2)
+    for x, y in zip(one, two, strict=True):
+        torch.testing.assert_close(x, y)
+
+
+def test_raflora_weighs_each_slice_over_those_who_reach_it():
+    """Ranks 1, 3, 3 of R = 4: terms 1, then 2 and 3, then 4, which nobody has."""
+    found = slice_weights(torch.tensor([1, 3, 3]), torch.tensor([0.5, 0.3, 0.2]).double(), [1, 3, 4])
+    expected = torch.tensor([[0.5, 0, 0, 0], [0.3, 0.6, 0.6, 0], [0.2, 0.4, 0.4, 0]]).double()
+    torch.testing.assert_close(found, expected)
+    drawn = SimpleNamespace(scenario=SimpleNamespace(ranks=np.array([[1, 1], [3, 4]])))
+    assert levels_of(drawn, 6) == [1, 3, 4, 6]
+    assert levels_of(SimpleNamespace(scenario=SimpleNamespace(ranks=None)), 6) == [6]
+
+
+def test_hetlora_weighs_clients_by_the_norm_of_their_products():
+    """||B_1 A_1||_F = sqrt(1 + 4 + 4) = 3, ||B_2 A_2||_F = sqrt(64 + 64)."""
+    (q,) = sparsity_weights([came_of()], 2)
+    torch.testing.assert_close(q, torch.tensor([3.0, 128**0.5]).double() / (3 + 128**0.5))
+    nothing = came_of()
+    (q,) = sparsity_weights([Came(PAIR, A, 0 * B, nothing.terms, nothing.weights, nothing.scales, nothing.rows)], 2)
+    assert q.tolist() == [0.5, 0.5]
+
+
+def test_hetlora_prunes_whose_tail_shrank(registry):
+    """Tail of the first client: ||B[:, 1:]|| ||A[1:, :]|| = 2 * 1; the second client has none."""
+    assert tails([came_of(), came_of()], torch.tensor([1, 1])).tolist() == [4.0, 0.0]
+    setup = setup_of(registry, tiny_vit(), [4, 4, 4], {"name": "lora", "rank": 8}, [8, 4, 2])
+    setup.adapter(setup.backbone)
+    ranks = torch.tensor([8, 4, 3, 2])
+    assert HetLoRA(setup, 0.5, None, "sparsity").pruned(ranks).tolist() == [4, 2, 2, 2]  # r_min: the smallest, 2
+    assert HetLoRA(setup, 0.99, 1, "sparsity").pruned(ranks).tolist() == [7, 3, 2, 1]
+    assert HetLoRA(setup, 0.5, 6, "sparsity").pruned(ranks).tolist() == [6, 4, 3, 2]  # nothing grows
+    made, cohort = HetLoRA(setup, 0.5, None, "sparsity"), cohort_of([4, 4], ids=[7, 9], ranks=[8, 4])
+    assert made.ranks({"memory": {"ranks": {"7": 4, "8": 1}}}, cohort).tolist() == [4, 4]
+
+
+def test_a_pruned_rank_stays(registry):
+    """With so strong a term every tail shrinks from the second round on; the first begins with B = 0."""
+    options = {"name": "hetlora", "gamma": 0.5, "lam": 20.0}
+    setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 4}, [4, 2], clip=None)
+    method = registry.make("method", options, setup=setup)
+    state, held = method.init(generator(0)), []
+    for t in range(4):
+        state, report = method.round(state, t, cohort_of([4, 4], ranks=[4, 2]), generator(0, t))
+        held.append(report.plan.ranks[:, 0].tolist())
+    assert held[0] == [4, 2] and held[-1] == [2, 2] and state["memory"] == {"ranks": {"0": 2}}
+    assert report.cost[0] == report.cost[1]
+
+
+def after_round(registry, name, ranks, R=2, **options):
+    setup = setup_of(registry, tiny_vit(), [4, 3], {"name": "lora", "rank": R, "alpha": 4}, ranks)
+    method = registry.make("method", {"name": name, **options}, setup=setup)
+    state = method.init(generator(0))
+    return method.round(state, 0, cohort_of([4, 3], [3, 5], ranks=ranks), generator(0, 0))
+
+
+def test_the_smallest_rank_for_everybody_is_an_adapter_of_that_rank(registry):
+    state, report = after_round(registry, "fedit", [2, 1], smallest=True)
+    assert report.plan.ranks.max() == 1
+    assert all((r_j["mlp.fc2.lora_A"][1:] == 0).all() and r_j["mlp.fc2.lora_A"][0].any() for r_j in state["r"])
+
+
+def test_fed_plora_of_full_rank_is_fedit(registry):
+    one, two = (after_round(registry, name, [2, 2])[0] for name in ("fedit", "fed_plora"))
+    torch.testing.assert_close({"r": one["r"], **one["shared"]}, {"r": two["r"], **two["shared"]}, rtol=0, atol=1e-12)
+
+
+def test_hetlora_of_equal_ranks_and_weights_by_examples_is_fedit(registry):
+    """r_min is R: nothing can be pruned, and so nothing is pulled."""
+    one, two = (after_round(registry, *named)[0] for named in (("fedit", None), ("hetlora", None)))
+    assert not torch.equal(one["r"][0]["attn.proj.lora_A"], two["r"][0]["attn.proj.lora_A"])  # sparsity weights
+    two, _ = after_round(registry, "hetlora", None, weights="examples")
+    assert same(one["r"], two["r"]) and same(one["shared"], two["shared"])
+
+
+def test_raflora_of_one_rank_is_flexlora(registry):
+    """One round from the same state: the products are equal, their factors split the singular values otherwise."""
+
+    def products(name):
+        setup = setup_of(registry, tiny_vit(), [4, 3], {"name": "lora", "rank": 2, "alpha": 4}, [2, 2])
+        method = registry.make("method", {"name": name}, setup=setup)
+        state, _ = method.round(method.init(generator(0)), 0, cohort_of([4, 3], [3, 5], ranks=[2, 2]), generator(0, 0))
+        return [r_j[f"{at}.lora_B"] @ r_j[f"{at}.lora_A"] for r_j in state["r"] for at in ("attn.proj", "mlp.fc2")]
+
+    torch.testing.assert_close(products("raflora"), products("flexlora"), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_contract_is_kept_with_ranks_too_and_prices_follow_them(registry, name):
+    def made(setup):
+        return registry.make("method", {"name": name}, setup=setup)
+
+    check_method(made, registry, lambda: tiny_vit(depth=2), capacities=(2, 1, 1), ranks=(2, 1, 1))
+    method = made(setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 4}, [4, 1]))
+    large, small = method.price(4, 0, 4), method.price(4, 0, 1)
+    assert small.bytes_up < large.bytes_up and small.flops_per_image < large.flops_per_image
+    assert method.price(4, 0) == large
+    assert (small.bytes_down == large.bytes_down) == (name == "fed_plora")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_is_refused(registry, name):
+    setup = setup_of(registry, tiny_vit(), [4], ranks=[3])
+    method = registry.make("method", {"name": name}, setup=setup)
+    with pytest.raises(UserError, match="a client's rank is 3, the adapter's 2"):
+        method.round(method.init(generator(0)), 0, cohort_of([4], ranks=[3]), generator(0, 0))
+    with pytest.raises(UserError, match=f"{name}: weights is .* or .*, not 'votes'"):
+        registry.make("method", {"name": name, "weights": "votes"}, setup=setup)
+
+
+def test_hetlora_refuses_numbers_that_mean_nothing(registry):
+    for wrong in ({"gamma": 1.0}, {"lam": -1.0}, {"r_min": 0}):
+        with pytest.raises(UserError, match="gamma lies between 0 and 1"):
+            registry.make("method", {"name": "hetlora", **wrong}, setup=setup_of(registry, tiny_vit(), [4]))
