@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fedbench.errors import UserError
+from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import WEIGHTS, client_weights, mean, weighted_mean
-from fedbench.method import State
+from fedbench.method import Setup, State
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Pair, pairs, rank_of
 from fedbench.models.places import places, trained_by
@@ -103,6 +103,12 @@ def check_weights(method: str, weights: str, known: Sequence[str] = WEIGHTS) -> 
     """Raises UserError for another weighting than a method knows."""
     if weights not in known:
         raise UserError(f"{method}: weights is {' or '.join(known)}, not {weights!r}")
+
+
+def refuse_turning_books(setup: Setup) -> None:
+    """For methods whose server decomposes anew every round. Raises NotApplicable under FedDyn."""
+    if "feddyn" in (setup.train.get("regularizer") or {}):
+        raise NotApplicable("FedDyn remembers a factor's coordinates, and these turn with every decomposition")
 
 
 def replaced(state: State, values: Mapping[str, Tensor]) -> State:

@@ -7,7 +7,16 @@ from torch import Generator, Tensor
 
 from fedbench import hookimpl
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import Came, came, check_weights, factored, first_terms, ranks_of, with_pairs
+from fedbench.families.lowrank import (
+    Came,
+    came,
+    check_weights,
+    factored,
+    first_terms,
+    ranks_of,
+    refuse_turning_books,
+    with_pairs,
+)
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.types import Cohort, Plan, Uploads
@@ -26,6 +35,7 @@ def raflora(setup: Setup, weights: str = "examples", objective: Ref = "cross_ent
     largest entry of each row of A positive; a client's first L_n layers where a scenario gives depths too.
     """
     check_weights("raflora", weights)
+    refuse_turning_books(setup)
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

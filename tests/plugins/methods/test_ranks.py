@@ -1,16 +1,20 @@
 """Methods of unequal ranks: their definitions by hand on 2x3 matrices, and what makes one of them another."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from fedbench.errors import UserError
+from fedbench.engine import cohort as fast
+from fedbench.engine import sequential
+from fedbench.errors import NotApplicable, UserError
 from fedbench.families.lowrank import Came, best_of_rank, factored, zero_padded
 from fedbench.models.lowrank import Pair
 from fedbench.seeding import generator
 from fedbench.testing import check_method
+from fedbench.testing.ragged import same as close
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
 from fedbench_plugins.methods.flexlora import redistributed
 from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
@@ -167,6 +171,29 @@ def test_what_cannot_be_is_refused(registry, name):
         method.round(method.init(generator(0)), 0, cohort_of([4], ranks=[3]), generator(0, 0))
     with pytest.raises(UserError, match=f"{name}: weights is .* or .*, not 'votes'"):
         registry.make("method", {"name": name, "weights": "votes"}, setup=setup)
+
+
+@pytest.mark.parametrize("name", ["hetlora", "flexlora"])
+def test_both_engines_agree_on_convolutions_too(registry, name):
+    """The patch embedding's adapter stands in no layer; its A has a kernel, its B two axes more."""
+    adapter = {"name": "lora", "rank": 3, "alpha": 4, "targets": "reference", "dropout": 0.2}
+    states = []
+    for engine in (sequential.train, fast.train):
+        setup = setup_of(registry, tiny_vit(depth=2), [2, 1], adapter, [3, 1], regularizer={"fedprox": 0.5})
+        method = registry.make("method", {"name": name}, setup=replace(setup, engine=engine))
+        state = method.init(generator(0))
+        for t in range(2):
+            state, _ = method.round(state, t, cohort_of([2, 1], ranks=[3, 1]), generator(0, t))
+        states.append(state)
+    close(*states)
+
+
+def test_what_turns_the_factors_cannot_remember_their_coordinates(registry):
+    for name in ("flexlora", "raflora"):
+        with pytest.raises(NotApplicable, match="these turn with every decomposition"):
+            registry.make(
+                "method", {"name": name}, setup=setup_of(registry, tiny_vit(), [4], regularizer={"feddyn": 1})
+            )
 
 
 def test_hetlora_refuses_numbers_that_mean_nothing(registry):
