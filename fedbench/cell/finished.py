@@ -11,7 +11,7 @@ import torch
 
 from fedbench.cell.state import STRUCTURE, load, save
 from fedbench.cell.trial import Trial
-from fedbench.errors import UserError, told
+from fedbench.errors import NotApplicable, UserError, told
 from fedbench.method import Predict
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -59,6 +59,8 @@ def reopen(
         return trial, trial.method.predictor(trial.state)
     except UserError:
         raise
+    except NotApplicable as reason:  # of a method that is not itself without its images
+        raise UserError(f"{folder}: {reason}") from reason
     except Exception as error:  # of a plugin whose code has changed since, or where somebody has edited a file
         method = manifest["config"].get("method", {}).get("name")
         raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error

@@ -98,7 +98,12 @@ def parts_of(model: GlobalModel, image_size: int) -> Parts:
 
 def adapters_of(parts: Parts, form: str) -> tuple[list[str], LowRank]:
     """The names of all adapters, and one that speaks for the rank, alpha and dropout of all. Raises UserError
-    where there are none, or where they are unequal."""
+    where there are none, where they are unequal, or where they are not all that has been learnt."""
+    if parts.model.blocks.bases:
+        raise UserError(
+            f"--format {form}: the server has added to the frozen weights under the adapters, which adapters alone do "
+            "not hold; --format merged writes the whole model"
+        )
     if not parts.adapters:
         raise UserError(f"--format {form}: this model has a trained classifier and no adapters; try --format merged")
     one, *others = parts.adapters.values()

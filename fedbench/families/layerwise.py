@@ -12,8 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import seeding
+from fedbench.errors import NotApplicable
 from fedbench.families import allocation as alloc
-from fedbench.families.own import Own
+from fedbench.families.own import Fresh, Own
 from fedbench.families.regularizer import first_books, pull_of, server_step
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
@@ -28,6 +29,7 @@ ExitsOf = Callable[[int], list[Exit]]
 Share = Callable[[Plan, State, int, Cohort, Generator], Plan]
 Start = Callable[[State, Plan, Cohort, int], State]
 PullOf = Callable[[Pull | None, State, Plan, Cohort], Pull | None]
+Names = Sequence[str] | Callable[[Blocks], Sequence[str]]  # patterns of tensors' names, or what tells them of a model
 Given = TypeVar("Given")
 
 
@@ -60,8 +62,9 @@ def layerwise(
     pull: PullOf = unchanged,
     view: Callable[[State], State] = unchanged,
     predict: Callable[[Blocks, State], Predict] = full_depth,
-    keeps: Sequence[str] = (),
-    fixed: Sequence[str] = (),
+    keeps: Names = (),
+    fixed: Names = (),
+    fresh: Names = (),
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA.
 
@@ -72,14 +75,19 @@ def layerwise(
     what they add to their losses, given what the regulariser adds or None · view(state): what the global model is read
     from · predict(model, state): how the model, loaded with that view, answers · keeps: patterns of the names of
     tensors that every client trains and keeps (`*.lora_B`, `head.*`) · fixed: of those that everybody has from the
-    first draw on, and nobody ever trains or sends.
+    first draw on, and nobody ever trains or sends · fresh: of those that every client draws anew in each round, and is
+    not sent. For any of the three a function may tell the patterns, given the model with its adapters. Raises
+    NotApplicable.
 
     A state may have `frozen`, additions to the frozen weights by place (see `fedbench.models.additions`), and
     `added`, the rank of what came to them last, which is what is sent; aggregators set both.
     """
+    model = _trainable(setup, adapt, exits_of)
+    kept, never, anew = (tuple(of(model) if callable(of) else of) for of in (keeps, fixed, fresh))
+    _refuse_feddyn(setup, kept, anew)
     made = Layerwise(
         setup,
-        model=_trainable(setup, adapt, exits_of),
+        model=model,
         allocate=setup.component("allocation", allocation),
         aggregate=setup.component("aggregator", aggregator),
         objective=setup.component("objective", objective),
@@ -90,10 +98,11 @@ def layerwise(
         pull=pull,
         view=view,
         predict=predict,
-        own=Own(setup.store, tuple(keeps), setup.device) if keeps else None,
-        fixed=tuple(fixed),
+        own=Own(setup.store, kept, setup.device) if kept else None,
+        fresh=Fresh(model, anew, setup.seed),
+        fixed=never,
     )
-    personal = bool(keeps)
+    personal = bool(kept)
     return Method(made.init, made.round, made.predictor, made.cost, personal=personal, alone=personal)
 
 
@@ -114,6 +123,7 @@ class Layerwise:
     view: Callable[[State], State]
     predict: Callable[[Blocks, State], Predict]
     own: Own | None
+    fresh: Fresh
     fixed: tuple[str, ...]
 
     def init(self, generator: Generator) -> State:
@@ -133,7 +143,7 @@ class Layerwise:
         regularizer, registered = self.setup.train.get("regularizer"), len(self.setup.scenario.clients)
         plan, cohort = self.plan(state, t, cohort, generator)
         job = self.job(t, self.pull(pull_of(regularizer, state, plan, cohort.ids), state, plan, cohort))
-        begun = self.start(state, plan, cohort, t)
+        begun = self.fresh.given(self.start(state, plan, cohort, t), plan, cohort, t)
         if self.own:
             begun = self.own.given(begun, state, plan, cohort)
         up = self.setup.engine(self.model, begun, plan, cohort, job)
@@ -211,9 +221,8 @@ class Layerwise:
 
         def of(holding: Holding, added: int = 0) -> ClientCost:
             setup, unsent = self.setup, (*self.fixed, *(self.own.keeps if self.own else ()))
-            return cost.measure(
-                self.model, holding, self.objective, setup.train, setup.image_size, unsent=unsent, added=added
-            )
+            travel = cost.Travel(unsent, self.fresh.names, added)
+            return cost.measure(self.model, holding, self.objective, setup.train, setup.image_size, travel)
 
         return functools.cache(of)
 
@@ -247,6 +256,12 @@ def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:
     for name in sorted(names | {HEAD}):
         model.add_classifier(name, setup.num_classes)
     return model.to(setup.device).eval()
+
+
+def _refuse_feddyn(setup: Setup, kept: Sequence[str], anew: Sequence[str]) -> None:
+    """Raises NotApplicable under FedDyn where clients start from tensors of their own."""
+    if (kept or anew) and "feddyn" in (setup.train.get("regularizer") or {}):
+        raise NotApplicable("FedDyn corrects one global model, and here clients start from tensors of their own")
 
 
 def _values(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -14,10 +14,28 @@ from torch.nn.functional import pad
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import WEIGHTS, client_weights, mean, weighted_mean
 from fedbench.method import Setup, State
+from fedbench.models.additions import FROZEN
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Pair, pairs, rank_of
 from fedbench.models.places import places, trained_by
 from fedbench.types import Cohort, Plan, Scenario, Uploads
+
+
+def names_of(model: Blocks, factors: str) -> tuple[str, ...]:
+    """The names of all factors of low-rank adapters, as patterns of a plan or of `layerwise` know them. factors: `A`,
+    `B` or `AB`. Raises NotApplicable where the model has none."""
+    found = [place for pair in pairs(model) for which in factors for place in [pair.A if which == "A" else pair.B]]
+    if not found:
+        raise NotApplicable("the method is about low-rank adapters B A, and the adapter has none (try adapter: lora)")
+    return tuple(
+        dict.fromkeys(place.split("/", 2)[-1] if place[0] == "r" else place.removeprefix("shared/") for place in found)
+    )
+
+
+def refuse_feddyn(setup: Setup) -> None:
+    """For aggregators of products. Raises NotApplicable under FedDyn."""
+    if "feddyn" in (setup.train.get("regularizer") or {}):
+        raise NotApplicable("FedDyn corrects the means of tensors, and this aggregator goes by products of them")
 
 
 def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:
@@ -58,6 +76,11 @@ class Came:
     weights: Tensor
     scales: Tensor
     rows: Tensor
+
+    def product(self) -> Tensor:
+        """(out, in): sum_n w_n s_n B_n A_n, from the stacked factors."""
+        left = (self.weights * self.scales).to(self.B.device)[:, None, None] * self.B
+        return left.transpose(0, 1).flatten(1) @ self.A.flatten(0, 1)
 
 
 def came(model: Blocks, uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples") -> Iterator[Came]:
@@ -128,6 +151,16 @@ def factored(Bs: Tensor, As: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]
     U, sigma, Vt = best_of_rank(Bs.transpose(0, 1).flatten(1), As.flatten(0, 1), rank)
     more = rank - len(sigma)
     return pad(U, (0, more)), pad(sigma, (0, more)), pad(Vt, (0, 0, 0, more))
+
+
+def added(state: State, values: Mapping[str, Tensor], ranks: Mapping[str, int]) -> State:
+    """The state with more added to the frozen weights. values (out, in), by the adapter's place; ranks: how many
+    rank-one terms each is sent as."""
+    frozen = dict(state.get(FROZEN, {}))
+    like = next(value for _, value in places(state))
+    for place, value in values.items():
+        frozen[place] = (frozen[place] + value if place in frozen else value).to(like).contiguous()
+    return {**state, FROZEN: frozen, "added": dict(ranks)}
 
 
 def best_of_rank(B: Tensor, A: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Tensors that every client trains and keeps: what it starts from is its own, and none of it travels."""
+"""Tensors of which every client has its own to start from: those that it keeps, and those that it draws anew."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from fedbench.method import State, Store
+from fedbench.models.backbone import Blocks
 from fedbench.models.places import holders, mapped, places, trainers
+from fedbench.seeding import generator
 from fedbench.types import Cohort, Plan, Uploads
 
 
 @dataclass(frozen=True)
 class Own:
-    """Which tensors clients keep, and where; a state has their keys in the store as `clients`, by client."""
+    """Which tensors clients train and keep, and where: none of it travels; a state has their keys in the store as
+    `clients`, by client."""
 
     store: Store
     keeps: tuple[str, ...]
@@ -24,8 +27,7 @@ class Own:
 
     def kept(self, place: str) -> bool:
         """Whether a client keeps what stands there."""
-        name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
-        return any(fnmatchcase(name, pattern) for pattern in self.keeps)
+        return _matches(place, self.keeps)
 
     def given(self, start: State, state: State, plan: Plan, cohort: Cohort) -> State:
         """What clients start from, with a row of its own for each where it keeps a tensor; at first, the server's."""
@@ -64,3 +66,34 @@ class Own:
     def _of(self, state: State, client: int) -> dict[str, Tensor]:
         key: Any = state["clients"].get(str(client))
         return {} if key is None else self.store.get(key, self.device)
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Tensors that every client draws anew in each round, from (seed, round, client), by their patterns."""
+
+    model: Blocks
+    names: tuple[str, ...]
+    seed: int
+
+    def given(self, start: State, plan: Plan, cohort: Cohort, t: int) -> State:
+        """What clients start from, with a row drawn by each of those that hold such a tensor."""
+        drawn = [place for place, _ in places(start) if _matches(place, self.names)]
+        if not drawn:
+            return start
+        held = {place: set(holders(plan, place)) for place in drawn}
+        rows: dict[str, list[Tensor]] = {place: [] for place in drawn}
+        for n, client in enumerate(cohort.ids):
+            self.model.draw(generator(self.seed, t, client, "adapters"))
+            trained = self.model.trained()
+            for place in drawn:
+                if n in held[place]:
+                    rows[place].append(trained[place].detach().clone())
+        stacked = {place: torch.stack(own) for place, own in rows.items() if own}
+        return {**start, **mapped(lambda place, value: stacked.get(place, value), start)}
+
+
+def _matches(place: str, patterns: tuple[str, ...]) -> bool:
+    """Whether the name of the tensor that stands there matches one of the patterns."""
+    name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -31,29 +31,41 @@ _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
 _measured: dict[Hashable, tuple[int, int]] = {}
 
 
+@dataclass(frozen=True)
+class Travel:
+    """What is particular about what a client is sent and sends.
+
+    unsent: patterns of the names of tensors that never travel · drawn: of those that a client draws itself, which come
+    up and are not sent down · added: bytes of the additions to its frozen weights.
+    """
+
+    unsent: Sequence[str] = ()
+    drawn: Sequence[str] = ()
+    added: int = 0
+
+
 def measure(
     model: Blocks,
     holding: Holding,
     objective: Objective,
     train: Mapping[str, Any],
     image_size: int,
-    unsent: Sequence[str] = (),
-    added: int = 0,
+    travel: Travel = Travel(),
 ) -> ClientCost:
-    """The cost of a client that holds this.
-
-    unsent: patterns of the names of tensors that never travel · added: bytes of the additions to its frozen weights.
-    """
+    """The cost of a client that holds this."""
     flops, activations = _one_image(model, holding, objective, image_size)
     frozen_bytes, sizes = model.frozen_bytes(holding.depth), _sizes(model, holding)
-    travels = [s for s in sizes if not any(fnmatchcase(s.name, pattern) for pattern in unsent)]
+    travels = [s for s in sizes if not _named(s, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # besides the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
     sent = (
         Sent("backbone", frozen_bytes),
-        Sent("additions", added),
-        *(Sent(what, sum(s.held for s in of), sum(s.trained for s in of)) for what, of in kinds.items()),
+        Sent("additions", travel.added),
+        *(
+            Sent(what, sum(s.held for s in of if not _named(s, travel.drawn)), sum(s.trained for s in of))
+            for what, of in kinds.items()
+        ),
     )
     return ClientCost(
         flops_per_image=flops,
@@ -72,6 +84,10 @@ class _Size:
     held: int
     trained: int
     reads: bool = False
+
+
+def _named(size: _Size, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(size.name, pattern) for pattern in patterns)
 
 
 def _sizes(model: Blocks, holding: Holding) -> list[_Size]:

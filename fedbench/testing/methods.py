@@ -37,7 +37,8 @@ def check_method(
     registry, r_n, g_n = registry or Registry(), list(ranks) if ranks else None, list(widths) if widths else None
 
     def made() -> Method:
-        return make(setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n), **options)
+        setup = setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n)
+        return make(replace(setup, by_client=True), **options)  # so that those without a global model are tried too
 
     def cohort() -> Cohort:
         return cohort_of(list(capacities), ranks=r_n, widths=g_n)

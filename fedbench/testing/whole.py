@@ -19,10 +19,9 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
         methods.check_method(partial(_method, registry, ref), registry)
     elif kind == "dataset":
         components.check_dataset(registry.make(kind, ref, image_size=IMAGE_SIZE))
-    elif kind == "objective":
-        components.check_objective(registry.make(kind, ref, setup=setup_of(registry, tiny_vit(), [4, 3, 1])))
     elif kind != "executor":  # which has no contract that a call without cells could show
-        getattr(components, f"check_{kind}")(registry.make(kind, ref))
+        setup = setup_of(registry, tiny_vit(), [4, 3, 1]) if kind in ("objective", "aggregator") else None
+        getattr(components, f"check_{kind}")(registry.make(kind, ref, setup=setup))
 
 
 def _method(registry: Registry, ref: dict[str, Any], setup: Any) -> Any:
