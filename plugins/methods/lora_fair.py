@@ -1,0 +1,115 @@
+"""LoRA-FAIR: the server corrects the mean of B towards the mean of products (Bian et al., ICCV 2025, arXiv
+2411.14961)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedbench import hookimpl
+from fedbench.errors import UserError
+from fedbench.families.aggregation import weighted_mean
+from fedbench.families.layerwise import layerwise
+from fedbench.families.lowrank import came, check_weights, names_of, refuse_feddyn, replaced
+from fedbench.method import Method, Ref, Setup, State
+from fedbench.models.backbone import in_layers
+from fedbench.models.places import places
+from fedbench.types import Cohort, Plan, Uploads
+
+
+def lora_fair(
+    setup: Setup,
+    allocation: Ref = "prefix",
+    aggregator: Ref = "refined_mean",
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """Clients train A and B and start from the server's; the server averages both and adds D to the mean of B, which
+    brings (B + D) A closer to the mean of products sum p_k B_k A_k.
+
+    Known of the paper are B + D, a similarity "from the cosine", a penalty lambda ||D|| with lambda = 0.01, and SGD on
+    the server; what is ours is told by `refined_mean`. Not applicable to adapters without low-rank factors, nor under
+    FedDyn.
+    """
+    method = layerwise(setup, allocation, aggregator, objective)
+    names_of(in_layers(setup.backbone), "AB")
+    return method
+
+
+def refined_mean(
+    setup: Setup, lam: float = 0.01, squared: bool = True, steps: int = 100, lr: float = 0.5, weights: str = "examples"
+) -> Callable[[State, Uploads, Plan, Cohort], State]:
+    """The per-layer mean, with D = argmin 1 - cos(dW, (B + D) A) + lam ||D||^2 added to the mean B of every low-rank
+    adapter, A being the mean too and dW = sum p_k B_k A_k.
+
+    lam: lambda, the paper's 0.01. Not known, and ours: 1 - cos, as a similarity is nothing to minimise; squared,
+    whether the norm is: with the norm itself D is 0 wherever the gradient of the cosine is below lambda; steps and lr
+    of the descent from D = 0, lr in units of ||B A||^2 / ||A||_2^2, the inverse of the curvature of 1 - cos, so that
+    below 2 it is stable for factors of any size; and the D of the lowest value on the way is taken, D = 0 among them.
+    weights: p_k by number of `examples`, or `uniform`.
+    """
+    check_weights("refined_mean", weights)
+    if lam < 0 or lr <= 0 or steps < 0:
+        raise UserError(f"refined_mean: lam and steps are at least 0, lr above; they are {lam}, {steps} and {lr}")
+    refuse_feddyn(setup)
+    model, search = in_layers(setup.backbone), Search(lam, squared, steps, lr)
+
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        new = weighted_mean(state, uploads, plan, cohort, weights)
+        means, refined = dict(places(new)), {}
+        for one in came(model, uploads, plan, cohort, weights):
+            A, B = (means[place].double().flatten(1) for place in (one.pair.A, one.pair.B))
+            refined[one.pair.B] = B + search.correction(one.product(), B, A)
+        return replaced(new, refined)
+
+    return aggregate
+
+
+@dataclass(frozen=True)
+class Search:
+    """How D is looked for, see `refined_mean`."""
+
+    lam: float
+    squared: bool
+    steps: int
+    lr: float
+
+    def correction(self, product: Tensor, B: Tensor, A: Tensor) -> Tensor:
+        """D (out, r) for dW = product (out, in), B (out, r), A (r, in); 0 where the cosine is not defined.
+
+        With C = dW A^T, G = A A^T and X = B + D, <dW, X A> = <C, X> and ||X A||^2 = <X G, X>: no step needs a matrix of
+        dW's size.
+        """
+        C, G, length, begun = product @ A.mT, A @ A.mT, product.norm(), (B @ A).norm()
+        D = best = torch.zeros_like(B)
+        if not length or not begun:
+            return D
+        lowest, step = torch.inf, self.lr * begun**2 / torch.linalg.matrix_norm(G, 2)
+        for _ in range(self.steps + 1):
+            X = B + D
+            XG = X @ G
+            q = (XG * X).sum().sqrt()  # ||X A||
+            cosine = (C * X).sum() / (length * q)
+            if (value := float(1 - cosine + self._penalty(D))) < lowest:
+                best, lowest = D, value
+            D = D - step * (cosine / q**2 * XG - C / (length * q) + self._slope(D))
+        return best
+
+    def _penalty(self, D: Tensor) -> Tensor:
+        return self.lam * (D.square().sum() if self.squared else D.norm())
+
+    def _slope(self, D: Tensor) -> Tensor:
+        """The penalty's gradient; at D = 0, where the norm has none, 0."""
+        return 2 * self.lam * D if self.squared else self.lam * D / D.norm().clamp(min=torch.finfo(D.dtype).tiny)
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("lora_fair", lora_fair, paper="Bian et al., LoRA-FAIR, ICCV 2025, arXiv 2411.14961")
+
+
+@hookimpl
+def fedbench_register_aggregators(register):
+    register("refined_mean", refined_mean)
