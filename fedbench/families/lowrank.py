@@ -128,12 +128,6 @@ def check_weights(method: str, weights: str, known: Sequence[str] = WEIGHTS) -> 
         raise UserError(f"{method}: weights is {' or '.join(known)}, not {weights!r}")
 
 
-def refuse_turning_books(setup: Setup) -> None:
-    """For methods whose server decomposes anew every round. Raises NotApplicable under FedDyn."""
-    if "feddyn" in (setup.train.get("regularizer") or {}):
-        raise NotApplicable("FedDyn remembers a factor's coordinates, and these turn with every decomposition")
-
-
 def replaced(state: State, values: Mapping[str, Tensor]) -> State:
     """The state with these values, by place, in the shapes and types of those that were there."""
     new: dict[str, Any] = {"r": [dict(r_j) for r_j in state["r"]], "shared": dict(state["shared"])}

@@ -15,7 +15,7 @@ from fedbench.families.lowrank import (
     factored,
     first_terms,
     ranks_of,
-    refuse_turning_books,
+    refuse_feddyn,
     with_pairs,
 )
 from fedbench.method import Method, Ref, Setup, State
@@ -36,7 +36,7 @@ def flexlora(setup: Setup, weights: str = "examples", objective: Ref = "cross_en
     client's first L_n layers where a scenario gives depths too.
     """
     check_weights("flexlora", weights)
-    refuse_turning_books(setup)
+    refuse_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

@@ -14,7 +14,7 @@ from fedbench.families.lowrank import (
     factored,
     first_terms,
     ranks_of,
-    refuse_turning_books,
+    refuse_feddyn,
     with_pairs,
 )
 from fedbench.method import Method, Ref, Setup, State
@@ -35,7 +35,7 @@ def raflora(setup: Setup, weights: str = "examples", objective: Ref = "cross_ent
     largest entry of each row of A positive; a client's first L_n layers where a scenario gives depths too.
     """
     check_weights("raflora", weights)
-    refuse_turning_books(setup)
+    refuse_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

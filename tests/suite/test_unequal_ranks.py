@@ -13,7 +13,7 @@ FILE = Path(__file__).parents[2] / "suites/unequal_ranks.yaml"
 def test_unequal_ranks_has_a_ceiling_a_floor_and_a_linear_probe_beside_its_methods():
     found = load(FILE, Registry().catalogue)
     methods = {label: found.points(methods=[label])[0].config["method"] for label in found.methods}
-    assert set(methods) >= {"fedit", "hetlora", "flexlora", "raflora", "fed_plora", "alllarge", "head_only"}
+    assert set(methods) >= {"fedit", "hetlora", "flexlora", "flora", "raflora", "fed_plora", "alllarge", "head_only"}
     assert methods["all_smallest"] == {**methods["fedit"], "smallest": True}
     ranks = {cell.scenario: cell.config["ranks"] for cell in found.points()}
     assert ranks == {

@@ -188,9 +188,9 @@ def test_both_engines_agree_on_convolutions_too(registry, name):
     close(*states)
 
 
-def test_what_turns_the_factors_cannot_remember_their_coordinates(registry):
+def test_who_decomposes_anew_every_round_is_not_applicable_under_feddyn(registry):
     for name in ("flexlora", "raflora"):
-        with pytest.raises(NotApplicable, match="these turn with every decomposition"):
+        with pytest.raises(NotApplicable, match="goes by products of them"):
             registry.make(
                 "method", {"name": name}, setup=setup_of(registry, tiny_vit(), [4], regularizer={"feddyn": 1})
             )
