@@ -48,6 +48,13 @@ def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:
     return r_n
 
 
+def depth_under_ranks(setup: Setup) -> Callable[[int], int]:
+    """depth_of(L_n) of methods whose clients differ in rank: all layers where the scenario gives ranks, as in their
+    papers, whatever depths it gives besides; L_n where it gives none."""
+    L, unequal = setup.backbone.num_layers, setup.scenario.ranks is not None
+    return lambda L_n: L if unequal else L_n
+
+
 def smallest_rank(model: Blocks, scenario: Scenario) -> int:
     """The smallest rank that any registered client may have; R where the scenario gives none."""
     return rank_of(model) if scenario.ranks is None else int(scenario.ranks.min())

@@ -10,7 +10,7 @@ from torch import Generator
 from fedbench import hookimpl
 from fedbench.families.aggregation import weighted_mean
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import check_weights, ranks_of
+from fedbench.families.lowrank import check_weights, depth_under_ranks, ranks_of
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.lowrank import rank_of
@@ -25,7 +25,7 @@ def fed_plora(setup: Setup, weights: str = "examples", objective: Ref = "cross_e
     read): B A = sum_j B[:, j] A[j, :], the terms that are not drawn are folded into the frozen weights before training,
     and a term that nobody trained keeps its value. Here all R terms are computed and the gradients of the others taken
     away, which is the same function; prices are those of folding. With r_n = R for everybody it is FedIT. Ours: one
-    draw for all layers of a client; weights by examples; a client's first L_n layers where a scenario gives depths too.
+    draw for all layers of a client; weights by examples; a client's first L_n layers where a scenario gives no ranks.
     """
     check_weights("fed_plora", weights)
     model = in_layers(setup.backbone)
@@ -38,7 +38,7 @@ def fed_plora(setup: Setup, weights: str = "examples", objective: Ref = "cross_e
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         return weighted_mean(state, uploads, plan, cohort, weights)
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share)
+    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup))
 
 
 @hookimpl

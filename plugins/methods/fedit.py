@@ -7,7 +7,16 @@ from torch import Generator
 
 from fedbench import hookimpl
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import came, check_weights, first_terms, ranks_of, smallest_rank, with_pairs, zero_padded
+from fedbench.families.lowrank import (
+    came,
+    check_weights,
+    depth_under_ranks,
+    first_terms,
+    ranks_of,
+    smallest_rank,
+    with_pairs,
+    zero_padded,
+)
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.types import Cohort, Plan, Uploads
@@ -22,9 +31,9 @@ def fedit(setup: Setup, weights: str = "examples", smallest: bool = False, objec
 
     FedIT has one rank; zero-padding is how those who compare with it (FLoRA, HetLoRA, FlexLoRA) let it have several:
     the zeros are averaged in, and every term is divided by all clients that arrived. Ours: the scale alpha / R is
-    everybody's; where a scenario gives depths too, a client holds its first L_n layers; whoever has a layer shares
-    its divisor. FLoRA's code scales differently on server and clients, and draws clients' adapters anew; neither is
-    taken over.
+    everybody's; clients hold all layers, or their first L_n where the scenario gives no ranks; whoever has a layer
+    shares its divisor. FLoRA's code scales differently on server and clients, and draws clients' adapters anew; neither
+    is taken over.
     """
     check_weights("fedit", weights)
     model = in_layers(setup.backbone)
@@ -37,7 +46,7 @@ def fedit(setup: Setup, weights: str = "examples", smallest: bool = False, objec
         found = came(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, zero_padded, weights)
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share)
+    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup))
 
 
 @hookimpl

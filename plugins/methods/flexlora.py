@@ -12,6 +12,7 @@ from fedbench.families.lowrank import (
     Came,
     came,
     check_weights,
+    depth_under_ranks,
     factored,
     first_terms,
     ranks_of,
@@ -33,7 +34,7 @@ def flexlora(setup: Setup, weights: str = "examples", objective: Ref = "cross_en
     B_n A_n with s_n = alpha / r_n, dW = U Sigma V^T, A_n = V^T[:r_n, :], B_n = U[:, :r_n] Sigma[:r_n] / s_n. Ours: the
     global model is the best part of dW of the adapter's rank R, and what dW has beyond that is dropped; signs, which an
     SVD leaves open, make the largest entry of each row of A positive; dW itself is never made, the factors do; a
-    client's first L_n layers where a scenario gives depths too.
+    client's first L_n layers where a scenario gives no ranks.
     """
     check_weights("flexlora", weights)
     refuse_feddyn(setup)
@@ -56,7 +57,7 @@ def flexlora(setup: Setup, weights: str = "examples", objective: Ref = "cross_en
         found = came(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, redistributed, weights)
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share, start=start)
+    return layerwise(setup, "prefix", aggregate, objective, share=share, start=start, depth_of=depth_under_ranks(setup))
 
 
 def redistributed(one: Came) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ from fedbench.families.lowrank import (
     added,
     came,
     check_weights,
+    depth_under_ranks,
     first_terms,
     names_of,
     ranks_of,
@@ -56,7 +57,9 @@ def flora(
     def factors(_: object) -> tuple[str, ...]:
         return names_of(model, "AB")
 
-    return layerwise(setup, allocation, aggregator, objective, share=own_rank, fresh=factors)
+    return layerwise(
+        setup, allocation, aggregator, objective, share=own_rank, fresh=factors, depth_of=depth_under_ranks(setup)
+    )
 
 
 def folded_mean(setup: Setup, weights: str = "examples") -> Callable[[State, Uploads, Plan, Cohort], State]:

@@ -17,6 +17,7 @@ from fedbench.families.lowrank import (
     Came,
     came,
     check_weights,
+    depth_under_ranks,
     first_terms,
     ranks_of,
     smallest_rank,
@@ -53,7 +54,7 @@ def hetlora(
     arrived share the divisor. Equal weights where every S_n is 0. Ours: c is at least r_min, so that only what can be
     pruned is pulled; classifiers are averaged by examples; a client whose work is lost does not prune; what a client
     sends in the round in which it prunes is still charged at its old rank; one scale alpha / R for everybody; a
-    client's first L_n layers where a scenario gives depths too.
+    client's first L_n layers where a scenario gives no ranks.
     """
     check_weights("hetlora", weights, WEIGHTS)
     if not 0 < gamma < 1 or lam < 0 or (r_min is not None and r_min < 1):
@@ -71,7 +72,9 @@ def hetlora(
             return given
         return replace(given or Pull(0.0), tails=made.pruned(made.ranks(state, cohort)), tail_strength=lam)
 
-    return layerwise(setup, "prefix", made.aggregate, objective, share=share, pull=pull)
+    return layerwise(
+        setup, "prefix", made.aggregate, objective, share=share, pull=pull, depth_of=depth_under_ranks(setup)
+    )
 
 
 @dataclass(frozen=True)

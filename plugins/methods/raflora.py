@@ -11,6 +11,7 @@ from fedbench.families.lowrank import (
     Came,
     came,
     check_weights,
+    depth_under_ranks,
     factored,
     first_terms,
     ranks_of,
@@ -32,7 +33,7 @@ def raflora(setup: Setup, weights: str = "examples", objective: Ref = "cross_ent
     = U Sigma^(1/2), A = Sigma^(1/2) V^T, of which client n gets the first r_n terms. A slice that nobody's work reaches
     is left out of dW: what the model had there is gone. Ours: one scale alpha / R for everybody, the paper's formulas
     having none; where ranks are drawn every round, all that may be drawn are levels; an SVD's open signs make the
-    largest entry of each row of A positive; a client's first L_n layers where a scenario gives depths too.
+    largest entry of each row of A positive; a client's first L_n layers where a scenario gives no ranks.
     """
     check_weights("raflora", weights)
     refuse_feddyn(setup)
@@ -51,7 +52,7 @@ def raflora(setup: Setup, weights: str = "examples", objective: Ref = "cross_ent
         root = sigma.sqrt()
         return root[:, None] * Vt, U * root
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share)
+    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup))
 
 
 def levels_of(setup: Setup, R: int) -> list[int]:
