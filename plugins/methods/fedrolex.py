@@ -43,4 +43,4 @@ def fedrolex(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedrolex", fedrolex)
+    register("fedrolex", fedrolex, paper="Alam et al., FedRolex, NeurIPS 2022, arXiv 2212.01548")

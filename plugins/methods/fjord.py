@@ -110,4 +110,4 @@ def up_to(ps: Sequence[float], p_max: float) -> list[float]:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fjord", fjord)
+    register("fjord", fjord, paper="Horvath et al., FjORD, NeurIPS 2021, arXiv 2102.13451")

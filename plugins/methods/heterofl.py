@@ -42,4 +42,4 @@ def heterofl(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("heterofl", heterofl)
+    register("heterofl", heterofl, paper="Diao et al., HeteroFL, ICLR 2021, arXiv 2010.01264")
