@@ -108,7 +108,11 @@ def layerwise(
 
 @dataclass(frozen=True, eq=False)
 class Layerwise:
-    """The method itself, of the parts that `layerwise` names: r_j of every layer and what is shared are the state."""
+    """The method itself, of the parts that `layerwise` names: r_j of every layer and what is shared are the state.
+
+    A state may have `frozen`, additions to the frozen weights by place (see `fedbench.models.additions`), and `added`,
+    the rank of what came to them last, which is what is sent; aggregators set both.
+    """
 
     setup: Setup
     model: Blocks

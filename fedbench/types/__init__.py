@@ -1,0 +1,29 @@
+"""The nouns that the parts of fedbench hand to each other, with their shapes."""
+
+from fedbench.types.clients import GLOBAL, SIZES, Client, Cohort, Scenario
+from fedbench.types.cost import ClientCost, Sent, ServerCost
+from fedbench.types.data import MIXED, Dataset, Images, Splits
+from fedbench.types.plan import Exit, Plan
+from fedbench.types.round import Job, Objective, Pull, Report, Uploads
+
+__all__ = [
+    "GLOBAL",
+    "MIXED",
+    "SIZES",
+    "Client",
+    "ClientCost",
+    "Cohort",
+    "Dataset",
+    "Exit",
+    "Images",
+    "Job",
+    "Objective",
+    "Plan",
+    "Pull",
+    "Report",
+    "Scenario",
+    "Sent",
+    "ServerCost",
+    "Splits",
+    "Uploads",
+]

@@ -1,0 +1,57 @@
+"""Images, and what a data set is before its pixels are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+MIXED = -1  # the domain of a client whose images come from several
+
+
+@dataclass(frozen=True)
+class Images:
+    """Decoded images with their labels.
+
+    x: (n, 3, H, W) uint8, or float32 in and near [0, 1], where 1 is what 255 is in uint8; possibly a memory map · y:
+    (n,) int64 class · domain: (n,) int64 index into `Dataset.domains`.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    domain: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The two halves of a data set, and the paths of images that could not be read and were skipped."""
+
+    train: Images
+    test: Images
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a dataset plugin returns: the facts at once, the pixels when `load()` is called.
+
+    `fingerprint` changes whenever an image, a label or the split could; it enters the identity of every cell.
+    size: the bytes of all its decoded images, where they are known before.
+    """
+
+    domains: tuple[str, ...]
+    classes: tuple[str, ...]
+    fingerprint: str
+    load: Callable[[], Splits]
+    size: int | None = None
+
+    def domain_name(self, domain: int) -> str:
+        """What the results call a client's domain: `mixed` where it has several."""
+        return "mixed" if domain == MIXED else self.domains[domain]
