@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from fedbench.cell.faults import Faults, Message
-from fedbench.models.places import Values, mapped, places, started, trainers
+from fedbench.models.places import Values, mapped, matches, places, started, trainers
 from fedbench.types import Cohort, Plan, Uploads
 
 NOT_FINITE = "not finite"  # why an upload is refused
@@ -54,8 +54,8 @@ def received(
     the guard refuses as not arrived, with the reason under `rejected`.
 
     start: what the clients started from, see `fedbench.engine`. A message holds what its client has trained, of a
-    tensor trained in part those coordinates. A refused upload's rows hold NaN. Where all is well the uploads are
-    returned as they are.
+    tensor trained in part those coordinates, and nothing of what clients keep. A refused upload's rows hold NaN. Where
+    all is well the uploads are returned as they are.
     """
     stacked, begun = dict(places({"r": uploads.r, "shared": uploads.shared})), dict(places(start))
     sent = _messages(stacked, uploads, plan)
@@ -94,6 +94,8 @@ def _messages(rows: Mapping[str, Tensor], uploads: Uploads, plan: Plan) -> list[
     """For every client what it sends, by place. rows: by place, (n, ...) of those who train the tensor."""
     messages: list[Message] = [{} for _ in range(len(plan.M))]
     for place, value in rows.items():
+        if matches(place, plan.kept):
+            continue
         within = uploads.coordinates.get(place)
         for row, n in enumerate(trainers(plan, place)):
             own = value[row] if within is None else value[row][within[row].expand_as(value[row])]

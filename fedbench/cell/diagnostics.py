@@ -13,7 +13,7 @@ from fedbench.families.aggregation import client_weights, mean
 from fedbench.models.adapter import LowRank
 from fedbench.models.additions import FROZEN
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import trained_layers
+from fedbench.models.places import matches, trained_layers
 from fedbench.types import Plan, Report, Uploads
 
 NAN = float("nan")
@@ -38,18 +38,20 @@ def effects(
     """Of every layer that has adapters.
 
     before, after: the states around the round · weights: those of the products' mean, `examples` or `uniform`.
-    Computed in float64. A method whose state has no `r` with the uploads' names has none.
+    Computed in float64, of what is sent: what clients keep has no part in it. A method whose state has no `r` with the
+    uploads' names has none.
     """
     plan, up, w = report.plan, report.uploads, client_weights(report.cohort, weights)
     trains = trained_layers(plan, up.r)
     holders: dict[int, int] = {}
     measured = []
     for j, (old, new) in enumerate(_by_layer(before, after, up)):
-        if not old:
+        sent = {name: value for name, value in up.r[j].items() if not matches(f"r/{j}/{name}", plan.kept)}
+        if not sent:
             continue
         who = trains[:, j]
         came = up.arrived[who]
-        rows = {name: _rows(value, old[name], came) for name, value in up.r[j].items()}  # (n, ...)
+        rows = {name: _rows(value, old[name], came) for name, value in sent.items()}  # (n, ...)
         within = {name: up.coordinates[place][came] for name in rows if (place := f"r/{j}/{name}") in up.coordinates}
         told = _told(plan, j, who.nonzero().flatten()[came], before, after)
         holders[j] = int(came.sum())
@@ -120,10 +122,10 @@ def _measures(
 ) -> Tensor:
     """(4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm. within:
     which coordinates of their rows clients have trained, where not all."""
-    moved = norms({name: (new[name].double() - value.double())[None] for name, value in old.items()})
+    moved = norms({name: (new[name].double() - old[name].double())[None] for name in rows})
     if not len(weights):
         return torch.stack([moved[0], *moved.new_full((3,), NAN)])
-    theirs = {name: rows[name] - value.double() for name, value in old.items()}
+    theirs = {name: value - old[name].double() for name, value in rows.items()}
     theirs |= {name: theirs[name] * mask for name, mask in within.items()}
     products = _of_products(layer, rows, weights) if told is None else _of_told(layer, new, rows, weights, told)
     return torch.stack([moved[0], norms(theirs).mean(), *products])
@@ -152,9 +154,9 @@ def _of_told(
     has gained, B A of the new state and what was added to the frozen weight."""
     found = []
     share = weights / weights.sum()
-    made = factors(layer, {name: value.double()[None] for name, value in new.items()})
-    for (path, _), (B, A), (B_new, A_new) in zip(
-        _low_rank(layer), factors(layer, rows, told.scales), made, strict=True
+    made = factors(layer, {name: new[name].double()[None] for name in rows})
+    for (path, *_), (B, A), (B_new, A_new) in zip(
+        _low_rank(layer, rows), factors(layer, rows, told.scales), made, strict=True
     ):
         if told.terms is not None:
             B = B * told.terms[:, None].to(B.device)
@@ -169,22 +171,27 @@ def _of_told(
 def factors(
     layer: nn.Module, rows: Mapping[str, Tensor], scales: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of every adapter in the layer that has `low_rank`: (alpha / r) B_n (n, out, r) and A_n (n, r, in) of the clients'
-    rows; a convolution's kernel counts as part of `in`. scales: (n,), in place of alpha / r."""
-    names = {id(parameter): name for name, parameter in layer.named_parameters()}
-    for _, own in _low_rank(layer):
-        B, A = rows[names[id(own.B)]].flatten(2), rows[names[id(own.A)]].flatten(2)
+    """Of every adapter in the layer that has `low_rank`, and rows of both factors: (alpha / r) B_n (n, out, r) and A_n
+    (n, r, in) of the clients' rows; a convolution's kernel counts as part of `in`. scales: (n,), in place of
+    alpha / r."""
+    for _, own, A_name, B_name in _low_rank(layer, rows):
+        B, A = rows[B_name].flatten(2), rows[A_name].flatten(2)
         scaling = own.alpha / own.rank if scales is None else scales[:, None, None].to(B.device, B.dtype)
         yield scaling * B, A
 
 
-def _low_rank(layer: nn.Module) -> Iterator[tuple[str, LowRank]]:
-    """Every low-rank adapter in the layer whose factors are the layer's own parameters, with its module's name."""
-    own = {id(parameter) for parameter in layer.parameters()}
+def _low_rank(layer: nn.Module, rows: Mapping[str, Tensor]) -> Iterator[tuple[str, LowRank, str, str]]:
+    """Every low-rank adapter in the layer of whose factors there are rows: its module's name, itself, and the names of
+    A and B among the layer's own parameters."""
+    names = {id(parameter): name for name, parameter in layer.named_parameters()}
     for path, module in layer.named_modules():
         low_rank: Callable[[], LowRank] | None = getattr(module, "low_rank", None)
-        if low_rank and {id(low_rank().A), id(low_rank().B)} <= own:
-            yield path, low_rank()
+        if low_rank is None:
+            continue
+        own = low_rank()
+        A, B = names.get(id(own.A)), names.get(id(own.B))
+        if A in rows and B in rows:
+            yield path, own, str(A), str(B)
 
 
 def norm_of_mean(B: Tensor, A: Tensor, weights: Tensor) -> Tensor:

@@ -178,6 +178,8 @@ class Layerwise:
         plan = replace(plan, exits=[self.exits_of(depth) for depth in plan.M.sum(1).tolist()])
         if self.fixed:
             plan = replace(plan, frozen=(*plan.frozen, *self.fixed))
+        if self.own:
+            plan = replace(plan, kept=(*plan.kept, *self.own.keeps))
         return self.share(plan, state, t, cohort, generator), cohort
 
     def job(self, t: int, pull: Pull | None) -> Job:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from fedbench.method import State, Store
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import holders, mapped, places, trainers
+from fedbench.models.places import holders, mapped, matches, places, trainers
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Plan, Uploads
 
@@ -27,7 +26,7 @@ class Own:
 
     def kept(self, place: str) -> bool:
         """Whether a client keeps what stands there."""
-        return _matches(place, self.keeps)
+        return matches(place, self.keeps)
 
     def given(self, start: State, state: State, plan: Plan, cohort: Cohort) -> State:
         """What clients start from, with a row of its own for each where it keeps a tensor; at first, the server's."""
@@ -78,7 +77,7 @@ class Fresh:
 
     def given(self, start: State, plan: Plan, cohort: Cohort, t: int) -> State:
         """What clients start from, with a row drawn by each of those that hold such a tensor."""
-        drawn = [place for place, _ in places(start) if _matches(place, self.names)]
+        drawn = [place for place, _ in places(start) if matches(place, self.names)]
         if not drawn:
             return start
         held = {place: set(holders(plan, place)) for place in drawn}
@@ -91,9 +90,3 @@ class Fresh:
                     rows[place].append(trained[place].detach().clone())
         stacked = {place: torch.stack(own) for place, own in rows.items() if own}
         return {**start, **mapped(lambda place, value: stacked.get(place, value), start)}
-
-
-def _matches(place: str, patterns: tuple[str, ...]) -> bool:
-    """Whether the name of the tensor that stands there matches one of the patterns."""
-    name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

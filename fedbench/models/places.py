@@ -71,6 +71,12 @@ def trained_layers(plan: Plan, r: Sequence[Mapping[str, Any]]) -> Tensor:
     return plan.trains & moving
 
 
+def matches(place: str, patterns: Iterable[str]) -> bool:
+    """Whether the name of the tensor that stands there matches one of the patterns, as `fnmatch` reads them."""
+    name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def started(value: Tensor, plan: Plan, place: str, dim: int) -> Tensor:
     """(n, ...): what those who train the tensor of `dim` axes at `place` began with, of what the server gave: one value
     for everybody, or a row for each that holds it."""

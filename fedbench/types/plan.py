@@ -24,7 +24,8 @@ class Plan:
     R rank-one terms b a^T of its layers' low-rank adapters a client holds; the others are 0 in its model ·
     trained_terms: (N, L, R) bool, which of those it trains · frozen: patterns, as `fnmatch` reads them, of the names of
     tensors that nobody trains in this round, whatever layer they stand in (`*.lora_A`) · scales: (N,) float64, what a
-    client multiplies its low-rank products B A with in place of the adapter's own alpha / R.
+    client multiplies its low-rank products B A with in place of the adapter's own alpha / R · kept: patterns, as of
+    `frozen`, of tensors that every client has of its own: it trains them and does not send them.
     """
 
     M: Tensor
@@ -34,6 +35,7 @@ class Plan:
     trained_terms: Tensor | None = None
     frozen: Sequence[str] = ()
     scales: Tensor | None = None
+    kept: Sequence[str] = ()
 
     @property
     def trains(self) -> Tensor:

@@ -234,3 +234,19 @@ def test_rows_tell_what_was_spoilt_and_what_was_refused(registry):
     assert upload_rows(0, report, Faults({}, 0))[0] == {
         "round": 1, "client": 0, "corrupted": "", "rejected": TOO_LARGE
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["nan", "wrong_shape", "scaled", "noise"])
+def test_what_clients_keep_is_neither_spoilt_nor_judged(kind):
+    """The classifier is the client's own: however far it moves, and whatever happens on the way, it stays as it is."""
+    up, start, plan = uploads_of(M)
+    plan, cohort = replace(plan, kept=["head.*"]), cohort_of([2, 1, 2])
+    assert received(up, start, plan, cohort, 0, Faults({}, 0), Guard({"max_norm": 42.0})) is up  # 20 and 21 in layers
+    got = received(up, start, plan, cohort, 0, Only([1], kind=kind), Guard())
+    if kind in ("nan", "wrong_shape"):
+        assert list(got.rejected) == [1] and got.arrived.tolist() == [True, False, True]
+    else:
+        assert torch.equal(got.shared["head.weight"], up.shared["head.weight"])
+        assert not torch.equal(got.r[1]["A"][1], up.r[1]["A"][1])
+    everything = replace(plan, kept=["*"])
+    assert received(up, start, everything, cohort, 0, Faults({}, 0), Guard({"max_norm": 1e-9})) is up

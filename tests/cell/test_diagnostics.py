@@ -179,6 +179,23 @@ def test_what_nobody_trained_is_no_change(registry):
     assert row.client_update_norm == pytest.approx(sum(each) / 2)
 
 
+def test_what_clients_keep_has_no_part_in_it(registry):
+    """B stays at home: no product is the server's to lose, and A alone has moved."""
+    model = attached(registry)
+    before, after, report = random_round(model, torch.ones(2, L) > 0, torch.ones(2) > 0, [3, 1])
+    kept = replace(report, plan=replace(report.plan, kept=["*.lora_B"]))
+    for j, row in enumerate(effects(model, before, after, kept, "examples")):
+        moved = [
+            rows - old
+            for rows, old in zip(by_name(report.uploads.r[j], "A"), by_name(before["r"][j], "A"), strict=True)
+        ]
+        each = [math.sqrt(sum(float(change[n].square().sum()) for change in moved)) for n in range(2)]
+        assert row.client_update_norm == pytest.approx(sum(each) / 2)
+        assert row.holders == 2 and math.isnan(row.aggregation_error) and math.isnan(row.product_norm)
+    kept = replace(report, plan=replace(report.plan, kept=["*"]))
+    assert effects(model, before, after, kept, "examples") == []
+
+
 def test_what_the_server_adds_to_frozen_weights_is_no_error(registry):
     model = attached(registry)
     before, after, report = random_round(model, torch.ones(2, L) > 0, torch.ones(2) > 0, [3, 1])
