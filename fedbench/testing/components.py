@@ -43,7 +43,11 @@ def check_allocation(
 
             def draw(L_n: Tensor = L_n, t: int = t, state: State = state, costs: Tensor = costs) -> dict[str, Any]:
                 chance = torch.Generator().manual_seed(t)
-                known = {"ranks": lambda: None, "layer_memory": costs.clone, "memory_budgets": lambda: L_n * 1e6}
+                known: dict[str, Callable[[], Any]] = {
+                    "ranks": lambda: None,
+                    "layer_memory": costs.clone,
+                    "memory_budgets": lambda: L_n * 1e6,
+                }
                 made = alloc.draw(allocate, L_n, num_layers, t, range(len(L_n)), state, chance, lambda: costs, known)
                 return vars(made) if isinstance(made, Plan) else {"M": made}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
@@ -75,7 +75,8 @@ def folded_mean(setup: Setup, weights: str = "examples") -> Callable[[State, Upl
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         new = weighted_mean(state, uploads, plan, cohort, weights)
-        old, sums, ranks, left = dict(places(state)), {}, {}, {}
+        old, sums, ranks = dict(places(state)), {}, {}
+        left: dict[str, Tensor] = {}
         for one in came(model, uploads, plan, cohort, weights):
             sums[one.pair.place] = one.product()
             ranks[one.pair.place] = int(one.terms.sum())
