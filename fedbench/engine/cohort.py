@@ -119,11 +119,12 @@ def stepping(
     pull = Pulling(model, leaves, job.pull, plan) if job.pull else None
 
     def step(inputs: dict[int, Batch]) -> Tensor:
-        assert optimizer is not None  # who has a batch trains something
         logits = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
-        for o in (o for own in logits.values() for o in own):
+        for o in (o for own in logits.values() for o in own if o.requires_grad):
             o.retain_grad()  # which tells what the objective used
         each = torch.stack([job.objective(logits[n], y, job.t) for n, (_, y) in inputs.items()])
+        if optimizer is None or not each.requires_grad:  # nobody here trains anything in this round
+            return each.detach()
         optimizer.zero_grad()
         each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
         if pull is not None:

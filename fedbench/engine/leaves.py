@@ -68,7 +68,7 @@ class Leaves:
             rows = torch.stack([trained[where.index(n)] if n in where else fixed[held.index(n)] for n in clients])
         if place not in self.factors:
             return rows
-        factor = self.factors[place][list(clients)].to(rows.device, rows.dtype)
+        factor = pick(self.factors[place], range(len(self.factors[place])), clients).to(rows.dtype)
         return rows * factor.view(-1, *[1] * (rows.dim() - 1))
 
     def layer(self, j: int, clients: Sequence[int]) -> dict[str, Tensor]:
@@ -185,8 +185,9 @@ def _within(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
 
 
 def _factors(model: Blocks, plan: Plan) -> dict[str, Tensor]:
-    """(N,) by the place of B: what stands for a client's own scale of B A where the adapter multiplies by alpha / R."""
-    return {} if plan.scales is None else {pair.B: plan.scales / pair.scaling for pair in pairs(model)}
+    """(N,) by the place of B, where the model is: what stands for a client's own scale of B A where the adapter
+    multiplies by alpha / R."""
+    return {} if plan.scales is None else {p.B: (plan.scales / p.scaling).to(model.device) for p in pairs(model)}
 
 
 def pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:

@@ -96,13 +96,16 @@ def _tune(
 ) -> float:
     """Client n's local steps; returns its mean training loss, without the job's pull."""
     S_n, trained = plan.M[n].nonzero().flatten().tolist(), [tuned.parameter for tuned in mine.values()]
-    optimizer = make_optimizer(trained, job.optimizer)
+    optimizer = make_optimizer(trained, job.optimizer) if trained else None
     pull, tail = _term(job.pull, mine, rows), _tail(model, job.pull, mine, n)
     seed_dropout(model, generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
     losses = []
     with scaled(model, None if plan.scales is None else float(plan.scales[n])):
         for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
             loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
+            losses.append(loss.item())
+            if optimizer is None:  # it trains nothing in this round
+                continue
             model.zero_grad()
             (loss + pull() + tail()).backward()
             for tuned in mine.values():
@@ -112,7 +115,6 @@ def _tune(
             optimizer.step()
             for tuned in mine.values():
                 tuned.restore()
-            losses.append(loss.item())
     seed_dropout(model, None)
     return sum(losses) / max(len(losses), 1)
 

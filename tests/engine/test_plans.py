@@ -1,5 +1,6 @@
 """What of its layers a client holds and trains: both engines in float64 to 1e-12 over drawn plans, and by hand."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,6 +146,18 @@ def test_a_tail_is_pulled_by_the_product_of_its_norms_and_nothing_else_is():
         torch.testing.assert_close(rows_A[0], torch.cat([A[:1], A[1:] - 0.1 * 0.3 * b / a * A[1:]]))
         torch.testing.assert_close(rows_B[0], torch.cat([B[:, :1], B[:, 1:] - 0.1 * 0.3 * a / b * B[:, 1:]], 1))
         assert torch.equal(rows_A[1], A) and torch.equal(rows_B[1], B) and (up.loss == 0).all()
+
+
+@pytest.mark.parametrize("trained", [[False] * 4, [False, True, False, False]])
+def test_a_client_that_trains_nothing_tells_its_loss_and_stays(trained):
+    """Beside one that trains a layer, and where nobody trains anything; with FedProx, whose pull is on nothing."""
+    model = model_of()
+    start, cohort = start_of(model), ragged([4, 4], steps=[2, 2], sizes=[3])
+    plan = full_plan(trained=torch.tensor([trained, [False] * 4]), frozen=("head.*",))
+    one, two = (train(model, start, plan, cohort, job_of(pull=Pull(0.7))) for train in (fast.train, sequential.train))
+    same(vars(one) | {"seconds": None}, vars(two) | {"seconds": None})
+    assert len(one.shared["head.weight"]) == 0 and len(one.r[1]["attn.proj.lora_A"]) == sum(trained)
+    assert one.loss.isfinite().all()
 
 
 def test_layers_that_run_frozen_are_run():
