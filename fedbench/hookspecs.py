@@ -58,7 +58,8 @@ def fedbench_register_allocations(register: Register) -> None:
 def fedbench_register_aggregators(register: Register) -> None:
     """How uploads become the next state: `make(**options) -> aggregate(state, uploads, plan, cohort) -> state`.
 
-    What it remembers between rounds it keeps in `state["memory"]`, nested dicts and lists of tensors.
+    What it remembers between rounds it keeps in `state["memory"]`, nested dicts and lists of tensors. One that sets
+    `make(setup, ...)` is given the run's `Setup` too.
     """
 
 

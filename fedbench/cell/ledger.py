@@ -35,7 +35,7 @@ class Ledger:
         self.dataset, self.federation, self.faults = dataset, federation, federation.faults
         self.T, evaluation = config["train"]["rounds"], config["evaluation"]
         self.evaluated = evaluated_rounds(self.T, evaluation["every"], evaluation.get("at"))
-        self.weights = _weights(config["method"].get("aggregator"))
+        self.weights = _weights(config["method"])
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
         """Enter a round into its tables; returns the rows of its clients. Raises Diverged."""
@@ -181,7 +181,8 @@ def _sent(uploads: Uploads, n: int) -> bool:
     return bool(uploads.arrived[n]) or n in uploads.rejected
 
 
-def _weights(aggregator: Any) -> str:
-    """How a method's aggregator weighs clients, where it says so in the usual words."""
-    weights = aggregator.get("weights") if isinstance(aggregator, Mapping) else None
+def _weights(method: Mapping[str, Any]) -> str:
+    """How a method weighs clients, where its aggregator or it itself says so in the usual words."""
+    aggregator = method.get("aggregator")
+    weights = (aggregator if isinstance(aggregator, Mapping) else method).get("weights")
     return weights if weights in WEIGHTS else "examples"

@@ -3,7 +3,6 @@ NeurIPS 2024, arXiv 2409.05976)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -33,21 +32,24 @@ from fedbench.types import Cohort, Plan, Uploads
 def flora(
     setup: Setup,
     scale: float = 2.0,
+    weights: str = "examples",
     allocation: Ref = "prefix",
-    aggregator: Ref = "folded_mean",
     objective: Ref = "cross_entropy",
 ) -> Method:
     """Each round every client draws new adapters of its own rank, A at random and B = 0; the server adds sum p_k s B_k
     A_k to the frozen weights, and the adapters are dropped: no aggregation error, whatever the ranks.
 
     scale: s, the same for all, in place of the adapter's alpha / rank: the authors' code (ATP-1010/FederatedLLM) has
-    alpha_k = 2 r_k. Ranks are the scenario's, or the adapter's for everybody. The stacked factors have rank sum r_k and
-    are charged as such, or as the matrix where that is smaller; new adapters come from the round's and the client's
-    seed, and are not sent down. Classifiers are averaged as usual, which is ours: the paper's models have none. Not
-    applicable to adapters without low-rank factors, nor under FedDyn.
+    alpha_k = 2 r_k. weights: p_k by number of `examples`, as there, or `uniform`. Ranks are the scenario's, or the
+    adapter's for everybody. The stacked factors have rank sum r_k and are charged as such, or as the matrix where that
+    is smaller; new adapters come from the round's and the client's seed, and are not sent down. Classifiers are
+    averaged as usual, which is ours: the paper's models have none. Not applicable to adapters without low-rank factors,
+    nor under FedDyn.
     """
     if scale <= 0:
         raise UserError(f"flora: scale is above 0, not {scale}")
+    check_weights("flora", weights)
+    refuse_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def own_rank(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
@@ -57,23 +59,8 @@ def flora(
     def factors(_: object) -> tuple[str, ...]:
         return names_of(model, "AB")
 
-    return layerwise(
-        setup, allocation, aggregator, objective, share=own_rank, fresh=factors, depth_of=depth_under_ranks(setup)
-    )
-
-
-def folded_mean(setup: Setup, weights: str = "examples") -> Callable[[State, Uploads, Plan, Cohort], State]:
-    """W <- W + sum p_k s_k B_k A_k of every low-rank adapter, whose A stays as it was and whose B is 0 then; the
-    per-layer mean of all else.
-
-    Stacking [p_1 A_1; ...; p_K A_K] and [B_1 ... B_K] gives that sum as one product. weights: p_k by number of
-    `examples`, or `uniform`. It takes the factors for fresh: a method that goes on with last round's adds them again.
-    """
-    check_weights("folded_mean", weights)
-    refuse_feddyn(setup)
-    model = in_layers(setup.backbone)
-
-    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+    def folded(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        """[B_1 ... B_K] [p_1 A_1; ...; p_K A_K] goes into W; A stays as it was and B is 0, so that W is the model."""
         new = weighted_mean(state, uploads, plan, cohort, weights)
         old, sums, ranks = dict(places(state)), {}, {}
         left: dict[str, Tensor] = {}
@@ -83,14 +70,10 @@ def folded_mean(setup: Setup, weights: str = "examples") -> Callable[[State, Upl
             left |= {one.pair.A: old[one.pair.A].clone(), one.pair.B: torch.zeros_like(old[one.pair.B])}
         return added(replaced(new, left), sums, ranks)
 
-    return aggregate
+    depth_of = depth_under_ranks(setup)
+    return layerwise(setup, allocation, folded, objective, share=own_rank, fresh=factors, depth_of=depth_of)
 
 
 @hookimpl
 def fedbench_register_methods(register):
     register("flora", flora, paper="Wang et al., FLoRA, NeurIPS 2024, arXiv 2409.05976")
-
-
-@hookimpl
-def fedbench_register_aggregators(register):
-    register("folded_mean", folded_mean)

@@ -1,0 +1,205 @@
+"""What FFA-LoRA, RoLoRA, FedSA-LoRA, FedEx-LoRA, FLoRA and LoRA-FAIR promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedbench.cell.diagnostics import effects
+from fedbench.errors import NotApplicable, UserError
+from fedbench.seeding import generator
+from fedbench.testing import check_method
+from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_vit
+
+L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
+EXAMPLES = [4, 2, 6]
+P = [n / sum(EXAMPLES) for n in EXAMPLES]
+NAMES = [f"blocks.{j}.{target}" for j in range(L) for target in ("attn.proj", "mlp.fc2")]
+METHODS = ["ffa_lora", "rolora", "fedsa_lora", "fedex_lora", "flora", "lora_fair"]
+X = torch.randn(3, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+
+
+def made(registry, name, ranks=None, by_client=True, adapter=None, train=None, **options):
+    setup = replace(setup_of(registry, tiny_vit(L), [L] * 3, adapter, ranks, **(train or {})), by_client=by_client)
+    return registry.make("method", {"name": name, **options}, setup=setup), setup
+
+
+def cohort(ranks=None):
+    return cohort_of([L] * 3, EXAMPLES, ranks=ranks)
+
+
+def ran(registry, name, rounds=2, ranks=None, **options):
+    """The states around every round, with its report, and the method."""
+    method, setup = made(registry, name, ranks, **options)
+    states, reports = [method.init(generator(0))], []
+    for t in range(rounds):
+        state, report = method.round(states[-1], t, cohort(ranks), generator(0, t))
+        states.append(state)
+        reports.append(report)
+    return states, reports, method, setup
+
+
+def factor(state, name, which):
+    _, j, target = name.split(".", 2)
+    return state["r"][int(j)][f"{target}.lora_{which}"]
+
+
+def addition(state, name):
+    _, j, target = name.split(".", 2)
+    return state.get("frozen", {}).get(f"r/{j}/{target}", torch.zeros((), dtype=torch.float64))
+
+
+# --- what they promise --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("fedex_lora", None), ("flora", None), ("flora", [1, 2, 2])])
+def test_nothing_is_lost_in_aggregation(registry, name, ranks):
+    """Also with one client whose work is lost: W + addition + s B A has gained the mean of the clients' products."""
+    states, reports, method, setup = ran(registry, name, ranks=ranks)
+    everybody = cohort(ranks)
+    some = replace(everybody, arrives=torch.tensor([True, False, True]))
+    third, last = method.round(states[-1], 2, some, generator(0, 2))
+    for before, after, report, p in [(*states[:2], reports[0], P), (states[-1], third, last, [0.4, 0.0, 0.6])]:
+        for at in NAMES:
+            A, B = (factor({"r": report.uploads.r}, at, which) for which in "AB")
+            if ranks:
+                A = A * report.plan.terms[:, int(at.split(".")[1]), :, None]
+            gained = (
+                addition(after, at) - addition(before, at) + SCALE * factor(after, at, "B") @ factor(after, at, "A")
+            )
+            wanted = sum(p_n * SCALE * b @ a for p_n, b, a in zip(p, B, A, strict=True))
+            torch.testing.assert_close(gained, wanted, rtol=0, atol=1e-10)
+        rows = effects(setup.backbone, before, after, report, "examples")
+        assert len(rows) == L and all(row.aggregation_error < 1e-10 < row.product_norm for row in rows)
+
+
+def test_the_mean_of_one_half_is_exact_and_the_other_does_not_move(registry):
+    for name in ("ffa_lora", "rolora"):
+        states, reports, _, setup = ran(registry, name)
+        for t, (before, after, report) in enumerate(zip(states, states[1:], reports, strict=False)):
+            still, moves = "BA" if name == "rolora" and t else "AB"
+            for at in NAMES:
+                assert torch.equal(factor(after, at, still), factor(before, at, still))
+                assert not torch.equal(factor(after, at, moves), factor(before, at, moves))
+                assert factor({"r": report.uploads.r}, at, still).shape[0] == 0
+            rows = effects(setup.backbone, before, after, report, "examples")
+            assert all(row.aggregation_error <= 1e-15 < row.product_norm for row in rows)
+
+
+def test_lora_fair_loses_less_than_the_mean_and_nothing_without_a_correction(registry):
+    states, reports, _, setup = ran(registry, "lora_fair", rounds=1)
+    mean, _, _, _ = ran(registry, "lora_fair", rounds=1, aggregator={"name": "refined_mean", "steps": 0})
+    plain, _, _, _ = ran(registry, "fedex_lora", rounds=1)
+    closer = 0
+    for at in NAMES:
+        A, B = (factor({"r": reports[0].uploads.r}, at, which) for which in "AB")
+        wanted = sum(p * b @ a for p, b, a in zip(P, B, A, strict=True)).flatten()
+        one, other = (
+            torch.cosine_similarity(wanted, (factor(s[1], at, "B") @ factor(s[1], at, "A")).flatten(), dim=0)
+            for s in (states, mean)
+        )
+        assert one >= other
+        closer += int(one > other)
+        assert torch.equal(factor(mean[1], at, "B"), factor(plain[1], at, "B"))
+    assert closer == len(NAMES)
+
+
+def bytes_of(cost, what):
+    return next(((sent.down, sent.up) for sent in cost.sent if sent.what == what), (0, 0))
+
+
+IN, OUT = (8, 16), (8, 8)  # of attn.proj and mlp.fc2
+BYTES_A, BYTES_B = (8 * L * R * sum(sizes) for sizes in (IN, OUT))
+
+
+def test_what_travels(registry):
+    costs = {name: [report.cost[2] for report in ran(registry, name)[1]] for name in METHODS}
+    for name in ("fedex_lora", "lora_fair"):
+        assert [bytes_of(c, "adapters") for c in costs[name]] == [(BYTES_A + BYTES_B,) * 2] * 2
+    assert [bytes_of(c, "adapters") for c in costs["ffa_lora"]] == [(BYTES_B, BYTES_B)] * 2
+    assert [bytes_of(c, "adapters") for c in costs["fedsa_lora"]] == [(BYTES_A, BYTES_A)] * 2
+    assert all(bytes_of(c, "classifiers") == (0, 0) for c in costs["fedsa_lora"])
+    both = BYTES_A + BYTES_B
+    assert [bytes_of(c, "adapters") for c in costs["rolora"]] == [(both, BYTES_B), (both, BYTES_A)]
+    assert [bytes_of(c, "adapters") for c in costs["flora"]] == [(0, both)] * 2
+    matrices = 8 * L * (8 * 8 + 8 * 16)  # smaller here than factors of rank 3 R or 4 R
+    assert [bytes_of(c, "additions") for c in costs["fedex_lora"]] == [(0, 0), (matrices, 0)]
+    flora = ran(registry, "flora", ranks=[1, 1, 1])[1][1]  # rank 3 for 8 x 8 and 8 x 16
+    assert bytes_of(flora.cost[0], "additions") == (8 * L * (3 * 16 + 3 * 24), 0)
+    assert bytes_of(flora.cost[0], "adapters") == (0, both // 2)
+
+
+def test_what_stays_at_home_is_in_no_state(registry):
+    states, _, method, setup = ran(registry, "fedsa_lora")
+    for at in NAMES:
+        assert torch.equal(factor(states[2], at, "B"), factor(states[0], at, "B"))
+    assert torch.equal(states[2]["shared"]["head.weight"], states[0]["shared"]["head.weight"])
+    own = setup.store.get(states[2]["clients"]["1"])
+    assert {place.rpartition("/")[2].rpartition("_")[2] for place in own if place.startswith("r/")} == {"B"}
+    assert not torch.equal(own["shared/head.weight"], states[0]["shared"]["head.weight"])
+    with pytest.raises(NotApplicable, match="evaluation: {by: client}"):
+        made(registry, "fedsa_lora", by_client=False)
+
+
+def test_flora_draws_by_round_and_client(registry):
+    method, setup = made(registry, "flora")
+    state, starts = method.init(generator(0)), []
+
+    def engine(model, start, *rest):
+        starts.append(start["r"][1]["mlp.fc2.lora_A"])
+        return setup.engine(model, start, *rest)
+
+    method = registry.make(
+        "method", {"name": "flora"}, setup=replace(setup_of(registry, tiny_vit(L), [L] * 3), engine=engine)
+    )
+    for t in (0, 1):
+        method.round(state, t, cohort(), generator(0, t))
+    method.round(state, 1, cohort().only([2]), generator(0, 1))
+    draws = torch.cat(starts)  # (3 + 3 + 1, R, in)
+    assert len({tuple(draw.flatten().tolist()) for draw in draws}) == 6 and torch.equal(draws[5], draws[6])
+
+
+# --- contracts and refusals ---------------------------------------------------------------------------------------
+
+
+def test_flora_keeps_its_contract_with_ranks_too(registry):
+    check_method(lambda setup: registry.make("method", {"name": "flora"}, setup=setup), registry, ranks=(2, 1, 1))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_adapter_without_factors_is_not_for_them(registry, name):
+    with pytest.raises(NotApplicable, match="low-rank adapters B A, and the adapter has none"):
+        made(registry, name, adapter={"name": "bitfit"})
+
+
+@pytest.mark.parametrize("name", ["fedsa_lora", "fedex_lora", "flora", "lora_fair"])
+def test_feddyn_is_not_for_those_that_go_by_products_or_own_tensors(registry, name):
+    with pytest.raises(NotApplicable, match="FedDyn"):
+        made(registry, name, train={"regularizer": {"feddyn": 0.1}})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("rolora", {"first": "C"}, "first is A or B, not 'C'"),
+        ("flora", {"scale": 0}, "scale is above 0, not 0"),
+        ("flora", {"weights": "all"}, "flora: weights is examples or uniform, not 'all'"),
+        ("lora_fair", {"aggregator": {"name": "refined_mean", "lr": 0}}, "lam and steps are at least 0, lr above"),
+        ("fedex_lora", {"aggregator": {"name": "exact_mean", "weights": "all"}}, "exact_mean: weights is examples or"),
+    ],
+)
+def test_mistakes_are_told(registry, name, options, message):
+    with pytest.raises(UserError, match=message):
+        made(registry, name, **options)
+
+
+def test_fedra_can_take_the_exact_mean(registry):
+    """With layers of each client's own: what came of a layer is averaged over those who held it."""
+    method = registry.make(
+        "method", {"name": "fedra", "aggregator": "exact_mean"}, setup=setup_of(registry, tiny_vit(L), [4, 2, 1])
+    )
+    state, report = method.round(method.init(generator(0)), 0, cohort_of([4, 2, 1], EXAMPLES), generator(0, 0))
+    assert report.plan.M.sum() == 7 and any(value.any() for value in state["frozen"].values())
+    assert method.predictor(state)(X).shape == (3, CLASSES)
