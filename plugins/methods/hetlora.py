@@ -20,6 +20,7 @@ from fedbench.families.lowrank import (
     depth_under_ranks,
     first_terms,
     ranks_of,
+    refuse_feddyn,
     smallest_rank,
     with_pairs,
     zero_padded,
@@ -54,7 +55,8 @@ def hetlora(
     arrived share the divisor. Equal weights where every S_n is 0. Ours: c is at least r_min, so that only what can be
     pruned is pulled; classifiers are averaged by examples; a client whose work is lost does not prune; what a client
     sends in the round in which it prunes is still charged at its old rank; one scale alpha / R for everybody; a
-    client's first L_n layers where a scenario gives no ranks.
+    client's first L_n layers where a scenario gives no ranks. Not applicable under FedDyn, which moves what norms are
+    taken of.
     """
     check_weights("hetlora", weights, WEIGHTS)
     if not 0 < gamma < 1 or lam < 0 or (r_min is not None and r_min < 1):
@@ -62,6 +64,7 @@ def hetlora(
             f"hetlora: gamma lies between 0 and 1, lam is at least 0 and r_min at least 1; "
             f"they are {gamma}, {lam} and {r_min}"
         )
+    refuse_feddyn(setup)
     made = HetLoRA(setup, gamma, r_min, weights)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
@@ -134,7 +137,8 @@ def sparsity_weights(found: Sequence[Came], N: int) -> list[Tensor]:
     for one in found:
         squared[one.rows] += (one.A * (one.B.mT @ one.B @ one.A)).sum((1, 2)).clamp(min=0).cpu()
     S = squared.sqrt()
-    return [q / q.sum() for q in (S[one.rows] if S[one.rows].any() else torch.ones(len(one.rows)) for one in found)]
+    each = (S[one.rows] if S[one.rows].any() else torch.ones_like(S[one.rows]) for one in found)
+    return [q / q.sum() for q in each]
 
 
 def _begun(one: Came, state: State) -> Came:

@@ -84,6 +84,9 @@ def test_hetlora_weighs_clients_by_the_norm_of_their_products():
     nothing = came_of()
     (q,) = sparsity_weights([Came(PAIR, A, 0 * B, nothing.terms, nothing.weights, nothing.scales, nothing.rows)], 2)
     assert q.tolist() == [0.5, 0.5]
+    third = replace(nothing, B=torch.zeros(3, 2, 2).double(), A=torch.zeros(3, 2, 3).double(), rows=torch.arange(3))
+    (q,) = sparsity_weights([third], 3)
+    assert q.tolist() == [1 / 3] * 3  # in float64
 
 
 def test_hetlora_prunes_whose_tail_shrank(registry):
@@ -188,8 +191,8 @@ def test_both_engines_agree_on_convolutions_too(registry, name):
     close(*states)
 
 
-def test_who_decomposes_anew_every_round_is_not_applicable_under_feddyn(registry):
-    for name in ("flexlora", "raflora"):
+def test_who_goes_by_products_is_not_applicable_under_feddyn(registry):
+    for name in ("flexlora", "raflora", "hetlora"):
         with pytest.raises(NotApplicable, match="goes by products of them"):
             registry.make(
                 "method", {"name": name}, setup=setup_of(registry, tiny_vit(), [4], regularizer={"feddyn": 1})
