@@ -249,8 +249,9 @@ class Layerwise:
     @functools.cached_property
     def layer_memory(self) -> Tensor:
         """(L,) float64, bytes that each layer adds to what a client needs that trains it."""
-        one, two = (self.price(whole(depth, head_at_end(depth))).memory_bytes for depth in (1, 2))
-        return torch.full((self.model.num_layers,), float(two - one), dtype=torch.float64)
+        L = self.model.num_layers
+        memory = [self.price(whole(depth, head_at_end(depth))).memory_bytes for depth in (1, 2)[:L]]
+        return torch.full((L,), float(memory[-1] - sum(memory[:-1])), dtype=torch.float64)
 
 
 def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:

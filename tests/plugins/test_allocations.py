@@ -6,7 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbench.seeding import generator
 from fedbench.testing import check_allocation
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench_plugins.allocations import knapsack, packed
 
 numbers = st.lists(st.integers(1, 9), min_size=1, max_size=6)
@@ -52,3 +54,10 @@ def test_the_others_run_frozen_where_all_are_held():
 
 def test_it_keeps_the_contract():
     check_allocation(knapsack, exact=False)
+
+
+def test_a_model_of_one_layer_is_worth_trying(registry):
+    setup = setup_of(registry, tiny_vit(depth=1), [1])
+    method = registry.make("method", {"name": "fedra", "allocation": {"name": "knapsack"}}, setup=setup)
+    _, report = method.round(method.init(generator(0)), 0, cohort_of([1]), generator(0, 0))
+    assert report.plan.M.tolist() == [[True]]
