@@ -47,8 +47,8 @@ def refined_mean(
     lam: lambda, the paper's 0.01. Not known, and ours: 1 - cos, as a similarity is nothing to minimise; squared,
     whether the norm is: with the norm itself D is 0 wherever the gradient of the cosine is below lambda; steps and lr
     of the descent from D = 0, lr in units of ||B A||^2 / ||A||_2^2, the inverse of the curvature of 1 - cos, so that
-    below 2 it is stable for factors of any size; and the D of the lowest value on the way is taken, D = 0 among them.
-    weights: p_k by number of `examples`, or `uniform`.
+    below 2 it is stable for factors of any size; and that the last D is taken, or 0 where that is no better: the lowest
+    on the way could be one or another of nearly equal steps. weights: p_k by number of `examples`, or `uniform`.
     """
     check_weights("refined_mean", weights)
     if lam < 0 or lr <= 0 or steps < 0:
@@ -83,19 +83,22 @@ class Search:
         dW's size.
         """
         C, G, length, begun = product @ A.mT, A @ A.mT, product.norm(), (B @ A).norm()
-        D = best = torch.zeros_like(B)
+        D = torch.zeros_like(B)
         if not length or not begun:
             return D
-        lowest, step = torch.inf, self.lr * begun**2 / torch.linalg.matrix_norm(G, 2)
-        for _ in range(self.steps + 1):
+        step = self.lr * begun**2 / torch.linalg.matrix_norm(G, 2)
+
+        def at(D: Tensor) -> tuple[Tensor, Tensor]:
+            """The value that D has, and its gradient."""
             X = B + D
             XG = X @ G
             q = (XG * X).sum().sqrt()  # ||X A||
             cosine = (C * X).sum() / (length * q)
-            if (value := float(1 - cosine + self._penalty(D))) < lowest:
-                best, lowest = D, value
-            D = D - step * (cosine / q**2 * XG - C / (length * q) + self._slope(D))
-        return best
+            return 1 - cosine + self._penalty(D), cosine / q**2 * XG - C / (length * q) + self._slope(D)
+
+        for _ in range(self.steps):
+            D = D - step * at(D)[1]
+        return D if at(D)[0] < at(torch.zeros_like(B))[0] else torch.zeros_like(B)
 
     def _penalty(self, D: Tensor) -> Tensor:
         return self.lam * (D.square().sum() if self.squared else D.norm())

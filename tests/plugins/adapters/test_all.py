@@ -9,6 +9,7 @@ from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import measure
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.models.holding import whole
 from fedbench.testing.world import CLASSES, TRAIN, tiny_mixer, tiny_vit
 from fedbench_plugins.objectives import cross_entropy
 
@@ -30,7 +31,7 @@ def test_what_an_adapter_adds_is_sent_up_and_its_frozen_model_once(adapted, adap
     blocks, plain = adapted(tiny_vit(), **adapter), Blocks(tiny_vit()).double()
     head, replaced = CLASSES * (D + 1), inside if adapter["name"] == "bitfit" else 0
     for depth in (1, 3):
-        cost = measure(blocks, range(depth), head_at_end(depth), cross_entropy, TRAIN, 8)
+        cost = measure(blocks, whole(depth, head_at_end(depth)), cross_entropy, TRAIN, 8)
         assert cost.bytes_up == 8 * (depth * inside + outside + head)
         frozen = plain.frozen_bytes(depth) - 8 * depth * replaced
         assert cost.bytes_down == cost.bytes_up + frozen and cost.memory_bytes > cost.bytes_down
