@@ -13,6 +13,7 @@ from fedbench.families.lowrank import (
     depth_under_ranks,
     first_terms,
     ranks_of,
+    refuse_feddyn,
     smallest_rank,
     with_pairs,
     zero_padded,
@@ -36,6 +37,8 @@ def fedit(setup: Setup, weights: str = "examples", smallest: bool = False, objec
     is taken over.
     """
     check_weights("fedit", weights)
+    if setup.scenario.ranks is not None:
+        refuse_feddyn(setup)  # zeros of those without a term would enter its mean - h / a
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
