@@ -66,7 +66,7 @@ class Component:
     """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
     others), its options with their defaults; for a method its role, one of ROLES, for a data set where its files come
     from, for an executor whether its cells run on other machines. later: the options that came when results were kept
-    already, paper: where it is from, see `hookspecs`."""
+    already, paper: where it is from, look: how pictures draw it, see `hookspecs`."""
 
     name: str
     kind: str
@@ -83,6 +83,7 @@ class Component:
     source: Source | None = None
     details: str = ""
     paper: str = ""
+    look: int | None = None
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
@@ -147,8 +148,13 @@ class Catalogue:
 
     @property
     def roles(self) -> dict[str, str]:
-        """The role of every method, by name: those of the benchmark itself first, then those of other packages."""
-        methods = sorted(self.components["method"].values(), key=lambda c: (c.package != "fedbench", c.name))
+        """The role of every method, by name: those of the benchmark itself first, then those of other packages; of
+        either those with a look of their own first."""
+        last = len(self.components["method"])
+        methods = sorted(
+            self.components["method"].values(),
+            key=lambda c: (c.package != "fedbench", last if c.look is None else c.look, c.name),
+        )
         return {method.name: method.role for method in methods}
 
     @property

@@ -79,4 +79,10 @@ class Both:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedavg", fedavg, later=["local", "width"], paper="McMahan et al., FedAvg, AISTATS 2017, arXiv 1602.05629")
+    register(
+        "fedavg",
+        fedavg,
+        look=2,
+        later=["local", "width"],
+        paper="McMahan et al., FedAvg, AISTATS 2017, arXiv 1602.05629",
+    )

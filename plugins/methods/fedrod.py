@@ -215,5 +215,9 @@ BALANCED = {"softmax": balanced_softmax, "risk": balanced_risk}
 @hookimpl
 def fedbench_register_methods(register):
     register(
-        "fedrod", fedrod, later=["personal", "hidden"], paper="Chen and Chao, Fed-RoD, ICLR 2022, arXiv 2107.00778"
+        "fedrod",
+        fedrod,
+        look=4,
+        later=["personal", "hidden"],
+        paper="Chen and Chao, Fed-RoD, ICLR 2022, arXiv 2107.00778",
     )

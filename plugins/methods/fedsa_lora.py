@@ -7,7 +7,7 @@ from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import names_of
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.backbone import HEAD, Blocks
+from fedbench.models.backbone import HEAD, Blocks, in_layers
 
 
 def fedsa_lora(
@@ -23,6 +23,7 @@ def fedsa_lora(
     part answers with those first ones. There is no global model: not applicable but with `evaluation: {by: client}`,
     nor to adapters without low-rank factors, nor under FedDyn.
     """
+    in_layers(setup.backbone)
     if not setup.by_client:
         raise NotApplicable(
             "every client keeps B and a classifier of its own, and there is no global model to test or to write: "

@@ -192,6 +192,7 @@ def fedbench_register_methods(register):
     register(
         "inclusivefl",
         inclusivefl,
+        look=8,
         profiles={"reference": {"aggregator": "weighted_mean"}},
         paper="Liu et al., InclusiveFL, KDD 2022, arXiv 2202.08036",
     )

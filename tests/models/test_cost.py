@@ -135,7 +135,7 @@ def test_deep_models_with_any_adapter_cost_what_measuring_them_says(registry, ad
     blocks = Blocks(tiny_vit())
     registry.make("adapter", adapter)(blocks)
     blocks.add_classifier("head", 3)
-    given = (blocks, range(4), head_at_end(4), cross_entropy, 8)
+    given = (blocks, whole(4, head_at_end(4)), cross_entropy, 8)
     assert _one_image(*given) == _measure(*given)
 
 

@@ -12,7 +12,8 @@ SHIPPED = Path(__file__).parents[2] / "suites"
 PERSONALISED = "personalised"  # the second family's: clients of their own, tests in test_papers_fedv.py
 WIDTH = "unequal_width"  # whole models again
 RANKS = "unequal_ranks"  # all layers for everybody
-SUITES = sorted(path for path in SHIPPED.glob("*.yaml") if path.stem not in (PERSONALISED, WIDTH, RANKS))
+FIELD = "field"  # every method there is
+SUITES = sorted(path for path in SHIPPED.glob("*.yaml") if path.stem not in (PERSONALISED, WIDTH, RANKS, FIELD))
 FIVE = {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall"}
 CONTROLS = {"head_only", "exclusive"}
 
