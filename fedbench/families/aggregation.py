@@ -12,6 +12,7 @@ from fedbench.models.places import trained_by
 from fedbench.types import Cohort, Plan, Uploads
 
 WEIGHTS = ("examples", "uniform")
+PLAIN_MEAN = {"name": "weighted_mean", "weights": "uniform"}
 
 
 def client_weights(cohort: Cohort, weights: str) -> Tensor:
@@ -39,15 +40,17 @@ def mean_of_returned(
     coordinates[name]: which coordinates of its row each trained, where that is not all (see `Uploads`): each coordinate
     is averaged over those who trained it.
     """
-    if not returned.any():
-        return {name: value.clone() for name, value in old.items()}
     parts = coordinates or {}
-    return {
-        name: mean_by_coordinate(value, rows[name][returned], parts[name][returned], weights[returned])
-        if name in parts
-        else mean(rows[name][returned], weights[returned])
-        for name, value in old.items()
-    }
+    return {name: mean_or_old(value, rows[name], returned, weights, parts.get(name)) for name, value in old.items()}
+
+
+def mean_or_old(old: Tensor, rows: Tensor, returned: Tensor, weights: Tensor, trained: Tensor | None = None) -> Tensor:
+    """`mean_of_returned` of one tensor: old (...), rows (n, ...), trained: which coordinates each row trained."""
+    if not returned.any():
+        return old.clone()
+    if trained is not None:
+        return mean_by_coordinate(old, rows[returned], trained[returned], weights[returned])
+    return mean(rows[returned], weights[returned])
 
 
 def mean_by_coordinate(old: Tensor, rows: Tensor, trained: Tensor, weights: Tensor) -> Tensor:
@@ -73,8 +76,7 @@ def weighted_mean(
     w = client_weights(cohort, weights)
 
     def new(place: str, old: Tensor, rows: Tensor, held: Tensor) -> Tensor:
-        part = {"": uploads.coordinates[place]} if place in uploads.coordinates else None
-        return mean_of_returned({"": old}, {"": rows}, uploads.arrived[held], w[held], part)[""]
+        return mean_or_old(old, rows, uploads.arrived[held], w[held], uploads.coordinates.get(place))
 
     return {**state, **by_place(state, uploads, plan, new)}
 
@@ -145,10 +147,8 @@ def by_tensor(
 
 def shared_mean(old: dict[str, Tensor], uploads: Uploads, plan: Plan, weights: Tensor) -> dict[str, Tensor]:
     """The mean of every shared tensor over those who train it; weights (N,)."""
-    new: dict[str, Tensor] = {}
+    new = {}
     for name, value in old.items():
-        held = trained_by(plan, f"shared/{name}")
-        mask = uploads.coordinates.get(f"shared/{name}")
-        part = None if mask is None else {name: mask}
-        new |= mean_of_returned({name: value}, uploads.shared, uploads.arrived[held], weights[held], part)
+        held, trained = trained_by(plan, f"shared/{name}"), uploads.coordinates.get(f"shared/{name}")
+        new[name] = mean_or_old(value, uploads.shared[name], uploads.arrived[held], weights[held], trained)
     return new

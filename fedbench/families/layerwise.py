@@ -68,19 +68,15 @@ def layerwise(
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA.
 
-    allocation, aggregator, objective: references to components, or the functions themselves · adapt: False trains
-    classifiers alone · depth_of(L_n): how many layers a client of capacity L_n is given, None if it takes no part ·
-    exits_of(depth): its classifiers · share(plan, state, t, cohort, generator): the plan, with what of its layers each
-    client holds and trains · start(state, plan, cohort, t): what clients start from · pull(pull, state, plan, cohort):
-    what they add to their losses, given what the regulariser adds or None · view(state): what the global model is read
-    from · predict(model, state): how the model, loaded with that view, answers · keeps: patterns of the names of
-    tensors that every client trains and keeps (`*.lora_B`, `head.*`) · fixed: of those that everybody has from the
-    first draw on, and nobody ever trains or sends · fresh: of those that every client draws anew in each round, and is
-    not sent. For any of the three a function may tell the patterns, given the model with its adapters. Raises
-    NotApplicable.
-
-    A state may have `frozen`, additions to the frozen weights by place (see `fedbench.models.additions`), and
-    `added`, the rank of what came to them last, which is what is sent; aggregators set both.
+    allocation, aggregator, objective: references to components, or functions · adapt: False trains classifiers
+    alone · depth_of(L_n): how many layers a client is given, None if it takes no part · exits_of(depth): its
+    classifiers · share(plan, state, t, cohort, generator): the plan, with what of its layers each client holds and
+    trains · start(state, plan, cohort, t): what clients start from · pull(pull, state, plan, cohort): what they add
+    to their losses, given what the regulariser adds, or None · view(state): what the global model is read from ·
+    predict(model, state): how the model with that view answers · keeps: patterns of the names of tensors that every
+    client trains and keeps (`*.lora_B`, `head.*`) · fixed: of those that everybody has from the first draw on,
+    never trained or sent · fresh: of those that every client draws anew in each round, not sent. A function of the
+    model may tell any of the three. Raises NotApplicable.
     """
     model = _trainable(setup, adapt, exits_of)
     kept, never, anew = (tuple(of(model) if callable(of) else of) for of in (keeps, fixed, fresh))
@@ -102,8 +98,7 @@ def layerwise(
         fresh=Fresh(model, anew, setup.seed),
         fixed=never,
     )
-    personal = bool(kept)
-    return Method(made.init, made.round, made.predictor, made.cost, personal=personal, alone=personal)
+    return Method(made.init, made.round, made.predictor, made.cost, personal=bool(kept), alone=bool(kept))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +146,8 @@ class Layerwise:
         if self.own:
             begun = self.own.given(begun, state, plan, cohort)
         up = self.setup.engine(self.model, begun, plan, cohort, job)
-        report = Report(
-            plan, cohort, up, [self.price(holding_of(plan, n), self.added(state)) for n in range(len(cohort))]
-        )
+        added = self.added(state)
+        report = Report(plan, cohort, up, [self.price(holding_of(plan, n), added) for n in range(len(cohort))])
         if not up.arrived.any():
             return state, report
         given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)

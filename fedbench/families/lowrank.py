@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from fedbench.method import Setup, State
 from fedbench.models.additions import FROZEN
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Pair, pairs, rank_of
-from fedbench.models.places import places, trained_by
+from fedbench.models.places import mapped, places, trained_by
 from fedbench.types import Cohort, Plan, Scenario, Uploads
 
 
@@ -137,13 +136,11 @@ def check_weights(method: str, weights: str, known: Sequence[str] = WEIGHTS) -> 
 
 def replaced(state: State, values: Mapping[str, Tensor]) -> State:
     """The state with these values, by place, in the shapes and types of those that were there."""
-    new: dict[str, Any] = {"r": [dict(r_j) for r_j in state["r"]], "shared": dict(state["shared"])}
-    for place, value in values.items():
-        kind, _, name = place.partition("/")
-        j, _, inner = name.partition("/")
-        tensors, key = (new["r"][int(j)], inner) if kind == "r" else (new["shared"], name)
-        tensors[key] = value.to(tensors[key]).reshape(tensors[key].shape).contiguous()
-    return {**state, **new}
+
+    def new(place: str, old: Tensor) -> Tensor:
+        return values[place].to(old).reshape(old.shape).contiguous() if place in values else old
+
+    return {**state, **mapped(new, state)}
 
 
 def factored(Bs: Tensor, As: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -15,7 +16,7 @@ from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear
 
 
-class BitFit(nn.Module):
+class BitFit(nn.Module, ABC):
     """A module whose bias (out,) is trained, from the pre-trained values on, beside its frozen weight.
 
     It takes the module's place, so that the frozen bias is no part of the model any more, and nobody is sent it twice.
@@ -40,9 +41,9 @@ class BitFit(nn.Module):
         y = self.computed(x, None)
         return y + self.stack.beside("bitfit_bias", y)
 
+    @abstractmethod
     def computed(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """What the frozen module made of x, with that bias."""
-        raise NotImplementedError
 
 
 class BitFitLinear(BitFit):

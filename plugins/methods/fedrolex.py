@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.width import averaged_slices, count
+from fedbench.families.width import PLAIN_MEAN, RATES, averaged_slices, count
 from fedbench.method import Method, Ref, Setup
-
-RATES = (1, 0.5, 0.25, 0.125, 0.0625)
-MEAN = {"name": "weighted_mean", "weights": "uniform"}
 
 
 def rolling(K: int, g: float, t: int) -> Tensor:
@@ -25,7 +22,7 @@ def fedrolex(
     setup: Setup,
     rates: Sequence[float] = RATES,
     body: str = "pretrained",
-    aggregator: Ref = MEAN,
+    aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
     scale: bool = True,
     mask: bool = True,

@@ -6,18 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedbench import hookimpl
-from fedbench.families.width import averaged_slices, first
+from fedbench.families.width import PLAIN_MEAN, RATES, averaged_slices, first
 from fedbench.method import Method, Ref, Setup
-
-RATES = (1, 0.5, 0.25, 0.125, 0.0625)  # levels a to e
-MEAN = {"name": "weighted_mean", "weights": "uniform"}
 
 
 def heterofl(
     setup: Setup,
     rates: Sequence[float] = RATES,
     body: str = "pretrained",
-    aggregator: Ref = MEAN,
+    aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
     scale: bool = True,
     mask: bool = True,

@@ -1,6 +1,7 @@
 """Split learning: client i has a head H_i and a tail T_i, the server the encoder E between them."""
 
-from fedbench.families.split.method import PLAIN_MEAN, split
+from fedbench.families.aggregation import PLAIN_MEAN
+from fedbench.families.split.method import split
 from fedbench.families.split.options import LEARNS
 
 __all__ = ["LEARNS", "PLAIN_MEAN", "split"]

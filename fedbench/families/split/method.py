@@ -13,6 +13,7 @@ from typing import Any
 from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
+from fedbench.families.aggregation import PLAIN_MEAN
 from fedbench.families.split import price
 from fedbench.families.split.client import Outcome, Participant, plan_of, uploads_of
 from fedbench.families.split.cut import Cut
@@ -24,8 +25,6 @@ from fedbench.models.backbone import HEAD, begin, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.seeding import seed_of
 from fedbench.types import ClientCost, Cohort, Exit, Objective, Report
-
-PLAIN_MEAN = {"name": "weighted_mean", "weights": "uniform"}  # 1 / m, line 21
 
 
 def split(
@@ -42,7 +41,7 @@ def split(
     client_start: str = "random",
     encoder: str = "pretrained",
     optimizer: Mapping[str, Any] | None = None,
-    aggregator: Ref = PLAIN_MEAN,
+    aggregator: Ref = PLAIN_MEAN,  # 1 / m, line 21
     objective: Ref = "cross_entropy",
 ) -> Method:
     """A split-learning method from its parts; the defaults are FedV.

@@ -12,6 +12,7 @@ from fedbench.families.width.maps import map_of
 from fedbench.families.width.narrow import narrow
 from fedbench.families.width.units import Rule, Slice, first
 
+RATES = (1, 0.5, 0.25, 0.125, 0.0625)  # of HeteroFL's levels a to e
 KEPT = 32  # models of other sizes, which are but shapes
 
 
