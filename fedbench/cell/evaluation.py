@@ -1,17 +1,18 @@
-"""How good the models are: every metric on every domain's test images, or on every client's own."""
+"""How good the models are: every metric on every domain's test and validation images, or on every client's own."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedbench.cell.pixels import Pixels
-from fedbench.cell.shares import Share
+from fedbench.cell.shares import TEST, VALIDATION, Share
 from fedbench.engine.team import ALONE, Team
 from fedbench.method import Predict
 from fedbench.types import GLOBAL
@@ -31,11 +32,21 @@ class Score:
     value: float
 
 
-class Evaluation:
-    """The test images of a cell, and what is asked of them.
+class Pass(NamedTuple):
+    """Images that a model answers at once: whose model, and their positions (b,) in which images."""
 
-    shares: what is scored, by whom · batch_size: images of a pass · mixed: whether a pass may hold images of several
-    shares, which saves the short ones at the end of each · personal: whether the clients' models differ.
+    client: int
+    indices: np.ndarray
+    split: str
+
+
+class Evaluation:
+    """The test and validation images of a cell, and what is asked of them.
+
+    train: where positions of validation images point · shares: what is scored, by whom, those of a split one after the
+    other · batch_size: images of a pass · mixed: whether a pass may hold images of several shares, which saves the
+    short ones at the end of each · personal: whether the clients' models differ; a client's shares are then answered
+    one after the other, so that its model is made once.
     """
 
     def __init__(
@@ -46,15 +57,18 @@ class Evaluation:
         batch_size: int,
         mixed: bool,
         personal: bool = False,
+        train: Pixels | None = None,
     ) -> None:
-        self.test, self.shares, self.metrics = test, shares, metrics
-        self.sizes = [len(share.indices) for share in shares]
-        parts = [(share.client if personal else GLOBAL, share.indices) for share in shares]
-        if mixed and all(client == GLOBAL for client, _ in parts):
-            parts = [(GLOBAL, np.concatenate([indices for _, indices in parts]))]
+        self.test, self.images, self.metrics = test, {TEST: test, VALIDATION: train or test}, metrics
+        self.shares = sorted(shares, key=lambda share: share.client) if personal else list(shares)
+        self.sizes = [len(share.indices) for share in self.shares]
+        parts = [Pass(share.client if personal else GLOBAL, share.indices, share.split) for share in self.shares]
+        if mixed and all(part.client == GLOBAL for part in parts):
+            of_split = {split: [p.indices for p in parts if p.split == split] for split in {p.split: 0 for p in parts}}
+            parts = [Pass(GLOBAL, np.concatenate(indices), split) for split, indices in of_split.items()]
         self.passes = [
-            (client, indices[i : i + batch_size])
-            for client, indices in parts
+            Pass(client, indices[i : i + batch_size], split)
+            for client, indices, split in parts
             for i in range(0, len(indices), batch_size)
         ]
 
@@ -68,14 +82,13 @@ class Evaluation:
         latest = functools.lru_cache(maxsize=1)(predictor)
 
         def outputs(i: int) -> dict[str, Tensor]:
-            client, indices = self.passes[i]
-            logits = latest(None if client == GLOBAL else client)(self.test(indices)[0])
+            client, indices, split = self.passes[i]
+            logits = latest(None if client == GLOBAL else client)(self.images[split](indices)[0])
             named = logits if isinstance(logits, Mapping) else {"": logits}
             return {name: value.float().cpu() for name, value in named.items()}
 
-        parts = team.share([len(indices) for _, indices in self.passes], outputs)
-        y = torch.from_numpy(self.test.images.y[np.concatenate([indices for _, indices in self.passes])])
-        labels = y.split(self.sizes)
+        parts = team.share([len(one.indices) for one in self.passes], outputs)
+        labels = [torch.from_numpy(self.images[s.split].images.y[s.indices]) for s in self.shares]
         answers = {name: torch.cat([part[name] for part in parts]).split(self.sizes) for name in parts[0]}
         return [
             Score(share, metric if i == 0 else f"{metric}/{output}", float(score(logits[s], labels[s])))

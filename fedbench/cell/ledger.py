@@ -122,7 +122,7 @@ class Ledger:
         return [
             {
                 "round": t,
-                "split": "test",
+                "split": score.share.split,
                 "domain": score.share.domain,
                 "client": score.share.client,
                 "metric": score.metric,
@@ -135,7 +135,7 @@ class Ledger:
     def totals(self, method: Method, evaluation: Evaluation) -> dict[str, int]:
         """What all rounds together will cost, known beforehand because every draw is seeded.
 
-        images: those of all training steps · tested: those of all evaluations.
+        images: those of all training steps · tested: those of all evaluations, validation images too.
         """
         totals = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
         totals["evaluations"] = len(self.evaluated)

@@ -1,4 +1,4 @@
-"""Which test images are scored together: those of a domain, or a client's own."""
+"""Which test or validation images are scored together: those of a domain, or a client's own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import numpy as np
 from fedbench.errors import UserError
 from fedbench.types import GLOBAL, Client, Dataset, Images
 
+TEST, VALIDATION = "test", "validation"  # what may be scored, as results call it
+
 
 @dataclass(frozen=True)
 class Share:
-    """Positions (n,) in the test split, and how the results call them."""
+    """Positions (n,) in the test split, or of validation images in the training split, and how the results call
+    them."""
 
     domain: str
     indices: np.ndarray
     client: int = GLOBAL
+    split: str = TEST
 
 
 def of_domains(dataset: Dataset, test: Images) -> list[Share]:
@@ -57,3 +61,19 @@ def of_clients(
         for i, client in enumerate(clients)
         if ends[i] < ends[i + 1]
     ]
+
+
+def of_validation(
+    dataset: Dataset, train: Images, clients: Sequence[Client], held: Sequence[np.ndarray], by_client: bool
+) -> list[Share]:
+    """The validation images that clients hold out, client by client, or all of a domain; those that have any.
+
+    held: (m_n,) of each client, positions in the training split.
+    """
+    if by_client:
+        owned = zip(clients, held, strict=True)
+        return [Share(dataset.domain_name(c.domain), own, c.id, VALIDATION) for c, own in owned if len(own)]
+    everybodys = np.sort(np.concatenate(held))
+    domain = train.domain[everybodys]
+    found = [Share(name, everybodys[domain == d], split=VALIDATION) for d, name in enumerate(dataset.domains)]
+    return [share for share in found if len(share.indices)]

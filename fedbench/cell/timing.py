@@ -110,8 +110,8 @@ def _round(trial: Trial, state: dict[str, Any], cohort: Cohort, steps: int) -> t
 
 def _test(trial: Trial, state: dict[str, Any]) -> tuple[float, float]:
     """Seconds to make ready for an evaluation, and seconds a test image."""
-    _, indices = trial.evaluation.passes[0]
-    images, _ = trial.evaluation.test(indices)
+    first = trial.evaluation.passes[0]
+    images, _ = trial.evaluation.images[first.split](first.indices)
     with fast(trial.model) if trial.fast else nullcontext(), torch.no_grad():
         made, predict = _timed(trial, lambda: trial.method.predictor(state))
         _timed(trial, lambda: predict(images))

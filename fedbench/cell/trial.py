@@ -19,9 +19,9 @@ from fedbench.cell.evaluation import Evaluation, Score
 from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.pixels import NORMALIZE, Pixels
-from fedbench.cell.shares import Share, of_clients, of_domains
+from fedbench.cell.shares import Share, of_clients, of_domains, of_validation
 from fedbench.cell.state import taken_apart
-from fedbench.data.heldout import dealt, proxy_of
+from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -39,7 +39,7 @@ Config = Mapping[str, Any]
 
 
 class Trial:
-    """One cell, built and ready to run: its method, its federation and its test images.
+    """One cell, built and ready to run: its method, its federation, its test and validation images.
 
     `run` is the life of a cell, `state` its end; `ledger` accounts for it.
     """
@@ -71,8 +71,10 @@ class Trial:
             partition = registry.make("partition", config["data"]["partition"])
             self.proxy = proxy_of(splits.train, config["data"].get("proxy"), self.seed)
             clients = dealt(partition, splits.train, len(self.dataset.domains), self.seed, self.proxy)
+            validation = config["evaluation"].get("validation")
         else:  # what was dealt to whom is not known, and one image stands for the server's
-            self.proxy = np.arange(1 if config["data"].get("proxy") else 0)
+            self.proxy, validation = np.arange(1 if config["data"].get("proxy") else 0), None
+        everything, (clients, held) = clients, without_validation(splits.train, clients, validation, self.seed)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         self.federation = Federation(config, clients, self.model.num_layers, train)
         self.ledger = Ledger(config, self.dataset, self.federation)
@@ -85,20 +87,25 @@ class Trial:
             if not any(name.startswith("model.") for name in self.model.shared()):
                 train.keep_embedded(self.model.embed)
             images = min(images, max(1, ROWS // self.model.tokens(splits.test.x.shape[-1])))
-        shares, personal = self._shares(splits), self.method.personal
-        self.evaluation = Evaluation(test, shares, metrics, images, mixed=self.fast, personal=personal)
+        shares, personal = self._shares(splits, everything, held), self.method.personal
+        self.evaluation = Evaluation(test, shares, metrics, images, self.fast, personal, train)
 
     @property
     def by_client(self) -> bool:
         """Whether every client is tested by itself, on images like its own."""
         return bool(self.config["evaluation"].get("by", "domain") == "client")
 
-    def _shares(self, splits: Splits) -> list[Share]:
-        """What is scored by itself: the test images of each domain, or of each client."""
+    def _shares(self, splits: Splits, clients: list[Client], held: list[np.ndarray]) -> list[Share]:
+        """What is scored by itself: the test images of each domain, or of each client, then the validation images.
+
+        clients: as they were dealt, what they have held out included: the test images of each are the same with and
+        without it.
+        """
+        validation = of_validation(self.dataset, splits.train, clients, held, self.by_client)
         if not self.by_client:
-            return of_domains(self.dataset, splits.test)
+            return of_domains(self.dataset, splits.test) + validation
         draw = numpy_generator(self.seed, use="test images of clients")
-        return of_clients(self.dataset, splits.train, splits.test, self.federation.clients, draw)
+        return of_clients(self.dataset, splits.train, splits.test, clients, draw) + validation
 
     def _source(self, registry: Registry) -> Source:
         with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here

@@ -1,8 +1,9 @@
-"""Training images that no client has: the server's own, drawn before the partition deals out the others."""
+"""Training images that nobody trains on as a client: the server's own, drawn before the partition deals out the others,
+and each client's validation images, drawn after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,3 +54,34 @@ def dealt(partition: Partition, images: Images, num_domains: int, seed: int, hel
     rest = np.setdiff1d(np.arange(len(images)), held_out)
     clients = partition(images.y[rest], images.domain[rest], num_domains, draw)
     return [replace(client, indices=rest[client.indices]) for client in clients]
+
+
+def without_validation(
+    images: Images, clients: Sequence[Client], fraction: float | None, seed: int
+) -> tuple[list[Client], list[np.ndarray]]:
+    """The clients with what is left for their training, and the validation images (m_n,) int64 of each, in order; none
+    without `evaluation.validation`.
+
+    A client of n images holds round(fraction n) of them out, of each class of each domain as large a part as of all,
+    and trains on one at least. The draw knows of nobody but the client. Raises UserError where nobody has any.
+    """
+    if fraction is None:
+        return list(clients), [np.arange(0) for _ in clients]
+    held = [_validation_of(images, client, fraction, seed) for client in clients]
+    if not any(map(len, held)):
+        most = max(map(len, clients), default=0)
+        raise UserError(
+            f"evaluation.validation: {fraction:g} of a client's training images is less than one image, even of the "
+            f"{most} that the largest has; hold out a larger part, or deal the images to fewer clients"
+        )
+    kept = [client.indices[~np.isin(client.indices, own)] for client, own in zip(clients, held, strict=True)]
+    return [replace(client, indices=rest) for client, rest in zip(clients, kept, strict=True)], held
+
+
+def _validation_of(images: Images, client: Client, fraction: float, seed: int) -> np.ndarray:
+    """(m,) int64, in order: a client's validation images."""
+    m = min(round(fraction * len(client)), len(client) - 1)
+    if m < 1:
+        return np.arange(0)
+    draw = numpy_generator(seed, client=client.id, use="validation images")
+    return stratified(images, np.sort(client.indices), m, draw)

@@ -48,9 +48,9 @@ def _origin(form: str, trial: Trial, parts: Parts, results: Sequence[Result]) ->
     """The cell, its names, and what its model scored after the last round."""
     manifest, config = results[0].manifest, trial.config
     names = ("scenario", "method", "variant", "seed")
-    last = [row for row in results[0].eval.to_pylist() if row["round"] == trial.rounds and row["client"] == -1]
+    rows = [row for row in results[0].eval.to_pylist() if row["split"] == "test" and row["client"] == -1]
     scores: dict[str, dict[str, float]] = {}
-    for row in last:
+    for row in (row for row in rows if row["round"] == trial.rounds):
         scores.setdefault(row["metric"], {})[row["domain"]] = row["value"]
     return {
         "version": __version__,

@@ -67,7 +67,10 @@ def _shared(result: Result) -> dict[str, Any]:
     config = {**result.manifest["config"], **theirs}
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
     shared["faults"] = config.get("faults") or {}
-    shared["tested"] = {"by": config.get("evaluation", {}).get("by", "domain")}
+    evaluation = config.get("evaluation", {})
+    shared["tested"] = {"by": evaluation.get("by", "domain")}
+    if "validation" in evaluation:  # which leaves less to train on
+        shared["tested"]["validation"] = evaluation["validation"]
     for what in SIZES:
         if isinstance(given := shared[what], dict):
             shared[what] = {k: sorted(v) if isinstance(v, list) else v for k, v in given.items()}

@@ -183,6 +183,10 @@ class Evaluation(TypedDict, total=False):
         Literal["domain", "client"],
         Field(description="client: on test images dealt to the clients as their training images are"),
     ]
+    validation: Annotated[
+        Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None,
+        Field(description="the part of each client's training images that is held out to choose by; null: none"),
+    ]
     batch_size: Count
     metrics: Annotated[list[Annotated[Component, Kind("metric")]], Field(min_length=1)]
 

@@ -50,8 +50,8 @@ def test_every_metric_of_every_domain_and_output(mixed):
 
 
 def test_mixed_passes_hold_images_of_several_domains():
-    assert [len(p) for _, p in evaluation(mixed=False).passes] == [2, 2, 2, 1]
-    assert [len(p) for _, p in evaluation(mixed=True, batch_size=3).passes] == [3, 3, 1]
+    assert [len(p.indices) for p in evaluation(mixed=False).passes] == [2, 2, 2, 1]
+    assert [len(p.indices) for p in evaluation(mixed=True, batch_size=3).passes] == [3, 3, 1]
 
 
 @pytest.mark.parametrize("mixed", [True, False])

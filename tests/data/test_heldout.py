@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.data.heldout import dealt, proxy_of
+from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.types import Client, Images
 
@@ -56,3 +56,36 @@ def test_with_nothing_held_out_clients_are_dealt_as_ever():
     assert len(plain) == len(dealt(everybody, images, 2, 3, np.arange(0))) == 2
     one, other = (dealt(everybody, images, 2, 3, np.arange(0))[0].indices for _ in range(2))
     assert one.tolist() == other.tolist() and sorted(one) == list(range(0, 20, 2))
+
+
+@given(sizes=st.lists(st.integers(0, 23), min_size=1, max_size=4), f=st.floats(0.01, 0.99), seed=st.integers(0, 99))
+def test_every_client_holds_its_part_out_by_class_and_trains_on_the_rest(sizes, f, seed):
+    chance = np.random.default_rng(seed)
+    n, owner = sum(sizes), np.repeat(np.arange(len(sizes)), sizes)
+    images = images_of(chance.integers(0, 2, n), chance.integers(0, 3, n))
+    clients = [Client(i, 0, chance.permutation(np.flatnonzero(owner == i))) for i in range(len(sizes))]
+    wanted = [max(0, min(round(f * size), size - 1)) for size in sizes]
+    if not any(wanted):
+        with pytest.raises(UserError, match="evaluation.validation: .* less than one image"):
+            without_validation(images, clients, f, seed)
+        return
+    left, held = without_validation(images, clients, f, seed)
+    assert [len(own) for own in held] == wanted
+    for before, after, own, size in zip(clients, left, held, sizes, strict=True):
+        assert sorted([*after.indices, *own]) == sorted(before.indices) and (np.diff(own) > 0).all()
+        assert after.indices.tolist() == [i for i in before.indices if i not in own]  # in the order they were dealt in
+        kinds = images.domain * 3 + images.y
+        for kind in range(6):
+            all_of, some = (int((kinds[positions] == kind).sum()) for positions in (before.indices, own))
+            assert not size or abs(some - len(own) * all_of / size) < 1
+
+
+def test_validation_images_depend_on_the_seed_and_the_client_alone():
+    images = images_of([0] * 40, [0, 1] * 20)
+    one, other = Client(0, 0, np.arange(20)), Client(1, 0, np.arange(20, 40))
+    _, both = without_validation(images, [one, other], 0.25, 3)
+    _, (alone,) = without_validation(images, [Client(1, 0, other.indices[::-1])], 0.25, 3)
+    assert both[1].tolist() == alone.tolist() and (images.y[both[1]] == [0, 1, 0, 1, 0]).sum() != 5
+    assert both[0].tolist() != without_validation(images, [one, other], 0.25, 4)[1][0].tolist()
+    left, none = without_validation(images, [one, other], None, 3)
+    assert left == [one, other] and not any(map(len, none))

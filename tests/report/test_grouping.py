@@ -29,8 +29,10 @@ def test_runs_of_different_length_are_never_mixed(tmp_path):
     assert [b.rows[0].average.mean for b in boards] == pytest.approx([0.7, 0.1])
 
 
-@pytest.mark.parametrize("changes", [{"faults": {"dropout": 0.9}}, {"evaluation__by": "client"}])
-def test_runs_with_faults_or_tested_by_client_are_never_mixed_with_others(tmp_path, changes):
+@pytest.mark.parametrize(
+    "changes", [{"faults": {"dropout": 0.9}}, {"evaluation__by": "client"}, {"evaluation__validation": 0.1}]
+)
+def test_runs_with_faults_tested_by_client_or_with_validation_images_are_never_mixed_with_others(tmp_path, changes):
     write(tmp_path / "s", "fedra", (0.8, 0.6))
     write_cell(tmp_path / "s", "fedra", 1, evaluation=eval_rows({12: {"a": 0.1, "b": 0.1}}), **changes)
     assert [b.rows[0].average.mean for b in leaderboards(load([tmp_path]))] == pytest.approx([0.7, 0.1])

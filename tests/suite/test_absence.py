@@ -31,7 +31,7 @@ def test_a_regulariser_is_there_only_if_there_is_one(suite_of):
 @pytest.mark.parametrize(
     "nothing",
     ["faults: {}", "faults: {dropout: 0}", f"faults: {{stragglers: {NEVER}}}", "faults: {stragglers: null}",
-     "evaluation: {by: domain}"],
+     "evaluation: {by: domain}", "evaluation: {validation: null}"],
 )  # fmt: skip
 def test_what_says_that_nothing_happens_leaves_the_cell_as_it_is(suite_of, nothing):
     assert config(suite_of(SMALL.replace("skew: {}", f"skew: {{{nothing}}}"))) == config(suite_of(SMALL))
@@ -48,7 +48,7 @@ def test_a_scenario_can_go_without_the_stragglers_of_the_defaults(suite_of):
 def test_what_no_suite_asks_for_is_not_in_a_configuration(suite_of):
     """So that the cells of older suites stay what they are."""
     assert "faults" not in config(suite_of(SMALL)) and "by" not in config(suite_of(SMALL))["evaluation"]
-    assert "guard" not in config(suite_of(SMALL))["train"]
+    assert "guard" not in config(suite_of(SMALL))["train"] and "validation" not in config(suite_of(SMALL))["evaluation"]
 
 
 def test_faults_mix_by_key_and_can_be_swept(suite_of):
@@ -119,3 +119,12 @@ def test_proxy_images_are_asked_for_in_one_way_and_none_are_the_cell_without_the
     assert faults_of(proxy.replace("{images: 5}", "5")) == [
         "s.yaml:4:33: defaults.data.proxy: expected {images: ...}, {fraction: ...} or null, got 5"
     ]
+
+
+def test_a_part_held_out_for_validation_is_a_fraction(suite_of, faults_of):
+    held = SMALL.replace("skew: {}", "skew: {evaluation: {validation: 0.1}}")
+    assert config(suite_of(held))["evaluation"] == {**config(suite_of(SMALL))["evaluation"], "validation": 0.1}
+    assert config(suite_of(held, sets=["evaluation.validation=null"])) == config(suite_of(SMALL))
+    for wrong, why in (("1", "expected a number below 1, got 1"), ("0", "expected a number above 0, got 0")):
+        (said,) = faults_of(held.replace("0.1", wrong))
+        assert said.endswith(f"evaluation.validation: {why}")
