@@ -53,13 +53,13 @@ def config(method: str, seed: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def eval_rows(
-    values: Mapping[int, Mapping[str, float]], metric: str = "accuracy", client: int = -1
+    values: Mapping[int, Mapping[str, float]], metric: str = "accuracy", client: int = -1, split: str = "test"
 ) -> list[dict[str, Any]]:
     """{round: {domain: value}} as rows of eval.parquet."""
     return [
         {
             "round": t,
-            "split": "test",
+            "split": split,
             "domain": d,
             "client": client,
             "metric": metric,

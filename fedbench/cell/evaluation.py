@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from fedbench.cell.pixels import Pixels
-from fedbench.cell.shares import TEST, VALIDATION, Share
+from fedbench.cell.shares import TEST, Share
 from fedbench.engine.team import ALONE, Team
 from fedbench.method import Predict
+from fedbench.results.choice import VALIDATION
 from fedbench.types import GLOBAL
 
 EVALUATIONS = 5  # about how often over a run, where the suite does not say

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbench.errors import UserError
+from fedbench.results.choice import VALIDATION
 from fedbench.types import GLOBAL, Client, Dataset, Images
 
-TEST, VALIDATION = "test", "validation"  # what may be scored, as results call it
+TEST = "test"  # what is scored beside VALIDATION, as results call it
 
 
 @dataclass(frozen=True)

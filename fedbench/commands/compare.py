@@ -25,8 +25,9 @@ CITING = ("markdown", "latex")  # the formats for papers, which name those that 
     default="final",
     show_default=True,
     metavar="ROUND",
-    help="Which round counts: final, best, last4; or bytes, flops, bytes=2GB, flops=1e15: the last one by which all "
-    "clients together had spent no more (without an amount: than the cheapest method does in all).",
+    help="Which round counts: final, best (on validation images), last4; or bytes, flops, bytes=2GB, flops=1e15: the "
+    "last one by which all clients together had spent no more "
+    "(without an amount: than the cheapest method does in all).",
 )
 @click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")

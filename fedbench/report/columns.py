@@ -141,7 +141,7 @@ def subtitle(board: Leaderboard) -> str:
     rounds = list(dict.fromkeys(str(row.round) for row in board.rows if row.runs))
     at = {
         "final": f"round {' or '.join(rounds)}",
-        "best": "each seed's best round, chosen on these same test images: optimistic",
+        "best": "each seed's best round on validation images",
         "last4": f"mean of the last four evaluated rounds, up to round {' or '.join(rounds)}",
     }.get(board.at) or _within(board)
     unit = ", %" if is_fraction(board.metric) else ""

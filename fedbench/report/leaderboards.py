@@ -27,11 +27,11 @@ def leaderboards(
 
     Runs whose settings differ in anything but the seed never enter one mean: they make leaderboards of their
     own. A capacity list is compared without its order, because suites rotate it with the seed. at: "final",
-    the last round evaluated; "best", the round with the best average, chosen on the same test data for each
-    seed and so optimistic; "last4", the mean of the last four evaluated rounds; "bytes=2GB", "flops=1e15", the last
-    evaluated round by which all clients together had spent no more, and without an amount, what the cheapest method
-    spends in all. baseline: a method, or None for a leaderboard's ceiling, by the roles that methods have. Raises:
-    UserError for a metric or a baseline that no result has, and for any other `at`.
+    the last round evaluated; "best", each seed's round with the best average on validation images; "last4", the mean
+    of the last four evaluated rounds; "bytes=2GB", "flops=1e15", the last evaluated round by which all clients
+    together had spent no more, and without an amount, what the cheapest method spends in all. baseline: a method, or
+    None for a leaderboard's ceiling, by the roles that methods have. Raises: UserError for a metric or a baseline that
+    no result has, for "best" where a finished cell has no validation images, and for any other `at`.
     """
     budget = read_budget(at)
     if budget is None and at not in AT:
@@ -104,9 +104,12 @@ def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) 
 
 
 def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | None:
-    """None where the first test comes after the budget is spent."""
+    """None where the first test comes after the budget is spent. Raises UserError where no round can be chosen."""
     if not isinstance(at, Budget):
-        return run(result.eval, result.entry.seed, metric, split, at)
+        try:
+            return run(result.eval, result.entry.seed, metric, split, at)
+        except UserError as error:
+            raise UserError(f"{result.folder}: {error}") from None
     paid = spending(result.rounds, at.what)
     until = paid.until(at.amount or 0.0)
     found = run(result.eval, result.entry.seed, metric, split, "final", until)

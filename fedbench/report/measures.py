@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbench.errors import UserError
+from fedbench.results.choice import VALIDATION, best_round, higher_is_better
 from fedbench.types import GLOBAL
 
 if TYPE_CHECKING:
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 
 AT = ("final", "best", "last4")
 CONFIDENCE = 0.95
-
-
-def higher_is_better(metric: str) -> bool:
-    return metric.partition("/")[0] not in ("loss", "error")
+UNCHOSEN = (
+    "--at best needs validation images, and this cell held none out: a round that is chosen by its test score flatters "
+    "itself.\nSay `evaluation: {validation: 0.1}` in the suite and run it again, or take --at final."
+)
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,19 @@ def metrics(table: pyarrow.Table, metric: str, split: str) -> list[str]:
 def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str, until: float = math.inf) -> Run | None:
     """The values of one metric (exactly that name) in one evaluation table; None where it has none.
 
-    until: rounds after it are left out.
+    at: one of AT; "best" is the round with the best average of that metric on validation images, of equal rounds the
+    earliest · until: rounds after it are left out. Raises UserError where the best round is asked for and there are no
+    validation images.
     """
     values = {t: found for t, found in _by_round(table, metric, split).items() if t <= until}
     if not values:
         return None
     rounds = sorted(values)
     if at == "best":
-        sign = 1 if higher_is_better(metric) else -1
-        # Of equal rounds the earliest: max keeps the first it meets.
-        rounds = [max(rounds, key=lambda t: sign * _average(values[t]))]
+        validated = {t: _average(v) for t, v in _by_round(table, metric, VALIDATION).items() if t in values}
+        if not validated:
+            raise UserError(UNCHOSEN)
+        rounds = [best_round(validated, metric)]
     else:
         rounds = rounds[-4:] if at == "last4" else rounds[-1:]
     clients = {key: float(np.mean([values[t][key] for t in rounds if key in values[t]])) for key in values[rounds[-1]]}

@@ -11,7 +11,6 @@ from command import TINY, run, write_suite
 
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.finished import reopen
-from fedbench.cell.shares import VALIDATION
 from fedbench.cell.state import file_bytes
 from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
@@ -21,6 +20,7 @@ from fedbench.export import export
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_rows
+from fedbench.results.choice import VALIDATION
 from fedbench.runs.runner import load
 from fedbench.types import Images, Splits
 

@@ -17,6 +17,7 @@ from fedbench.report.clients import MOST, view
 from fedbench.report.columns import columns, legend
 from fedbench.report.measures import curve, run, worst_tenth
 from fedbench.results import load
+from fedbench.results.tables import to_table
 
 
 def of_clients(*clients, t=5, metric="accuracy"):
@@ -62,9 +63,12 @@ def test_the_gap_is_that_of_means_over_clients(fsl):
 def test_the_best_round_and_the_curve_go_by_the_mean_over_clients(tmp_path):
     first, second = (("a", 0.9), ("a", 0.9), ("a", 0.9), ("b", 0.1)), (("a", 0.6), ("a", 0.6), ("a", 0.6), ("b", 0.7))
     rows = of_clients(*first, t=1) + of_clients(*second, t=2)  # over clients 0.7 and 0.625, over domains 0.5 and 0.65
-    write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
+    validated = [r | {"split": "validation"} for r in rows]
+    write_cell(tmp_path / "s", "fedv", evaluation=rows + validated, evaluation__by="client")
     (result,) = load([tmp_path])
     assert run(result.eval, 0, "accuracy", "test", "best").round == 1
+    worse = [r | {"split": "test", "value": 1 - r["value"]} for r in rows]
+    assert run(to_table("eval", validated + worse), 0, "accuracy", "test", "best").average == pytest.approx(0.3)
     means = {t: average for t, (average, _) in curve(result.eval, "accuracy").items()}
     assert means == {1: pytest.approx(0.7), 2: pytest.approx(0.625)}
 

@@ -8,6 +8,7 @@ import io
 import numpy as np
 import pytest
 from boards import board, rendered, row, shown, write
+from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
@@ -49,12 +50,44 @@ def test_round_shown(tmp_path):
     rows = eval_rows({t: {"a": v, "b": v} for t, v in enumerate(values, 1)})
     write_cell(tmp_path / "s", "fedra", evaluation=rows)
     write_cell(tmp_path / "s", "fedra", 1, evaluation=[r | {"value": r["round"] / 10} for r in rows])
-    final, best, last4 = (row(board(tmp_path, at=at), "fedra") for at in ("final", "best", "last4"))
+    final, last4 = (row(board(tmp_path, at=at), "fedra") for at in ("final", "last4"))
     assert [r.average for r in final.runs] == pytest.approx([0.4, 0.6]) and final.round == 6
-    assert [r.average for r in best.runs] == pytest.approx([0.9, 0.6]) and best.round == "2/6"
     assert [r.average for r in last4.runs] == pytest.approx([1.7 / 4, 1.8 / 4]) and last4.round == 6
     with pytest.raises(UserError, match="no round 'last'"):
         board(tmp_path, at="last")
+
+
+def test_the_best_round_is_chosen_on_validation_images_and_shown_with_its_test_score(tmp_path):
+    """The average counts, of equal rounds the earliest, and no test score has a say."""
+    tested = eval_rows({1: {"a": 0.9, "b": 0.9}, 2: {"a": 0.2, "b": 0.4}, 3: {"a": 0.8, "b": 0.8}})
+    validated = eval_rows(
+        {1: {"a": 0.9, "b": 0.1}, 2: {"a": 0.7, "b": 0.5}, 3: {"a": 0.5, "b": 0.7}}, split="validation"
+    )
+    loss = eval_rows({t: {"a": t / 10, "b": t / 10} for t in (1, 2, 3)}, "loss")
+    loss += eval_rows(
+        {t: {"a": v, "b": v} for t, v in {1: float("nan"), 2: 3.0, 3: 2.0}.items()}, "loss", -1, "validation"
+    )
+    last = eval_rows({1: {"a": 0.3, "b": 0.3}, 2: {"a": 0.9, "b": 0.9}}, "accuracy/last")
+    last += eval_rows({1: {"a": 0.2, "b": 0.2}, 2: {"a": 0.1, "b": 0.1}}, "accuracy/last", -1, "validation")
+    rows = tested + validated + loss + last
+    write_cell(tmp_path / "s", "fedra", evaluation=rows, evaluation__validation=0.1)
+    flipped = [r | {"value": 1 - r["value"]} if r["split"] == "test" else r for r in rows]
+    write_cell(tmp_path / "s", "fedra", 1, evaluation=flipped, evaluation__validation=0.1)
+    found = board(tmp_path, at="best")
+    own, other = found.rows
+    assert own.round == 2 and [r.average for r in own.runs] == pytest.approx([0.3, 0.7])
+    assert other.metric == "accuracy/last" and other.round == 1 and other.runs[0].average == pytest.approx(0.3)
+    assert row(board(tmp_path, at="best", metric="loss"), "fedra").round == 3
+    assert "accuracy, % · each seed's best round on validation images · mean of 2 seeds" in shown([found])
+    assert row(board(tmp_path), "fedra").round == 3 and row(board(tmp_path), "fedra").average.n == 2
+
+
+def test_no_round_is_chosen_by_its_test_score(tmp_path):
+    folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+    done = fedbench("compare", "s", "--at", "best", cwd=tmp_path)
+    told = " ".join(done.stderr.split())
+    assert done.exit_code == 2 and "--at best needs validation images, and this cell held none out" in told
+    assert "`evaluation: {validation: 0.1}` in the suite and run it again" in told and folder.name in told
 
 
 def test_failed_cell_enters_no_mean(tmp_path):

@@ -186,7 +186,11 @@ def _apart(
         pairs.append(("with random weights", "pre-trained ones"))
     if board.at != "final":
         pairs.append((f"with --at {board.at}", "the last round"))
-    by_client = config.get("evaluation", {}).get("by") == "client"
+    evaluation = config.get("evaluation", {})
+    if part := evaluation.get("validation"):
+        others = {other for other in others if not other.startswith("evaluation.validation=")}
+        pairs.append((f"with {part:g} of the training images held out", "all training images"))
+    by_client = evaluation.get("by") == "client"
     if by_client != any(row.metric == CLIENTS for paper in papers for row in paper.values.values()):
         both = ("by client", "by domain")
         pairs.append(both if by_client else both[::-1])

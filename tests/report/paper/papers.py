@@ -34,6 +34,7 @@ def measure(folder, method, *by_seed, **changes):
     own = {"backbone": {"name": f"{VIT}.tag", "pretrained": True}, "data__name": "nicopp", "train__rounds": 100}
     for seed, values in enumerate(by_seed):
         rows = eval_rows({100: dict(zip(("autumn", "dim"), values, strict=True))})
+        rows += [r | {"split": "validation"} for r in rows if "evaluation__validation" in changes]
         write_cell(folder, method, seed, scenario="skew", variant=variant, evaluation=rows, **own | changes)
 
 
