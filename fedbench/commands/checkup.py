@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedbench import __version__, disk, machine
 from fedbench.commands.shelf import BUILT_IN, entries
-from fedbench.data.sources import INCOMPLETE, PACKED, READY
+from fedbench.data.sources import INCOMPLETE, MISSING, PACKED, READY, root_of
 from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry
@@ -108,6 +108,10 @@ def _data(files: Sequence[str]) -> Iterator[Finding]:
     ready = [entry.name for entry in found if entry.status in (BUILT_IN, READY)]
     yield Finding("ok", "data", f"at hand: {', '.join(ready)}")
     for entry in found:
+        if entry.status == READY and entry.root != root_of(entry.name):
+            yield Finding("ok", "data", f"{entry.name} lies in {entry.root}")
+        if entry.status == MISSING and entry.ways:
+            yield Finding("ok", "data", f"{entry.name} can be had: {'; or '.join(entry.ways)}")
         if entry.status in (PACKED, INCOMPLETE):
             yield Finding(
                 "note", "data", f"{entry.name}: {entry.status} in {entry.root}", f"fedbench data check {entry.name}"

@@ -30,8 +30,8 @@ def data() -> None:
     fedbench data check cifar10
     fedbench data prepare cifar10 --image-size 224
 
-    fedbench downloads nothing. The one exception is the data set hf: the library `datasets` fetches what its option
-    `path` names, if that is no local folder.
+    fedbench downloads nothing. The exceptions are the data set hf, where the library `datasets` fetches what the option
+    `path` names, if that is no local folder, and fashion_mnist, where its files are not here and that library is.
     """
 
 
@@ -49,7 +49,7 @@ def list_(as_json: bool, plugins: tuple) -> None:
     from rich.console import Console
 
     from fedbench.commands.shelf import entries
-    from fedbench.data import data_dir
+    from fedbench.data import data_dir, root_of
     from fedbench.disk import cache_dir
     from fedbench.registry.registry import Registry
 
@@ -62,7 +62,9 @@ def list_(as_json: bool, plugins: tuple) -> None:
     table = listing(("data set", "what it is", "here"), rows)
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
     console.print(table)
+    elsewhere = [entry for entry in found if entry.root and entry.root != root_of(entry.name)]
     for said in (
+        *(f"{entry.name} lies in {entry.root}." for entry in elsewhere),
         f"Data sets are looked for in {data_dir()}/NAME (FEDBENCH_DATA sets another folder).",
         f"Decoded images are kept in {cache_dir()} (FEDBENCH_CACHE sets another folder).",
         "`fedbench data check NAME` says what is missing and where to get it.",
@@ -86,8 +88,8 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     fedbench data check hf --set path=ylecun/mnist
 
     Without a NAME, all that are here, if only in part. Every image is decoded once, into the cache; at the image size
-    of your suites, `prepare` and the suites find them there. Only hf may download. Exit code: 0 all asked are fine,
-    2 some are not.
+    of your suites, `prepare` and the suites find them there. Here, only hf may download. Exit code: 0 all asked are
+    fine, 2 some are not.
     """
     import sys
 

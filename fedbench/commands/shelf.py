@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,14 @@ BUILT_IN = "needs nothing"
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set that suites can name. status: of its source, or what it needs instead · root: where it would lie."""
+    """A data set that suites can name. status: of its source, or what it needs instead · root: where it lies, or would
+    · ways: how it is had at once."""
 
     name: str
     summary: str
     status: str
     root: Path | None
+    ways: Sequence[str] = ()
 
 
 def entries(registry: Registry) -> list[Entry]:
@@ -41,8 +43,10 @@ def entries(registry: Registry) -> list[Entry]:
     for name, component in registry.catalogue.components["dataset"].items():
         needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
         if component.source:
-            root = root_of(name)
-            found.append(Entry(name, component.summary, component.source.status(root), root))
+            root = component.source.place(name)
+            found.append(
+                Entry(name, component.summary, component.source.status(root), root, component.source.ways(name))
+            )
         else:
             found.append(Entry(name, component.summary, f"needs {needs}" if needs else BUILT_IN, None))
     return found
@@ -66,7 +70,8 @@ class Shelf:
         self.registry, self.name = registry, name
         self.ref = reference(registry.catalogue, "dataset", {"name": name, **options}, "fedbench data")
         self.source = registry.catalogue.find("dataset", name).source
-        self.root = root_of(name, self.ref.get("root"))
+        root = self.ref.get("root")
+        self.root = self.source.place(name, root) if self.source else root_of(name, root)
 
     def make(self, image_size: int, unreadable: str | None = None) -> Dataset:
         """The data set, its files looked at but not decoded. unreadable: instead of its own option of that name."""

@@ -1,4 +1,4 @@
-"""Where a data set lies on disk, what belongs to it, and where to get it. Nothing here is ever downloaded."""
+"""Where a data set lies on disk, what belongs to it, and where to get it. Nothing is downloaded here."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class Source:
     """What a data set consists of and where it comes from: the fact `source` of `register`.
 
     page: the official page · licence: what it says of use · counts: {domain: (training, test)}, the official
-    numbers of images, where they are known · refused: {file: why fedbench does not open it}.
+    numbers of images, where they are known · refused: {file: why fedbench does not open it} · package, installed:
+    Debian's package that has all parts, and the folder below /usr/share that it puts them in · hub: the name on the
+    Hugging Face Hub of what the data set fetches where there are no files.
     """
 
     page: str
@@ -73,6 +75,9 @@ class Source:
     licence: str = ""
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    package: str = ""
+    installed: str = ""
+    hub: str = ""
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Source:
@@ -80,6 +85,22 @@ class Source:
         parts = tuple(Part(**{**part, "paths": tuple(part["paths"])}) for part in facts["parts"])
         counts = {domain: tuple(numbers) for domain, numbers in facts["counts"].items()}
         return cls(**{**facts, "parts": parts, "counts": counts})
+
+    def place(self, name: str, root: str | None = None) -> Path:
+        """The folder of a data set: `root` if given; its own in the folder of data sets; or, where that has none of
+        the parts, the one below $XDG_DATA_DIRS that Debian's package has put all of them in."""
+        own = root_of(name, root)
+        if root or not self.installed or self.status(own) != MISSING:
+            return own
+        shared = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
+        folders = [Path(folder) / self.installed for folder in shared.split(":") if folder]
+        return next((folder for folder in folders if self.status(folder) == READY), own)
+
+    def ways(self, name: str) -> list[str]:
+        """How else than from the page it can be had, for people."""
+        found = [f"apt install {self.package} (Debian, Ubuntu)"] if self.package else []
+        fetch = f"pip install 'fedbench[datasets]', and fedbench data prepare {name} fetches it from the Hub"
+        return [*found, *([fetch] if self.hub else [])]
 
     def status(self, root: Path) -> str:
         """`ready`, `archive only`, `incomplete` or `missing`; nothing is opened."""
@@ -114,6 +135,7 @@ class Source:
                 lines.append(f"not there: {shortened([part.paths[0] for part in group], PARTS_TOLD)}")
         if absent:
             lines.append(f"get it: {self._where(absent)}")
+            lines += [f"or: {way}" for way in self.ways(name)]
         lines += [f"{file} is of no use: {why}" for file, why in self.refused.items() if (root / file).exists()]
         return "\n  ".join(lines)
 

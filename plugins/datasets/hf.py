@@ -51,7 +51,7 @@ def make(
         raise UserError(f"hf: train and test are both {train!r}; a model is not tested on its training images")
     if path == "pandas":
         raise UserError("hf: 'pandas' would make the library open Python pickles of the current folder")
-    halves = {split: _load(path, config, split) for split in (train, test)}
+    halves = {split: load(path, config, split) for split in (train, test)}
     _keep_apart(halves)
     image = _column(halves, "image", image, "Image")
     label = _column(halves, "label", label, "ClassLabel")
@@ -67,7 +67,8 @@ def make(
     return image_dataset(rows, domains, classes, of_train, of_test, image_size, interpolation, unreadable)
 
 
-def _load(path: str, config: str | None, split: str) -> datasets.Dataset:
+def load(path: str, config: str | None, split: str) -> datasets.Dataset:
+    """One split, its images still encoded. Raises: UserError where the library is missing or the data cannot be had."""
     try:
         import datasets
     except ImportError:

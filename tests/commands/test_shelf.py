@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from layouts import cifar10, cifar100, domainnet, nicopp, tar_gz, tiny_imagenet, write
+from command import fedbench
+from layouts import cifar10, cifar100, domainnet, fashion_mnist, nicopp, tar_gz, tiny_imagenet, write
 from shelves import as_json, data, findings, flat
 
 from fedbench.data.archive import md5
@@ -13,8 +14,9 @@ from fedbench.data.archive import md5
 pytestmark = pytest.mark.usefixtures("folders")
 
 
-def test_help_names_the_one_exception_that_downloads(tmp_path):
-    assert "downloads nothing. The one exception is the data set hf" in flat(data("--help", cwd=tmp_path))
+def test_help_names_the_exceptions_that_download(tmp_path):
+    said = flat(data("--help", cwd=tmp_path))
+    assert "downloads nothing. The exceptions are the data set hf" in said and "and fashion_mnist" in said
 
 
 def test_list_says_what_is_here(tmp_path):
@@ -38,6 +40,24 @@ def test_list_says_what_is_here(tmp_path):
     assert all(name in said and status in said for name, status in here.items()) and "data/NAME" in said
 
 
+def test_data_set_that_a_package_installed_is_said_to_be_where_it_is(tmp_path):
+    place = fashion_mnist(tmp_path / "share/datasets/fashion-mnist")
+    [entry] = [entry for entry in as_json("list", cwd=tmp_path) if entry["name"] == "fashion_mnist"]
+    assert (entry["status"], entry["root"]) == ("ready", str(place))
+    assert f"fashion_mnist lies in {place}." in data("list", cwd=tmp_path)
+    assert f"fashion_mnist lies in {place}" in flat(fedbench("doctor", cwd=tmp_path).output)
+    said = flat(data("check", "fashion_mnist", cwd=tmp_path, code=2))  # not the real one
+    assert f"nothing is missing in {place}" in said and "should hold" in said
+
+
+def test_ways_to_a_data_set_are_told(tmp_path):
+    [entry] = [entry for entry in as_json("list", cwd=tmp_path) if entry["name"] == "fashion_mnist"]
+    assert entry["status"] == "missing" and entry["ways"][0].startswith("apt install dataset-fashion-mnist")
+    assert "fashion_mnist can be had: apt install" in flat(fedbench("doctor", cwd=tmp_path).output)
+    said = flat(data("check", "fashion_mnist", cwd=tmp_path, code=2))
+    assert "or: apt install dataset-fashion-mnist" in said and "fetches it from the Hub" in said
+
+
 def test_data_set_of_a_stranger_needs_no_source(tmp_path):
     plugin = Path(__file__).parents[1] / "tiny_plugin.py"
     found = {entry["name"]: entry for entry in as_json("list", "--plugin", plugin, cwd=tmp_path)}
@@ -56,7 +76,9 @@ def test_check_of_a_whole_data_set_is_fine(tmp_path):
 def test_check_without_names_takes_what_is_here(tmp_path):
     nicopp(tmp_path / "data/nicopp")
     said = data("check", cwd=tmp_path)
-    assert said.startswith("nicopp\n") and "Not here: cifar10, cifar100, domainnet, tiny_imagenet." in said
+    assert (
+        said.startswith("nicopp\n") and "Not here: cifar10, cifar100, domainnet, fashion_mnist, tiny_imagenet." in said
+    )
 
 
 def test_missing_data_set_is_told_and_ends_with_2(tmp_path):

@@ -1,11 +1,11 @@
-"""digits: every scan is used once, dealt evenly, and recognisable as itself after thinning."""
+"""digits: every scan is used once, and dealt evenly."""
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits  # here, because importing it sets environment variables
 
 from fedbench.errors import UserError
-from fedbench_plugins.datasets import digits, glyphs
+from fedbench_plugins.datasets import digits
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +42,6 @@ def test_draw_decides_the_deal():
     assert (
         len({digits.make(32, draw=draw, test_share=share).fingerprint for draw in (0, 1) for share in (0.2, 0.3)}) == 4
     )
-
-
-def test_thinning_leaves_a_line_and_keeps_a_ring_closed():
-    ink = np.zeros((2, 16, 16), dtype=bool)
-    ink[0, 3:13, 6:9] = True  # a bar three pixels wide
-    ink[1, 2:14, 2:14] = True
-    ink[1, 6:10, 6:10] = False  # a ring
-    line, ring = digits.thin(ink)
-    assert (line.sum(axis=1) <= 1).all() and line.sum() >= 6
-    from scipy.ndimage import label
-
-    assert label(~ring)[1] == 2  # an inside and an outside
-
-
-def test_distance_is_measured_in_the_units_of_the_glyphs():
-    line = np.zeros((1, digits.FINE, digits.FINE), dtype=bool)
-    line[0, :, 32] = True
-    field = digits.centre_distance(line, digits.FINE)
-    assert field.dtype == np.float32
-    assert field[0, 10, 42] == pytest.approx(10 * 2 * glyphs.SPAN / digits.FINE)
 
 
 @pytest.mark.parametrize("options", [{"test_share": 0}, {"test_share": 1.0}, {"draw": -1}, {"image_size": 0}])
