@@ -101,5 +101,5 @@ def _view(
     from fedbench.report.leaderboards import leaderboards
 
     kind = clients if by else traffic if costs else columns
-    roles = {} if baseline else Registry().catalogue.roles
+    roles = Registry().catalogue.roles
     return kind.view(leaderboards(results, metric=metric, at=at, baseline=baseline, roles=roles))

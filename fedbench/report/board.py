@@ -1,4 +1,4 @@
-"""A leaderboard: methods in one setting, a row each, and which of them come first in a column."""
+"""A leaderboard: methods in one setting, a row each, and which of them are told apart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedbench.report.cost import Cost
-from fedbench.report.measures import Difference, Run, Score, higher_is_better
+from fedbench.report.measures import Run, Score
+from fedbench.report.statistics.pairs import Pair
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,10 @@ class Row:
 
     runs, domains, average and worst are over the finished seeds only (within the budget, where there is one), cost over
     all finished ones; they are empty where there are none.
-    spread and worst_clients are empty where clients were not tested, each on images of its own. gap is the paired
-    difference of the averages to the baseline. status is "finished" as soon as one seed has finished.
+    spread and worst_clients are empty where clients were not tested, each on images of its own. status is "finished" as
+    soon as one seed has finished. ranked: whether it may be better or worse than others; a ceiling, which nobody can
+    realise, and a second output never are. gap: the paired difference of the averages to the baseline. group: letters;
+    who shares one is not told apart. Both are of `fedbench.report.evidence`.
     """
 
     method: str
@@ -29,8 +32,15 @@ class Row:
     worst: Score | None
     spread: Score | None
     worst_clients: Score | None
-    gap: Difference | None
     cost: Cost | None
+    ranked: bool = True
+    gap: Pair | None = None
+    group: str = ""
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The average of every seed."""
+        return {run.seed: run.average for run in self.runs}
 
     @property
     def label(self) -> str:
@@ -54,7 +64,8 @@ class Leaderboard:
     """Methods in one setting.
 
     variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at: one of
-    AT, or "bytes" or "flops" with the budget that all clients together had.
+    AT, or "bytes" or "flops" with the budget that all clients together had. pairs: every two ranked methods; margin:
+    the difference below which they may be called equal, None for none.
     """
 
     suite: str
@@ -71,6 +82,8 @@ class Leaderboard:
     domains: Sequence[str]
     rows: Sequence[Row]
     notes: Sequence[str]
+    pairs: Sequence[Pair] = ()
+    margin: float | None = None
 
     @property
     def by_client(self) -> bool:
@@ -81,25 +94,6 @@ class Leaderboard:
     def seeds(self) -> int:
         """The largest number of finished seeds of any row."""
         return max((len(row.runs) for row in self.rows), default=0)
-
-
-def marks(board: Leaderboard) -> dict[tuple[int, str], str]:
-    """What is "best" and "second" in every column: by (row position, domain | "average" | "worst" | "worst_clients").
-
-    The baseline (a ceiling, as a rule, that nobody can realise) and second outputs are not eligible; with
-    fewer than two rows left nothing is marked. Values that look the same in a table (one decimal of a
-    percent) share their mark.
-    """
-    sign = 1 if higher_is_better(board.metric) else -1
-    eligible = [i for i, row in enumerate(board.rows) if row.runs and not row.output and row.method != board.baseline]
-    found: dict[tuple[int, str], str] = {}
-    for column in (*board.domains, "average", "worst", "worst_clients") if len(eligible) > 1 else ():
-        values = {i: sign * round(s.mean, 3) for i in eligible if (s := cell(board.rows[i], column))}
-        ranked = sorted(set(values.values()), reverse=True)[:2]
-        for i, value in values.items():
-            if value in ranked:
-                found[i, column] = ("best", "second")[ranked.index(value)]
-    return found
 
 
 def cell(row: Row, column: str) -> Score | None:

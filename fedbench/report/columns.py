@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from fedbench.report.board import Leaderboard, Row, cell, marks
+from fedbench.report.board import Leaderboard, Row, cell
 from fedbench.report.cost import Cost
-from fedbench.report.measures import Score
+from fedbench.report.legends import margin, sentences, too_few
+from fedbench.report.measures import Score, is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
+from fedbench.report.statistics.pairs import Pair
 from fedbench.words import amount, human_bytes, three_digits
 
 SPREAD = "±"
 DASH = "–"
+INTERVAL = "95 % interval"
 STATUS = {
     "failed": "failed",
     "timeout": "timeout",
@@ -22,11 +25,6 @@ STATUS = {
     "pending": "pending",
     "not_applicable": DASH,
 }
-
-
-def is_fraction(metric: str) -> bool:
-    """Accuracies are shown in percent, everything else (a loss) as it is."""
-    return "accuracy" in metric
 
 
 def number(value: float, metric: str, signed: bool = False) -> str:
@@ -42,19 +40,18 @@ def view(boards: Sequence[Leaderboard]) -> View:
 def page_of(board: Leaderboard) -> Page:
     """A leaderboard as one table; its second outputs stand back."""
     faint = [i for i, row in enumerate(board.rows) if row.output]
-    return Page(heading(board), [Table(columns(board), subtitle(board), faint=faint)], board.notes)
+    notes = [*board.notes, *too_few(board)]
+    return Page(heading(board), [Table(columns(board), subtitle(board), faint=faint)], notes)
 
 
 def columns(board: Leaderboard) -> list[Column]:
     """The name, then the scores, then the cost: what `--format rich`, `markdown` and `latex` show."""
-    marked = marks(board)
 
     def scores(column: str, show: Callable[[Score], tuple[str, str]]) -> list[Shown]:
         cells = []
-        for i, row in enumerate(board.rows):
+        for row in board.rows:
             value = cell(row, column)
-            text = show(value) if value else (DASH if row.status == "not_applicable" else "", "")
-            cells.append(Shown(*text, mark=marked.get((i, column), "")))
+            cells.append(Shown(*(show(value) if value else (DASH if row.status == "not_applicable" else "", ""))))
         return cells
 
     def plain(value: Score) -> tuple[str, str]:
@@ -63,47 +60,72 @@ def columns(board: Leaderboard) -> list[Column]:
     found = [Column("method", "name", [Shown(row.label) for row in board.rows])]
     if len(board.domains) > 1 or not board.by_client:
         found += [Column(domain, "score", scores(domain, plain)) for domain in board.domains]
-    found.append(Column("average", "score", _averages(board, marked)))
+    found.append(Column("average", "score", _averages(board)))
+    if any(row.average and row.average.interval for row in board.rows):
+        found.append(Column(INTERVAL, "score", [_interval(row) for row in board.rows], least=9))
+    if any(row.group for row in board.rows):
+        found.append(Column("group", "score", [Shown(row.group) for row in board.rows], left=True))
     if board.by_client:
         found.append(Column("client sd", "score", scores("spread", plain), least=9))
         found.append(Column("worst 10 %", "score", scores("worst_clients", plain), least=10))
     elif len(board.domains) > 1:
         found.append(Column("worst", "score", scores("worst", plain)))
-    if board.baseline:
-        found.append(Column("gap", "score", [_gap(row) for row in board.rows]))
-        if any(row.gap and row.gap.low is not None for row in board.rows):
-            found.append(Column("gap, 95 % interval", "cost", [_interval(row) for row in board.rows]))
+    found += _gaps(board) if board.baseline else []
     if board.budget is not None:
         found.append(Column("round", "budget", [Shown(str(row.round) if row.runs else "") for row in board.rows]))
         found.append(Column("spent", "budget", [_spent(row, board.at) for row in board.rows]))
     return found + _costs(board)
 
 
-def _averages(board: Leaderboard, marked: dict[tuple[int, str], str]) -> list[Shown]:
+def _averages(board: Leaderboard) -> list[Shown]:
     """Where there is no number, the word that says why."""
     cells = []
-    for i, row in enumerate(board.rows):
+    for row in board.rows:
         if row.average is None:
             cells.append(Shown(STATUS.get(row.status, DASH)))
             continue
         std = row.average.std
         spread = "" if std is None else SPREAD + number(std, row.metric)
-        cells.append(Shown(number(row.average.mean, row.metric), spread, marked.get((i, "average"), "")))
+        cells.append(Shown(number(row.average.mean, row.metric), spread))
     return cells
 
 
-def _gap(row: Row) -> Shown:
-    return Shown(number(row.gap.mean, row.metric, signed=True) if row.gap else "")
+def _interval(row: Row) -> Shown:
+    """Of the average."""
+    if row.average is None or row.average.low is None or row.average.high is None:
+        return Shown("")
+    return Shown(f"{number(row.average.low, row.metric)}{DASH}{number(row.average.high, row.metric)}")
+
+
+def _gaps(board: Leaderboard) -> list[Column]:
+    """The differences to the baseline; with intervals they are a part of their own, which stays together."""
+    pairs = [row.gap for row in board.rows]
+    differences = [Shown(number(pair.mean, board.metric, signed=True) if pair else "") for pair in pairs]
+    if not any(pair and pair.low is not None for pair in pairs):
+        return [Column("gap", "score", differences)]
+    return [
+        Column("gap", "gap", differences),
+        Column(f"gap, {INTERVAL}", "gap", [between(pair, board.metric) for pair in pairs]),
+        Column("verdict", "gap", [Shown(verdict(pair, board)) for pair in pairs], left=True),
+    ]
+
+
+def between(pair: Pair | None, metric: str) -> Shown:
+    """The interval of a difference."""
+    if pair is None or pair.low is None or pair.high is None:
+        return Shown("")
+    return Shown(f"{number(pair.low, metric, True)} to {number(pair.high, metric, True)}")
+
+
+def verdict(pair: Pair | None, board: Leaderboard) -> str:
+    """`better`, or `better (<1)` where the whole interval lies within the margin of equivalence."""
+    if pair is None:
+        return ""
+    return f"{pair.verdict} (<{margin(board)})" if pair.apart and pair.within else pair.verdict
 
 
 def _spent(row: Row, what: str) -> Shown:
     return Shown("" if row.spent is None else amount(row.spent, what))
-
-
-def _interval(row: Row) -> Shown:
-    if row.gap is None or row.gap.low is None or row.gap.high is None:
-        return Shown("")
-    return Shown(f"{number(row.gap.low, row.metric, True)} to {number(row.gap.high, row.metric, True)}")
 
 
 COSTS: Sequence[tuple[str, Callable[[Cost], float | None], Callable[[float], str]]] = (
@@ -168,37 +190,4 @@ def _seeds(board: Leaderboard) -> str:
 
 def legend(boards: Sequence[Leaderboard]) -> list[str]:
     """What the columns mean; one sentence for each that is there."""
-    titles = {column.title for board in boards for column in columns(board)}
-    sentences = []
-    baselines = sorted({board.baseline for board in boards if board.baseline})
-    if any(marks(board) for board in boards):
-        left_out = f" ({', '.join(baselines)}, the baseline, is not ranked)" if baselines else ""
-        sentences.append(f"* best, + second of a column{left_out}.")
-    if "worst" in titles:
-        sentences.append("average, worst: over the domains of each seed.")
-    if "client sd" in titles:
-        sentences.append("average: plain mean over clients, each tested on images of its own, whatever their domain.")
-        sentences.append(
-            "client sd, worst 10 %: standard deviation over clients, and mean of the worst tenth of them "
-            "(one at least), of each seed; then means over seeds."
-        )
-    if "gap" in titles:
-        sentences.append(f"gap: average minus that of {' or '.join(baselines)}, paired by seed.")
-    if "gap, 95 % interval" in titles:
-        sentences.append("interval: Student's t over the paired seeds.")
-    if "down + up" in titles:
-        sentences.append("down + up (traffic), GFLOPs: mean of one client in one round.")
-    if "memory" in titles:
-        sentences.append("memory: the largest estimate of any client.")
-    if "srv GFLOPs" in titles:
-        sentences.append("srv: what the server computes for one client in one round, and its memory for one at a time.")
-    if "spent" in titles:
-        sentences.append(
-            "round, spent: the last evaluated round within the budget, and what the clients had spent by then; "
-            "the other costs are of the whole run."
-        )
-    if "Γ*" in titles:
-        sentences.append("Γ*, cover: smallest and mean number of clients that train a layer in a round.")
-    if "seconds" in titles:
-        sentences.append("seconds: wall time of a cell.")
-    return sentences
+    return sentences({column.title for board in boards for column in columns(board)}, boards)

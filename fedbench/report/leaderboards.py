@@ -9,8 +9,9 @@ from fedbench.errors import UserError
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import PAID, Budget, cheapest, read_budget, spending
 from fedbench.report.cost import cost, mean_cost
+from fedbench.report.evidence import concluded
 from fedbench.report.grouping import by_label, registered, settings, unknown
-from fedbench.report.measures import AT, Run, difference, metrics, run, score
+from fedbench.report.measures import AT, Run, metrics, run, score
 from fedbench.report.notes import notes
 from fedbench.results import Result
 
@@ -22,6 +23,7 @@ def leaderboards(
     baseline: str | None = None,
     split: str = "test",
     roles: Mapping[str, str] | None = None,
+    equivalent: float | None = None,
 ) -> list[Leaderboard]:
     """One leaderboard for each suite, scenario, variant, backbone, data set and profile, in the first order.
 
@@ -30,8 +32,9 @@ def leaderboards(
     the last round evaluated; "best", each seed's round with the best average on validation images; "last4", the mean
     of the last four evaluated rounds; "bytes=2GB", "flops=1e15", the last evaluated round by which all clients
     together had spent no more, and without an amount, what the cheapest method spends in all. baseline: a method, or
-    None for a leaderboard's ceiling, by the roles that methods have. Raises: UserError for a metric or a baseline that
-    no result has, for "best" where a finished cell has no validation images, and for any other `at`.
+    None for a leaderboard's ceiling, by the roles that methods have. equivalent: points below which methods may be
+    called equal, None for 1 where the metric is in percent. Raises: UserError for a metric or a baseline that no result
+    has, for "best" where a finished cell has no validation images, and for any other `at`.
     """
     budget = read_budget(at)
     if budget is None and at not in AT:
@@ -39,35 +42,41 @@ def leaderboards(
     if baseline is not None and baseline not in {r.entry.method for r in results}:
         raise UserError(unknown("method", baseline, [r.entry.method for r in results]))
     boards = [
-        _leaderboard(cells, variant, metric, split, budget or at, baseline or _ceiling(cells, roles or {}))
+        _leaderboard(by_label(group), variant, metric, split, budget or at, baseline, roles or {})
         for variant, group in settings(results)
-        for cells in [by_label(group)]
     ]
     if any(r.status == "finished" for r in results) and not any(row.runs for board in boards for row in board.rows):
         have = {name for r in results if r.status == "finished" for name in r.eval["metric"].unique().to_pylist()}
         if budget is None or metric not in have:
             raise UserError(unknown("metric", metric, sorted(have)))
-    return boards
+    return concluded(boards, equivalent)
 
 
-def _ceiling(cells: Mapping[str, Sequence[Result]], roles: Mapping[str, str]) -> str:
+def _ceiling(ceilings: Sequence[str], roles: Mapping[str, str]) -> str:
     """The label of the ceiling, one of its own name before one that extends it; "" where there is none, or many."""
-    found = [label for label, results in cells.items() if roles.get(registered(results)) == "ceiling"]
-    found = [label for label in found if label in roles] or found
+    found = [label for label in ceilings if label in roles] or ceilings
     return found[0] if len(found) == 1 else ""
 
 
 def _leaderboard(
-    cells: Mapping[str, Sequence[Result]], variant: str, metric: str, split: str, at: str | Budget, baseline: str
+    cells: Mapping[str, Sequence[Result]],
+    variant: str,
+    metric: str,
+    split: str,
+    at: str | Budget,
+    baseline: str | None,
+    roles: Mapping[str, str],
 ) -> Leaderboard:
+    """Without conclusions, which are drawn from all leaderboards together."""
+    ceilings = [label for label, part in cells.items() if roles.get(registered(part)) == "ceiling"]
+    baseline = baseline or _ceiling(ceilings, roles)
     told = []
     if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what)):
         at = replace(at, amount=least[1])
         told = [f"the budget is what {least[0]} spends in all its rounds"]
     runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
-    ceiling = {r.seed: r.average for r in runs.get(baseline, {}).get(metric, ())}
     rows = [
-        _row(label, name, metric, cells[label], seeds, {} if label == baseline else ceiling)
+        _row(label, name, metric, cells[label], seeds, label not in ceilings)
         for label, named in runs.items()
         for name, seeds in (named or {metric: []}).items()
     ]
@@ -85,7 +94,7 @@ def _leaderboard(
         split=split,
         at=at.what if isinstance(at, Budget) else at,
         budget=at.amount if isinstance(at, Budget) else None,
-        baseline=baseline if ceiling else None,
+        baseline=baseline if runs.get(baseline, {}).get(metric) else None,
         domains=tuple(domains),
         rows=rows,
         notes=told + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
@@ -116,14 +125,7 @@ def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | Non
     return found and replace(found, spent=paid.by(found.round))
 
 
-def _row(
-    label: str,
-    name: str,
-    metric: str,
-    results: Sequence[Result],
-    runs: Sequence[Run],
-    ceiling: Mapping[int, float],
-) -> Row:
+def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[Run], eligible: bool) -> Row:
     costs = [c for r in results if r.status == "finished" and (c := cost(r))]
     spreads = [r.spread for r in runs if r.spread is not None]
     worst_clients = [r.worst_clients for r in runs if r.worst_clients is not None]
@@ -140,8 +142,8 @@ def _row(
         worst=score([r.worst for r in runs]) if runs else None,
         spread=score(spreads) if over_clients else None,
         worst_clients=score(worst_clients) if over_clients else None,
-        gap=difference({r.seed: r.average for r in runs}, ceiling) if ceiling else None,
         cost=mean_cost(costs),
+        ranked=eligible and name == metric,
     )
 
 

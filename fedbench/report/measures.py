@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbench.errors import UserError
+from fedbench.report.statistics.intervals import interval
 from fedbench.results.choice import VALIDATION, best_round, higher_is_better
 from fedbench.types import GLOBAL
 
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     import pyarrow
 
 AT = ("final", "best", "last4")
-CONFIDENCE = 0.95
 UNCHOSEN = (
     "--at best needs validation images, and this cell held none out: a round that is chosen by its test score flatters "
     "itself.\nSay `evaluation: {validation: 0.1}` in the suite and run it again, or take --at final."
 )
+
+
+def is_fraction(metric: str) -> bool:
+    """Accuracies are shown in percent, everything else (a loss) as it is."""
+    return "accuracy" in metric
 
 
 @dataclass(frozen=True)
@@ -132,70 +136,26 @@ def _average(clients: Mapping[tuple[str, int], float]) -> float:
 
 @dataclass(frozen=True)
 class Score:
-    """A mean over seeds; std is the sample standard deviation (n - 1), None for one seed."""
+    """A mean over seeds; std is the sample standard deviation (n - 1), None for one seed.
+
+    low, high: its 95 % interval, from three seeds on; interval: how it was come by, "t" or "bca".
+    """
 
     mean: float
     std: float | None
     n: int
+    low: float | None = None
+    high: float | None = None
+    interval: str | None = None
 
 
 def score(values: Sequence[float]) -> Score:
-    return Score(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean difference over paired seeds. low, high (95 % interval) and p exist from three pairs on."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    p: float | None
-    n: int
-
-
-def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
-    """ours - theirs over the seeds both have; None where they share none.
-
-    The interval is Student's t for paired differences. A bootstrap over three or five seeds is far too narrow
-    (for three, it ends at the smallest and the largest difference, which covers the truth in 75 % of cases),
-    so none is offered. p is the exact two-sided sign-flip test; n pairs cannot give less than 2 / 2^n.
-    """
-    d = np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
-    n = len(d)
-    if n == 0:
-        return None
-    mean = float(d.mean())
-    if n < 3:
-        return Difference(mean, None, None, None, n)
-    half = t_quantile(CONFIDENCE, n - 1) * float(d.std(ddof=1)) / n**0.5
-    return Difference(mean, mean - half, mean + half, sign_flip(d), n)
-
-
-@cache
-def t_quantile(confidence: float, df: int) -> float:
-    """The t with P(|T| < t) = confidence for Student's T with df degrees of freedom.
-
-    With T = sqrt(df) tan(a), P(|T| < t) is the integral of cos(a)^(df - 1) from 0, normalised; five
-    significant digits, and scipy.stats, which takes a second to import, is not needed.
-    """
-    angle = np.linspace(0, np.pi / 2, 20_001)
-    density = np.cos(angle) ** (df - 1)
-    area = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return float(df**0.5 * np.tan(np.interp(confidence, area / area[-1], angle)))
-
-
-def sign_flip(d: np.ndarray) -> float:
-    """Two-sided p of "the signs of the paired differences d (n,) are fair coins".
-
-    From all 2^n signs, or from 20,000 seeded draws above n = 14.
-    """
-    n = len(d)
-    if n <= 14:
-        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-    else:
-        signs = np.random.default_rng(0).choice([-1, 1], size=(20_000, n))
-        signs[0] = 1  # the observed signs belong to the draws, so that p is never 0
-    sums = np.abs(signs @ d)
-    # A hair of tolerance: the same sum in another order of signs may differ in the last bit.
-    return float(np.mean(sums >= np.abs(d.sum()) * (1 - 1e-12) - 1e-15))
+    around = interval(values)
+    return Score(
+        mean=float(np.mean(values)),
+        std=float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        n=len(values),
+        low=around.low if around else None,
+        high=around.high if around else None,
+        interval=around.kind if around else None,
+    )

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shown:
-    """text is the number, spread what follows it ("±1.3"), mark "best", "second" or ""."""
+    """text is the number, spread what follows it ("±1.3")."""
 
     text: str
     spread: str = ""
-    mark: str = ""
 
 
 @dataclass(frozen=True)
 class Column:
-    """cells has one entry a row. part is "name", "score", "cost" or "budget", which stands with either of them. least:
-    how many letters of the title must stay where room is short."""
+    """cells has one entry a row. part is "name", "score", "gap", "cost" or "budget", which stands with scores or costs.
+    least: how many letters of the title must stay where room is short. left: words, which begin below each other."""
 
     title: str
     part: str
     cells: Sequence[Shown]
     least: int = 5
+    left: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from fedbench.report.board import Leaderboard, Row
@@ -16,7 +16,7 @@ from fedbench.types import GLOBAL
 
 CSV_COLUMNS = (
     "suite", "scenario", "method", "variant", "backbone", "dataset", "metric", "domain", "client", "split",
-    "mean", "std", "n_seeds", "round",
+    "mean", "std", "n_seeds", "round", "low", "high", "interval", "group",
 )  # fmt: skip
 
 
@@ -45,7 +45,8 @@ def _plain(value: Any) -> Any:
 def to_csv(boards: Sequence[Leaderboard]) -> str:
     """A row for every method, metric and domain (and client, where each is tested), then the average.
 
-    client is -1 for the global model and empty for a mean over clients; std is empty for one seed. Where clients are
+    client is -1 for the global model and empty for a mean over clients; std is empty for one seed, low, high and
+    interval ("t" or "bca") for fewer than three. group is that of the average. Where clients are
     tested, `client_sd` and `worst_10_percent` follow in place of a domain; where a budget is set, `spent` and
     `budget` with the metric `client_bytes` or `client_flops`. A method without a finished cell has no rows.
     """
@@ -57,7 +58,9 @@ def _rows(board: Leaderboard, row: Row) -> Iterator[tuple[Any, ...]]:
         return
     where = (board.suite, board.scenario, row.method, board.variant, board.backbone, board.dataset)
     for metric, domain, client, value in (*_scores(row), *_spending(board, row)):
-        yield *where, metric, domain, client, board.split, value.mean, value.std, value.n, row.round
+        group = row.group if domain == "average" else ""
+        around = (value.low, value.high, value.interval, group)
+        yield *where, metric, domain, client, board.split, value.mean, value.std, value.n, row.round, *around
 
 
 def _scores(row: Row) -> Iterator[tuple[str, str, int | str, Score]]:
@@ -91,7 +94,8 @@ def to_json(boards: Sequence[Leaderboard]) -> str:
 
 
 def _board(board: Leaderboard) -> dict[str, Any]:
-    found = asdict(board) | {"domains": list(board.domains)}
+    found = asdict(replace(board, pairs=())) | {"domains": list(board.domains)}
+    del found["pairs"]  # records of their own, of `--pairs`
     for row, into in zip(board.rows, found["rows"], strict=True):
         into |= {"label": row.label, "n_seeds": len(row.runs), "round": row.round if row.runs else None}
         into["spent"] = row.spent

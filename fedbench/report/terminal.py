@@ -11,10 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
-    from rich.text import Text
 
-MARKS = {"best": "*", "second": "+", "": " "}
-STYLES = {"best": "bold green", "second": "underline", "": ""}
 GAP = 1  # blanks between two columns, at least
 
 
@@ -50,7 +47,7 @@ def _indented(text: str, style: str) -> Padding:
 
 
 def _fitting(found: Sequence[Column], width: int) -> list[list[Column]]:
-    """The columns in tables that fit: all in one, else scores and cost apart, else these too.
+    """The columns in tables that fit: all in one, else scores, gaps and costs apart, else these too.
 
     Titles and names are shortened before a table is split further; numbers never are.
     """
@@ -60,7 +57,7 @@ def _fitting(found: Sequence[Column], width: int) -> list[list[Column]]:
     split = []
     scores = [column for column in rest if column.part in ("score", "budget")]
     with_budget = "score" if _natural([name, *scores]) <= width else "cost"
-    for part in ("score", "cost"):
+    for part in ("score", "gap", "cost"):
         together: list[Column] = []
         for column in (c for c in rest if part == (with_budget if c.part == "budget" else c.part)):
             if together and _least([name, *together, column]) > width:
@@ -104,13 +101,11 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _padded(column: Column, cell: Shown) -> str:
-    """A cell with its spread and its mark, or as many blanks where others have them: numbers line up."""
+    """A cell with its spread, or as many blanks where others have one: numbers line up."""
     if not cell.text or cell.text.isalpha():
         return cell.text
     spread = max(len(other.spread) for other in column.cells)
-    has_marks = any(other.mark for other in column.cells)
-    text = f"{cell.text} {cell.spread:>{spread}}" if spread else cell.text
-    return text + (MARKS[cell.mark] if has_marks else "")
+    return f"{cell.text} {cell.spread:>{spread}}" if spread else cell.text
 
 
 def _table(columns: Sequence[Column], faint: Collection[int], console: Console) -> Table:
@@ -136,7 +131,7 @@ def _table(columns: Sequence[Column], faint: Collection[int], console: Console) 
             title = "G*"
         found.add_column(
             Text(title),  # a str would be read as rich's markup, and a domain may be called "[/x]"
-            justify="left" if column.part == "name" else "right",
+            justify="left" if column.part == "name" or column.left else "right",
             width=size,
             no_wrap=True,
             overflow="ellipsis",
@@ -144,15 +139,7 @@ def _table(columns: Sequence[Column], faint: Collection[int], console: Console) 
     for i in range(len(columns[0].cells)):
         if columns[-1].part == "cost" and not any(column.cells[i].text for column in columns[1:]):
             continue
-        found.add_row(*(_text(column, column.cells[i]) for column in columns), style="dim" if i in faint else "")
+        found.add_row(
+            *(Text(_padded(column, column.cells[i])) for column in columns), style="dim" if i in faint else ""
+        )
     return found
-
-
-def _text(column: Column, cell: Shown) -> Text:
-    from rich.text import Text
-
-    text = Text(_padded(column, cell))
-    if cell.mark:
-        text.stylize(STYLES[cell.mark], 0, len(cell.text))
-        text.stylize("bold", len(text) - 1)
-    return text

@@ -14,8 +14,7 @@ def render(view: View, format: str) -> str:
 
 
 def to_markdown(view: View) -> str:
-    """A pipe table for each caption, best in bold and second in italics; remarks, notes and sources as
-    lists."""
+    """A pipe table for each caption; remarks, notes and sources as lists."""
     parts = []
     for page in view.pages:
         lines = [f"### {_escape_markdown(page.title)}"]
@@ -26,16 +25,14 @@ def to_markdown(view: View) -> str:
         if told := (*page.remarks, *page.notes):
             lines += ["", *(f"- {_escape_markdown(note)}" for note in told)]
         parts.append("\n".join(lines))
-    # The marks of a terminal are not those of Markdown.
-    said = (text.replace("* best, + second", "Bold best, italic second", 1) for text in view.legend)
     sources = "\n".join(f"- {_escape_markdown(source)}" for source in view.sources)
-    legend = view.between.join(map(_escape_markdown, said))
+    legend = view.between.join(map(_escape_markdown, view.legend))
     return "\n\n".join([*parts, legend, *([f"Sources:\n\n{sources}"] if sources else [])]) + "\n"
 
 
 def _piped_table(columns: Sequence[Column]) -> list[str]:
     lines = [_piped([_escape_markdown(column.title) for column in columns])]
-    lines.append(_piped([":--" if column.part == "name" else "--:" for column in columns]))
+    lines.append(_piped([":--" if column.part == "name" or column.left else "--:" for column in columns]))
     return lines + [_piped([_markdown(column.cells[i]) for column in columns]) for i in range(len(columns[0].cells))]
 
 
@@ -49,8 +46,7 @@ def _escape_markdown(text: str) -> str:
 
 
 def _markdown(cell: Shown) -> str:
-    around = {"best": "**", "second": "*", "": ""}[cell.mark]
-    return around + _escape_markdown(cell.text) + around + (f" {cell.spread}" if cell.spread else "")
+    return _escape_markdown(cell.text) + (f" {cell.spread}" if cell.spread else "")
 
 
 LATEX = {
@@ -62,8 +58,7 @@ LATEX = {
 
 
 def to_latex(view: View) -> str:
-    """A booktabs table for each caption, scores and cost apart; best in bold, second underlined. Remarks, notes and
-    sources are comments below."""
+    """A booktabs table for each caption; scores, gaps and costs apart. Remarks, notes and sources are comments."""
     lines = ["% \\usepackage{booktabs}"]
     for page in view.pages:
         for table in page.tables:
@@ -74,13 +69,14 @@ def to_latex(view: View) -> str:
 
 
 def _halves(table: Table) -> Iterator[tuple[Sequence[Column], str, str]]:
-    """A table that has both scores and cost as two, each with the names, its caption and its warning."""
+    """Scores, gaps and costs as tables of their own, each with the names; the first has caption and warning."""
     name, *rest = table.columns
-    scores = [column for column in rest if column.part != "cost"]
-    costs = [column for column in rest if column.part == "cost"]
-    yield [name, *(scores or costs)], table.caption, table.warning
-    if scores and costs:
-        yield [name, *costs], "cost", ""
+    parts = {part: [column for column in rest if column.part == part] for part in ("gap", "cost")}
+    parts = {"score": [column for column in rest if column.part not in parts], **parts}
+    first, *others = (part for part, columns in parts.items() if columns)
+    yield [name, *parts[first]], table.caption, table.warning
+    for part in others:
+        yield [name, *parts[part]], part, ""
 
 
 def _tabular(columns: Sequence[Column], caption: str) -> list[str]:
@@ -90,7 +86,7 @@ def _tabular(columns: Sequence[Column], caption: str) -> list[str]:
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_escape_latex(caption)}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
+        rf"\begin{{tabular}}{{l{''.join('l' if column.left else 'r' for column in columns[1:])}}}",
         r"\toprule",
         " & ".join(_escape_latex(column.title) for column in columns) + r" \\",
         r"\midrule",
@@ -109,9 +105,7 @@ def _escape_latex(text: str) -> str:
 def _latex(cell: Shown) -> str:
     """A minus sign is set as one: -3.4 becomes $-$3.4."""
     text = re.sub(r"(?<!\S)-(?=\d)", "$-$", _escape_latex(cell.text))
-    command = {"best": r"\textbf", "second": r"\underline", "": ""}[cell.mark]
-    marked = f"{command}{{{text}}}" if command else text
-    return f"{marked} {_escape_latex(cell.spread)}" if cell.spread else marked
+    return f"{text} {_escape_latex(cell.spread)}" if cell.spread else text
 
 
 FORMATS: Mapping[str, Callable[[View], str]] = {

@@ -14,9 +14,8 @@ from matplotlib.ticker import MaxNLocator
 
 from fedbench.errors import UserError
 from fedbench.report.budget import spending
-from fedbench.report.columns import is_fraction
 from fedbench.report.grouping import unknown
-from fedbench.report.measures import curve
+from fedbench.report.measures import curve, is_fraction
 from fedbench.report.pictures.boards import Board
 from fedbench.report.pictures.style import WIDTH, grid, legend_below, paper, styles
 from fedbench.results import Result

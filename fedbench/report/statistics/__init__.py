@@ -1,0 +1,1 @@
+"""What may be concluded from seeds and scenarios: intervals, paired tests, corrections, tie groups, ranks."""

@@ -1,0 +1,58 @@
+"""fedbench/report/statistics/paired.py: differences and their two tests, by hand and against scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.report.statistics.paired import difference, sign_flip
+
+
+def test_only_shared_seeds_are_paired_and_p_is_that_of_the_paired_t_test():
+    from scipy.stats import ttest_rel
+
+    ours = {0: 0.5, 1: 0.7, 2: 0.6, 3: 0.65, 7: 0.1}
+    theirs = {3: 0.6, 2: 0.61, 1: 0.6, 0: 0.42, 9: 0.9}
+    found = difference(ours, theirs)
+    a, b = [ours[s] for s in range(4)], [theirs[s] for s in range(4)]
+    expected = ttest_rel(a, b)
+    assert found.n == 4 and found.mean == pytest.approx(np.mean(a) - np.mean(b))
+    assert found.p == pytest.approx(expected.pvalue)
+    around = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((around.low, around.high))
+    assert found.p_sign_flip == 0.25  # four of sixteen sign patterns are as extreme
+
+
+def test_no_shared_seed_and_too_few():
+    assert difference({0: 0.5}, {1: 0.5}) is None
+    found = difference({0: 0.5, 1: 0.6}, {0: 0.4, 1: 0.4})
+    assert (found.n, found.low, found.p, found.p_sign_flip) == (2, None, None, None)
+
+
+def test_equal_differences_leave_the_sign_flips_alone_to_judge():
+    """Three times one image of 300: t would call it certain."""
+    found = difference({s: 0.8 + s / 10 + 1 / 300 for s in range(3)}, {s: 0.8 + s / 10 for s in range(3)})
+    assert found.p == found.p_sign_flip == 0.25
+    assert found.low == pytest.approx(found.high) == pytest.approx(1 / 300)
+
+
+def test_rounding_is_no_difference():
+    found = difference(dict.fromkeys(range(10), 0.1 + 0.2), dict.fromkeys(range(10), 0.3))
+    assert (found.mean, found.p, found.low, found.high) == (0.0, 1.0, 0.0, 0.0)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=8))
+def test_sign_flip_is_a_probability_and_blind_to_direction(d):
+    d = np.array(d)
+    p = sign_flip(d)
+    assert 2 / 2 ** len(d) <= p <= 1
+    assert sign_flip(-d) == p
+
+
+def test_sign_flip_by_hand_and_by_draws():
+    # |sum| >= 4 for +-(1 + 3), and the two patterns of 1 - 3 give 2: 2 of 4.
+    assert sign_flip([1.0, 3.0]) == 0.5
+    assert sign_flip([0.0] * 4) == 1.0
+    assert 0 < sign_flip([1.0] * 20) < 0.001

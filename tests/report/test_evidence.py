@@ -1,0 +1,109 @@
+"""fedbench/report/evidence.py: who is told apart on leaderboards, and what pages say of it."""
+
+from __future__ import annotations
+
+import pytest
+from boards import ROLES, board, rendered, row, shown, write
+from factories import eval_rows, write_cell
+
+from fedbench.report.evidence import contenders
+from fedbench.report.leaderboards import leaderboards
+from fedbench.results import load
+
+NOISE = (0.0, 0.006, -0.004, 0.002, -0.004)
+
+
+def seeds(mean, spread=1.0):
+    return [(mean + spread * e, mean - 0.1 - 3 * spread * e) for e in NOISE]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "s", "alllarge", *seeds(0.95))
+    write(tmp_path / "s", "fedra", *seeds(0.80))
+    write(tmp_path / "s", "depthfl", *seeds(0.802, 1.3))
+    write(tmp_path / "s", "allsmall", *seeds(0.60, -1))
+    return tmp_path
+
+
+def test_letters_begin_from_the_best_and_leave_out_ceilings(folder):
+    found = board(folder)
+    assert {r.label: r.group for r in found.rows} == {"alllarge": "", "fedra": "b", "depthfl": "a", "allsmall": "c"}
+    assert [r.label for r in contenders(found)] == ["depthfl", "fedra", "allsmall"]
+
+
+def test_a_difference_within_the_margin_is_said_to_be_small(folder):
+    pair = next(p for p in board(folder).pairs if {p.method, p.other} == {"fedra", "depthfl"})
+    assert (pair.verdict, pair.within) == ("better" if pair.method == "depthfl" else "worse", True)
+    text = shown([board(folder, baseline="depthfl")])
+    line = [line for line in text.splitlines() if line.startswith("fedra")][1]
+    assert line.split()[-2:] == ["worse", "(<1)"] and "(<1): both" in " ".join(text.split())
+    assert not any(p.within for p in board(folder, equivalent=0.1).pairs)
+
+
+def test_gaps_say_what_pairs_say_whatever_the_baseline(folder):
+    for baseline in ("fedra", "allsmall"):
+        found = board(folder, baseline=baseline)
+        pairs = {frozenset((p.method, p.other)): p for p in found.pairs}
+        for ours in (r for r in found.rows if r.gap and r.ranked):
+            pair = pairs[frozenset((ours.label, baseline))]
+            same = pair if pair.method == ours.label else pair.turned()
+            assert ours.gap == same
+    assert row(found, "alllarge").gap.verdict == "better"  # a ceiling is compared, though never ranked
+
+
+def test_pairs_with_a_ceiling_are_a_family_of_their_own(folder):
+    """Differences that are sure would make room for others that are not."""
+    with_ceiling = {(p.method, p.other): p.q for p in board(folder).pairs}
+    without = leaderboards([r for r in load([folder]) if r.entry.method != "alllarge"], roles=ROLES)[0]
+    assert with_ceiling == {(p.method, p.other): p.q for p in without.pairs}
+
+
+def test_one_seed_concludes_nothing_and_says_so(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write(tmp_path / "s", "depthfl", (0.1, 0.2))
+    found = board(tmp_path, baseline="depthfl")
+    assert not any(r.group for r in found.rows) and row(found, "fedra").gap.verdict == "not told"
+    for form in ("markdown", "latex"):
+        assert "1 seed: nothing is concluded about which method is better" in rendered([found], form)
+    text = shown([found])
+    assert "1 seed: nothing is concluded" in text and "group" not in text and "verdict" not in text
+
+
+def test_a_method_with_too_few_seeds_has_no_letter(folder):
+    write(folder / "s", "exclusive", (0.99, 0.99), (0.99, 0.99))
+    found = board(folder)
+    assert row(found, "exclusive").group == "" and row(found, "depthfl").group == "a"
+    assert "exclusive: fewer than three seeds, nothing is concluded about them" in shown([found], 120)
+
+
+def test_second_outputs_are_not_ranked_and_their_gaps_have_no_verdict(folder):
+    for seed, (a, b) in enumerate(seeds(0.9)):
+        rows = eval_rows({12: {"a": a, "b": b}}, "accuracy/last") + eval_rows({12: {"a": 0.7 + a / 100, "b": b}})
+        write_cell(folder / "s", "reefl", seed, evaluation=rows)
+    last = row(board(folder), "reefl/last")
+    assert (last.ranked, last.group, last.gap.verdict) == (False, "", "")
+    assert last.gap.low is not None
+
+
+def test_what_diverged_is_no_contender(folder):
+    write(folder / "s", "fedv", *[(float("nan"), 0.5)] * 3)
+    assert "fedv" not in {r.label for r in contenders(board(folder))}
+
+
+def test_a_loss_has_no_margin_unless_it_is_asked_for(tmp_path):
+    for method, level in (("fedra", 0.5), ("depthfl", 1.5)):
+        for seed in range(4):
+            rows = eval_rows({1: {"a": level + seed / 100 * level}}, "loss")
+            write_cell(tmp_path / "s", method, seed, evaluation=rows)
+    found = board(tmp_path, metric="loss")
+    assert {r.label: r.group for r in found.rows} == {"fedra": "a", "depthfl": "b"}
+    assert found.margin is None and board(tmp_path, metric="loss", equivalent=2.0).pairs[0].within
+
+
+def test_the_correction_is_over_all_leaderboards_shown(folder):
+    alone = board(folder).pairs
+    write(folder / "t", "fedra", *seeds(0.8))
+    write(folder / "t", "depthfl", *reversed(seeds(0.8)))
+    both = leaderboards(load([folder]), roles=ROLES)
+    assert any(pair.q > before.q for pair, before in zip(both[0].pairs, alone, strict=True))
