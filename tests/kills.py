@@ -26,7 +26,7 @@ from fedbench.cell.order import Order
 from fedbench.cell.state import STRUCTURE, TENSORS
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.results import content_hash, read_manifest
+from fedbench.results import content_hash, read_manifest, read_rows
 from fedbench.runs.plan import cells_of
 from fedbench.runs.runner import load
 
@@ -72,9 +72,18 @@ def said(folder: str | Path) -> tuple[str, bytes, bytes]:
     cell = Path(folder)
     assert (manifest := read_manifest(cell))["status"] == "finished", manifest
     assert sorted(path.name for path in cell.iterdir()) == sorted(
-        ["manifest.json", *(f"{kind}.parquet" for kind in ("eval", "rounds", "layers", "exchange")), TENSORS, STRUCTURE]
+        [
+            "manifest.json",
+            *(f"{kind}.parquet" for kind in ("eval", "rounds", "layers", "exchange", "right")),
+            TENSORS,
+            STRUCTURE,
+        ]
     )
-    return content_hash(cell), (cell / TENSORS).read_bytes(), (cell / STRUCTURE).read_bytes()
+    return (
+        f"{content_hash(cell)} {read_rows(cell, 'right')}",
+        (cell / TENSORS).read_bytes(),
+        (cell / STRUCTURE).read_bytes(),
+    )
 
 
 def kill_until_done(order: Order, draw: random.Random, longest: float, toll: Toll, kills: int) -> None:

@@ -21,6 +21,7 @@ from fedbench.types import GLOBAL
 EVALUATIONS = 5  # about how often over a run, where the suite does not say
 
 Metric = Callable[[Tensor, Tensor], float]
+Answers = Mapping[str, Sequence[Tensor]]  # logits (n, classes) on each share, by output; "" is the method's own
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,15 @@ class Score:
     share: Share
     metric: str
     value: float
+
+
+@dataclass(frozen=True)
+class Right:
+    """Which test images are answered right: their positions (n,) in the test split, in order, and by output's name,
+    "" for the method's own answer, whether each is (n,) bool."""
+
+    positions: np.ndarray
+    by_output: Mapping[str, np.ndarray]
 
 
 class Pass(NamedTuple):
@@ -73,9 +83,13 @@ class Evaluation:
             for i in range(0, len(indices), batch_size)
         ]
 
-    @torch.no_grad()
     def scores(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> list[Score]:
-        """Every metric of every answer on every share.
+        """Every metric of every answer on every share, see `answers`."""
+        return self.scored(self.answers(predictor, team))
+
+    @torch.no_grad()
+    def answers(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> Answers:
+        """What the models say to the images of every share.
 
         predictor(client) answers for that client's own model, predictor(None) for the global one; an answer is valid
         until the next is asked for.
@@ -89,14 +103,33 @@ class Evaluation:
             return {name: value.float().cpu() for name, value in named.items()}
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)
-        labels = [torch.from_numpy(self.images[s.split].images.y[s.indices]) for s in self.shares]
-        answers = {name: torch.cat([part[name] for part in parts]).split(self.sizes) for name in parts[0]}
+        return {
+            name if i else "": torch.cat([part[name] for part in parts]).split(self.sizes)
+            for i, name in enumerate(parts[0])
+        }
+
+    def scored(self, answers: Answers) -> list[Score]:
+        """Every metric of every answer on every share."""
         return [
-            Score(share, metric if i == 0 else f"{metric}/{output}", float(score(logits[s], labels[s])))
+            Score(share, f"{metric}/{output}" if output else metric, float(score(logits[s], self._labels(share))))
             for s, share in enumerate(self.shares)
-            for i, (output, logits) in enumerate(answers.items())  # the method's own answer first
+            for output, logits in answers.items()
             for metric, score in self.metrics.items()
         ]
+
+    def right(self, answers: Answers) -> Right:
+        """Which test images are answered right; of clients' own models, by that of the client whose they are."""
+        tested = [s for s, share in enumerate(self.shares) if share.split == TEST]
+        positions = np.concatenate([self.shares[s].indices for s in tested])
+        order = np.argsort(positions)
+        hits = {
+            output: [(logits[s].argmax(1) == self._labels(self.shares[s])).numpy() for s in tested]
+            for output, logits in answers.items()
+        }
+        return Right(positions[order], {output: np.concatenate(each)[order] for output, each in hits.items()})
+
+    def _labels(self, share: Share) -> Tensor:
+        return torch.from_numpy(self.images[share.split].images.y[share.indices])
 
 
 def evaluated_rounds(rounds: int, every: int | None, at: Sequence[int] | str | None = None) -> set[int]:

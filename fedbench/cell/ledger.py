@@ -7,14 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from fedbench.cell.channel import NOT_FINITE
 from fedbench.cell.diagnostics import effects
-from fedbench.cell.evaluation import Evaluation, Score, evaluated_rounds
+from fedbench.cell.evaluation import Evaluation, Right, Score, evaluated_rounds
 from fedbench.cell.federation import Federation
+from fedbench.disk import hash_of_bytes
 from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.places import trained_layers
+from fedbench.results.choice import VALIDATION, best_round
 from fedbench.types import ClientCost, Dataset, Report, Uploads
 
 Rows = list[dict[str, Any]]
@@ -36,6 +40,8 @@ class Ledger:
         self.T, evaluation = config["train"]["rounds"], config["evaluation"]
         self.evaluated = evaluated_rounds(self.T, evaluation["every"], evaluation.get("at"))
         self.weights = _weights(config["method"])
+        measured = [metric["name"] for metric in evaluation["metrics"]]
+        self.chooser = "accuracy" if "accuracy" in measured else measured[0]
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
         """Enter a round into its tables; returns the rows of its clients. Raises Diverged."""
@@ -131,6 +137,36 @@ class Ledger:
             }
             for score in scores
         ]
+
+    def right(self, t: int, before: Rows, evaluated: Rows, right: Right) -> Rows:
+        """A row for each output of the model after round t, here counted from 1, and of the outputs whose best round so
+        far is an earlier one, that one's.
+
+        before: these rows as the evaluation before left them · evaluated: all rows of eval.parquet, those of t too.
+        """
+        best = {output: self._best(evaluated, output) for output in right.by_output}
+        kept = [row for row in before if row["round"] == best.get(row["output"])]
+        positions = hash_of_bytes(right.positions.astype("<i8").tobytes())
+        return kept + [
+            {
+                "round": t,
+                "output": output,
+                "images": len(hits),
+                "positions": positions,
+                "bits": np.packbits(hits).tobytes(),
+            }
+            for output, hits in right.by_output.items()
+        ]
+
+    def _best(self, evaluated: Rows, output: str) -> int | None:
+        """The best round by validation images, as `fedbench compare --at best` has it: by accuracy, or by the first
+        metric where that is not measured; None without validation images."""
+        metric = f"{self.chooser}/{output}" if output else self.chooser
+        values: dict[int, list[float]] = {}
+        for row in evaluated:
+            if row["split"] == VALIDATION and row["metric"] == metric:
+                values.setdefault(row["round"], []).append(row["value"])
+        return best_round({t: float(np.mean(each)) for t, each in values.items()}, metric) if values else None
 
     def totals(self, method: Method, evaluation: Evaluation) -> dict[str, int]:
         """What all rounds together will cost, known beforehand because every draw is seeded.

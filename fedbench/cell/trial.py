@@ -15,7 +15,7 @@ from torch import Tensor
 from fedbench.cell.channel import Guard, received
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.clientstore import ClientStore
-from fedbench.cell.evaluation import Evaluation, Score
+from fedbench.cell.evaluation import Evaluation
 from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.pixels import NORMALIZE, Pixels
@@ -193,10 +193,12 @@ class Trial:
         """What the server has of uploads, through faults and guard."""
         return received(up, start, plan, cohort, t, self.federation.faults, self.guard)
 
-    def _test(self, state: State) -> list[Score]:
-        """How good the models of a state are."""
+    def _test(self, state: State, t: int, tables: dict[str, Rows]) -> None:
+        """Enter into the tables how good the models of a state are, after round t counted from 1."""
         with self.precision(), fast(self.model) if self.fast else nullcontext():
-            return self.evaluation.scores(functools.partial(self.method.predictor, state), self.team)
+            answers = self.evaluation.answers(functools.partial(self.method.predictor, state), self.team)
+            tables["eval"] += self.ledger.eval(t, self.evaluation.scored(answers))
+        tables["right"] = self.ledger.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
 
     def run(
         self,
@@ -228,7 +230,7 @@ class Trial:
             if on_layers:
                 on_layers(ledger.layers(t, self.model, before, state, report))
             if t + 1 in due:
-                tables["eval"] += ledger.eval(t + 1, self._test(state))
+                self._test(state, t + 1, tables)
             progress.round, progress.state = t + 1, state
             self.store.sweep(state)
             del before, report  # the uploads of whole models are large, and the next round has its own

@@ -68,9 +68,8 @@ def _shared(result: Result) -> dict[str, Any]:
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
     shared["faults"] = config.get("faults") or {}
     evaluation = config.get("evaluation", {})
-    shared["tested"] = {"by": evaluation.get("by", "domain")}
-    if "validation" in evaluation:  # which leaves less to train on
-        shared["tested"]["validation"] = evaluation["validation"]
+    less = {"validation": evaluation["validation"]} if "validation" in evaluation else {}  # to train on
+    shared["tested"] = {"by": evaluation.get("by", "domain"), **less}
     for what in SIZES:
         if isinstance(given := shared[what], dict):
             shared[what] = {k: sorted(v) if isinstance(v, list) else v for k, v in given.items()}

@@ -15,7 +15,7 @@ from fedbench.results.files import fault
 from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, read_index, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.status import PENDING
-from fedbench.results.tables import COLUMNS, TIMINGS, arrow_schema, read_table, without_defaults
+from fedbench.results.tables import BESIDE, COLUMNS, TIMINGS, arrow_schema, read_table, what_is_said
 from fedbench.words import shortened
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class Result:
     def server(self) -> pyarrow.Table:
         """Without rows where the server computes for no client, and the cell has no such file."""
         return self._table_or_none("server")
+
+    @cached_property
+    def right(self) -> pyarrow.Table:
+        """Without rows where an older fedbench, which did not record it, computed the cell."""
+        return self._table_or_none("right")
 
     def _table_or_none(self, kind: str) -> pyarrow.Table:
         return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else _empty(kind)
@@ -182,7 +187,7 @@ def content_hash(folder: str | Path) -> str:
         # Not by its folder, whose name begins with whichever of the cell's names was computed first.
         cell = seen.setdefault(f"{result.suite}/{result.manifest.get('id', result.entry.cell)}", {"entries": []})
         cell["entries"].append({name: value for name, value in result.entry.facts.items() if name != "cell"})
-        cell |= cell_content(result.folder, result.manifest)
+        cell |= {k: said for k, said in cell_content(result.folder, result.manifest).items() if k not in BESIDE}
     for cell in seen.values():
         cell["entries"].sort(key=json.dumps)
     return hash_of_json(seen)
@@ -193,7 +198,7 @@ def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     manifest describes. Raises: UserError where one is not as it was written."""
     tables = {kind: f"{kind}.parquet" for kind in COLUMNS}
     return {"manifest": {k: v for k, v in manifest.items() if k not in TIMINGS["manifest"]}} | {
-        kind: without_defaults(kind, _table(kind, folder, manifest)).drop_columns(list(TIMINGS[kind])).to_pydict()
+        kind: what_is_said(kind, _table(kind, folder, manifest))
         for kind, name in tables.items()
         if name in manifest.get("files", {}) or (folder / name).is_file()
     }

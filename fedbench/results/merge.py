@@ -17,6 +17,7 @@ from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, merge_index, 
 from fedbench.results.loading import cell_content, content_hash
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.status import ENDED, GIVEN_UP
+from fedbench.results.tables import BESIDE
 from fedbench.results.untrusted import is_folder_name, refuse_links
 
 # What gives way to what: a cell that nobody has finished to one that failed, and that to one with a result.
@@ -67,14 +68,13 @@ class _Suite:
 
     def _add(self, new: _Candidate) -> None:
         old = self.cells.setdefault(_id(new.folder.name), new)
-        if old.rank < new.rank:
-            self.cells[_id(new.folder.name)] = new
-        elif old.rank == new.rank == RESULT and old.content != new.content:
-            apart = {part for part, _ in old.content.items() ^ new.content.items()}
+        if old.rank == new.rank == RESULT and (apart := _apart(old.content, new.content)):
             raise UserError(
                 f"two results of one cell differ in {', '.join(sorted(apart))}:\n  {old.folder}\n  {new.folder}\n"
                 "Nothing was written. Delete the folder of the one that is wrong; the other is then taken."
             )
+        if (old.rank, len(old.content)) < (new.rank, len(new.content)):  # of two that agree, the one that says more
+            self.cells[_id(new.folder.name)] = new
 
 
 def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
@@ -128,6 +128,12 @@ def _read_cell(folder: Path) -> _Candidate:
     if manifest["status"] == "finished" and not {"eval", "rounds"} <= content.keys():
         raise UserError(f"{folder}: said to be finished, but its tables are not all there.")
     return _Candidate(folder, RESULT, {part: hash_of_json(said) for part, said in content.items()})
+
+
+def _apart(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
+    """The parts in which two results of a cell differ; one of an older fedbench may be without what came later."""
+    parts = {part for part, _ in one.items() ^ other.items()}
+    return {part for part in parts if part not in BESIDE or (part in one and part in other)}
 
 
 def _two_cells(one: Path, other: Path) -> str:

@@ -81,6 +81,15 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "corrupted": "string",
         "rejected": "string",
     },
+    # A row for each output of the model after the last round, and after its best round by validation images if that is
+    # another: which test images it answered right, a bit for each.
+    "right": {
+        "round": "int32",
+        "output": "string",
+        "images": "int64",
+        "positions": "string",
+        "bits": "binary",
+    },
 }
 
 NULLABLE = {"rounds": ("rank",)}
@@ -89,7 +98,11 @@ NULLABLE = {"rounds": ("rank",)}
 # for nulls. They are no part of a content hash where they say no more than that.
 LATER: Mapping[str, Mapping[str, str | None]] = {"rounds": {"trained_layers": "layers", "rank": None}}
 
-ONLY_WITH_ROWS = ("server", "uploads")  # tables that a cell is without where they would be empty
+ONLY_WITH_ROWS = ("server", "uploads", "right")  # tables that a cell is without where they would be empty
+
+# Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
+# one of them has none.
+BESIDE = ("right",)
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality.
 TIMINGS = {
@@ -99,6 +112,7 @@ TIMINGS = {
     "exchange": (),
     "server": (),
     "uploads": (),
+    "right": (),
     "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn"),
 }
 
@@ -211,6 +225,15 @@ def without_defaults(kind: str, table: pyarrow.Table) -> pyarrow.Table:
         if (table[name].null_count == len(table) if same is None else table[name].equals(table[same]))
     ]
     return table.drop_columns(silent)
+
+
+def what_is_said(kind: str, table: pyarrow.Table) -> dict[str, list[Any]]:
+    """The columns of a table as JSON has them, without timings and what goes without saying."""
+    columns = without_defaults(kind, table).drop_columns(list(TIMINGS[kind])).to_pydict()
+    return {
+        name: [value.hex() for value in values] if COLUMNS[kind][name] == "binary" else values
+        for name, values in columns.items()
+    }
 
 
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:

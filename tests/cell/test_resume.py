@@ -21,10 +21,10 @@ scenarios:
   plain: {}
   rough:
     capacities: {uniform: [1, 2]}
-    data: {name: dots, per_class: 4, partition: {name: iid, clients: 5}}
+    data: {name: dots, per_class: 5, partition: {name: iid, clients: 5}}
     participation: {count: 3}
     train: {max_steps: 3, regularizer: {feddyn: 0.1}, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
-    evaluation: {by: client}
+    evaluation: {by: client, validation: 0.25}
     faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
 """
 METHODS = [
@@ -120,7 +120,7 @@ def layers_of(progress):
 
 def outcome(progress):
     rounds = [{**row, "seconds": 0} for row in progress.tables["rounds"]]
-    return json.dumps({**progress.tables, "rounds": rounds}), file_bytes(progress.state)
+    return json.dumps({**progress.tables, "rounds": rounds}, default=bytes.hex), file_bytes(progress.state)
 
 
 @pytest.mark.parametrize(("scenario", "engine"), [("plain", "cohort"), ("rough", "cohort"), ("rough", "sequential")])

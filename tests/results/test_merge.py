@@ -14,7 +14,7 @@ from factories import eval_rows, layer_row, round_row, write_cell, write_suite
 from samples import VALUES
 
 from fedbench.errors import UserError
-from fedbench.results import content_hash, load, read_index, read_manifest, write_manifest
+from fedbench.results import content_hash, load, read_index, read_manifest, write_manifest, write_rows
 from fedbench.results.claims import Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.merge import merge
@@ -183,6 +183,16 @@ def test_foreign_folders_are_refused(tmp_path):
             merge([tmp_path / shard], tmp_path / into)
     assert not (tmp_path / "b").exists()
     assert os.listdir(tmp_path / "r/s") == ["thesis.tex"]
+
+
+def test_right_answers_must_agree_where_both_have_them(tmp_path):
+    for root, bits in (("a", b"\xa0"), ("b", b"\x20"), ("older", None)):
+        place = cell(tmp_path / root)
+        if bits:
+            write_rows(place, "right", [{"round": 1, "output": "", "images": 3, "positions": "0f", "bits": bits}])
+    merge([tmp_path / "older", tmp_path / "a"], tmp_path / "r")
+    with pytest.raises(UserError, match="two results of one cell differ in right:"):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
 
 
 def test_a_finished_cell_without_its_tables_is_refused(tmp_path):
