@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fedbench.results import Result
 
 
+# By parameter, the options that ask for something else than leaderboards, one at a time.
+VIEWS = {"by": "--by", "costs": "--costs", "beside": "--paper", "pairs": "--pairs", "ranks": "--ranks"}
 CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
 
 
@@ -36,6 +38,16 @@ CITING = ("markdown", "latex")  # the formats for papers, which name those that 
 @click.option("--by", type=click.Choice(["client"]), help="A line for each client, where clients are tested.")
 @click.option("--costs", is_flag=True, help="What leaves the clients, what they are sent, and who computes how much.")
 @click.option("--paper", "beside", is_flag=True, help="Beside the paper's numbers that the suite names.")
+@click.option(
+    "--pairs", is_flag=True, help="Every two methods: better, worse, equal or not told; or all with --baseline."
+)
+@click.option("--ranks", is_flag=True, help="Ranks over the scenarios of each suite, and who is told apart over them.")
+@click.option(
+    "--equivalent",
+    type=click.FloatRange(min=0),
+    metavar="POINTS",
+    help="What may be called equal where the interval lies inside.  [default: 1 of what is in percent]",
+)
 @click.option("--hash", "hashes", is_flag=True, help="Only a hash of what each PATH says, without timings.")
 @click.option(
     "--format",
@@ -62,6 +74,8 @@ def compare(
     fedbench compare results/quickstart --at bytes=50MB
     fedbench compare results/quickstart --at flops --method fedra --method depthfl
     fedbench compare results/quickstart --costs
+    fedbench compare results/quickstart --pairs --baseline fedra
+    fedbench compare results/extreme_hetero --ranks
     fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
@@ -72,10 +86,12 @@ def compare(
         for path in paths or ("results",):
             click.echo(f"{content_hash(path)}  {path}")
         return
-    if sum((asked["by"] is not None, asked["costs"], asked["beside"])) > 1:
-        raise UserError("--by, --costs and --paper are views of their own: choose one")
+    kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
+    chosen = [option for option, given in kinds.items() if given]
+    if len(chosen) > 1:
+        raise UserError(f"{' and '.join(chosen)} are views of their own: choose one")
     results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
-    view = _view(results, **asked)
+    view = _view(results, *chosen, **asked)
     if form in CITING:
         from dataclasses import replace
 
@@ -87,19 +103,29 @@ def compare(
 
 
 def _view(
-    results: list[Result], metric: str, at: str, baseline: str | None, by: str | None, costs: bool, beside: bool
+    results: list[Result], kind: str = "", *, metric: str, at: str, baseline: str | None, equivalent: float | None
 ) -> View:
-    """Leaderboards, or the one of their views that is asked for."""
-    if beside:
+    """Leaderboards, or the one of VIEWS that is asked for."""
+    if kind == "--paper":
         from fedbench.report.paper import comparison, records
 
         if metric != "accuracy" or baseline is not None:
             raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
         return records.view(comparison.comparisons(results, at=at))
     from fedbench.registry.registry import Registry
-    from fedbench.report import clients, columns, traffic
     from fedbench.report.leaderboards import leaderboards
 
-    kind = clients if by else traffic if costs else columns
     roles = Registry().catalogue.roles
-    return kind.view(leaderboards(results, metric=metric, at=at, baseline=baseline, roles=roles))
+    boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
+    if kind == "--pairs":
+        from fedbench.report import pairs
+
+        return pairs.view(boards, baseline)
+    if kind == "--ranks":
+        from fedbench.report import ranks
+        from fedbench.report.scenarios import standings
+
+        return ranks.view(standings(boards, equivalent))
+    from fedbench.report import clients, columns, traffic
+
+    return {"--by": clients, "--costs": traffic}.get(kind, columns).view(boards)

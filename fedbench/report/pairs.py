@@ -1,0 +1,124 @@
+"""Pair by pair: who is better than whom, by how much, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.report.board import Leaderboard
+from fedbench.report.columns import between, heading, number, subtitle, verdict
+from fedbench.report.evidence import contenders
+from fedbench.report.legends import CONDITIONS, too_few, verdicts
+from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.records import csv_text, json_text
+from fedbench.report.statistics.pairs import BETTER, EQUAL, NOT_TOLD, WORSE, Pair
+
+MOST = 28  # lines of a table, the pairs of eight methods; of more a matrix of signs fits a screen
+SIGNS = {BETTER: ">", WORSE: "<", EQUAL: "=", NOT_TOLD: "?"}
+
+CSV_COLUMNS = (
+    "suite", "scenario", "variant", "backbone", "dataset", "profile", "metric", "split", "method", "other",
+    "difference", "low", "high", "n_seeds", "p", "p_sign_flip", "q", "verdict", "within",
+)  # fmt: skip
+
+
+def view(boards: Sequence[Leaderboard], baseline: str | None = None) -> View:
+    """A page for each leaderboard: all its pairs or, with a baseline, those with it.
+
+    Raises: UserError where no leaderboard has two methods with a seed in common.
+    """
+    pairs = [_pairs(board, baseline) for board in boards]
+    if not any(pairs):
+        raise UserError("--pairs: no two methods of these results have finished with the same seed")
+    pages = [_page(board, found, baseline) for board, found in zip(boards, pairs, strict=True)]
+    legend = _legend(boards, any(len(found) > MOST for found in pairs))
+    records = partial(_records, boards, pairs)
+    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend)
+
+
+def _pairs(board: Leaderboard, baseline: str | None) -> list[Pair]:
+    """Each with its better half first, the best methods before others; or every method minus the baseline."""
+    if baseline is not None:
+        return [row.gap for row in board.rows if row.gap and not row.output]
+    place = {row.label: i for i, row in enumerate(contenders(board))}
+    turned = [pair if place[pair.method] < place[pair.other] else pair.turned() for pair in board.pairs]
+    return sorted(turned, key=lambda pair: (place[pair.method], place[pair.other]))
+
+
+def _page(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> Page:
+    notes = [*board.notes, *too_few(board)]
+    if not pairs:
+        return Page(heading(board), [], notes)
+    caption = subtitle(board).rpartition(" · ")[0]  # without the seeds, which each pair counts for itself
+    caption += f" · minus {baseline}" if baseline else ""
+    if len(pairs) <= MOST:
+        return Page(heading(board), [Table(_listed(board, pairs, baseline), caption)], notes)
+    more = f"{len(pairs)} pairs: --baseline METHOD lists those of one method with their numbers; csv and json have all"
+    return Page(heading(board), [Table(_matrix(board, pairs), caption)], notes, [more])
+
+
+def _listed(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> list[Column]:
+    name = "method" if baseline else "pair"
+    names = [pair.method if baseline else f"{pair.method} - {pair.other}" for pair in pairs]
+    differences = [number(pair.mean, board.metric, signed=True) for pair in pairs]
+    return [
+        Column(name, "name", [Shown(text) for text in names]),
+        Column("difference", "score", [Shown(text) for text in differences]),
+        Column("95 % interval", "score", [between(pair, board.metric) for pair in pairs], least=9),
+        Column("seeds", "score", [Shown(str(pair.n)) for pair in pairs]),
+        Column("p", "score", [Shown(probability(pair.p)) for pair in pairs]),
+        Column("q", "score", [Shown(probability(pair.q)) for pair in pairs]),
+        Column("verdict", "score", [Shown(verdict(pair, board)) for pair in pairs], left=True),
+    ]
+
+
+def _matrix(board: Leaderboard, pairs: Sequence[Pair]) -> list[Column]:
+    """Signs of a row's method against a column's, the best first in both; columns are numbered as the rows."""
+    both = {(pair.method, pair.other): pair for one in pairs for pair in (one, one.turned())}
+    names = [row.label for row in contenders(board)]
+    found = [Column("method", "name", [Shown(f"{i} {name}") for i, name in enumerate(names, 1)])]
+    for i, other in enumerate(names, 1):
+        signs = ["-" if name == other else _sign(both.get((name, other))) for name in names]
+        found.append(Column(str(i), "score", [Shown(sign) for sign in signs]))
+    return found
+
+
+def _sign(pair: Pair | None) -> str:
+    return SIGNS[pair.verdict] if pair else ""
+
+
+def probability(p: float | None) -> str:
+    """Three decimals; what is smaller is said to be."""
+    if p is None:
+        return ""
+    return "<0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def _legend(boards: Sequence[Leaderboard], signs: bool) -> list[str]:
+    found = ["difference: of averages on equal cells, seed by seed; 95 % interval and p: paired t-test."]
+    found.append(f"q: p after {CONDITIONS}, those that are not listed among them. {verdicts(boards)}")
+    if signs:
+        found.append("> the method of the row is better than that of the column, < worse, = equal, ? not told.")
+    return found
+
+
+def _records(boards: Sequence[Leaderboard], pairs: Sequence[Sequence[Pair]]) -> Iterator[dict[str, Any]]:
+    """In fractions of the metric."""
+    for board, found in zip(boards, pairs, strict=True):
+        where = {name: getattr(board, name) for name in CSV_COLUMNS[:8]}
+        for pair in found:
+            told = {name: getattr(pair, name) for name in CSV_COLUMNS[8:] if name not in ("difference", "n_seeds")}
+            record = {**where, **told, "difference": pair.mean, "n_seeds": pair.n}
+            yield {name: record[name] for name in CSV_COLUMNS}
+
+
+def to_csv(records: Any) -> str:
+    """A row for every pair."""
+    return csv_text(CSV_COLUMNS, (list(record.values()) for record in records()))
+
+
+def to_json(records: Any) -> str:
+    """The rows of the CSV as objects."""
+    return json_text(list(records()))

@@ -1,0 +1,110 @@
+"""Methods over the scenarios of a suite: which of them are complete, and what ranks and paired tests say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedbench.report.board import Leaderboard
+from fedbench.report.evidence import contenders, margin_of
+from fedbench.report.statistics import ranks
+from fedbench.report.statistics.letters import letters
+from fedbench.report.statistics.pairs import Pair, judged
+from fedbench.results.choice import higher_is_better
+
+NAMES = ("scenario", "variant", "backbone", "dataset")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Methods over the scenarios (blocks) of one suite.
+
+    methods: the best mean rank first. scores: by block, then method, the mean over seeds, of incomplete blocks too;
+    ranks: by complete block, then method. left_out: the incomplete blocks, with the methods that each lacks. friedman:
+    (chi2, p); cd: Nemenyi's critical difference. pairs and groups are by paired tests and not by mean ranks. wilcoxon:
+    whether these are over blocks, not over seeds.
+    """
+
+    suite: str
+    profile: str
+    metric: str
+    split: str
+    methods: Sequence[str]
+    seeds: Mapping[str, Sequence[int]]
+    scores: Mapping[str, Mapping[str, float]]
+    ranks: Mapping[str, Mapping[str, float]]
+    left_out: Mapping[str, Sequence[str]]
+    mean_ranks: Mapping[str, float]
+    friedman: tuple[float, float] | None
+    cd: float | None
+    wilcoxon: bool
+    pairs: Sequence[Pair]
+    groups: Mapping[str, str]
+
+
+def standings(boards: Sequence[Leaderboard], equivalent: float | None = None) -> list[Standing]:
+    """One for each suite and profile. Benjamini-Hochberg is over the pairs of all of them."""
+    suites: dict[tuple[str, str], list[Leaderboard]] = {}
+    for board in boards:
+        suites.setdefault((board.suite, board.profile), []).append(board)
+    blocks = [_blocks(group) for group in suites.values()]
+    complete = [_complete(found) for found in blocks]
+    metric = boards[0].metric if boards else ""
+    tests = [ranks.across(list(found.values())) if len(found) > 1 else [] for found in complete]
+    told = judged(tests, higher_is_better(metric), margin_of(metric, equivalent))
+    return [_standing(group[0], *parts) for group, *parts in zip(suites.values(), blocks, complete, told, strict=True)]
+
+
+def _blocks(boards: Sequence[Leaderboard]) -> dict[str, dict[str, dict[int, float]]]:
+    """By what tells a board from the others of its suite, the scores by method and seed."""
+    telling = [name for name in NAMES if len({getattr(board, name) for board in boards}) > 1] or ["scenario"]
+    return {
+        " · ".join(text for name in telling if (text := getattr(board, name))): {
+            row.label: row.by_seed for row in contenders(board)
+        }
+        for board in boards
+    }
+
+
+def _complete(blocks: Mapping[str, Mapping[str, dict[int, float]]]) -> dict[str, dict[str, dict[int, float]]]:
+    """The blocks in which every method has a score, of methods that have one in any block."""
+    everyone = dict.fromkeys(name for block in blocks.values() for name in block)
+    return {
+        title: {name: block[name] for name in everyone}
+        for title, block in blocks.items()
+        if everyone and everyone.keys() <= block.keys()
+    }
+
+
+def _standing(
+    board: Leaderboard,
+    blocks: Mapping[str, Mapping[str, dict[int, float]]],
+    complete: Mapping[str, Mapping[str, dict[int, float]]],
+    pairs: Sequence[Pair],
+) -> Standing:
+    everyone = list(dict.fromkeys(name for block in blocks.values() for name in block))
+    higher = higher_is_better(board.metric)
+    scores = {title: {name: ranks.mean(by) for name, by in block.items()} for title, block in blocks.items()}
+    placed = {title: ranks.ranked(scores[title], higher) for title in complete}
+    means = {name: sum(block[name] for block in placed.values()) / len(placed) for name in everyone if placed}
+    methods = sorted(everyone, key=lambda name: means.get(name, 0.0))
+    used = list(complete.values())
+    tested = len(used) > 1
+    apart = {frozenset((pair.method, pair.other)) for pair in pairs if pair.apart}
+    return Standing(
+        suite=board.suite,
+        profile=board.profile,
+        metric=board.metric,
+        split=board.split,
+        methods=methods,
+        seeds={title: sorted({len(by) for by in block.values()}) for title, block in blocks.items()},
+        scores=scores,
+        ranks=placed,
+        left_out={t: [n for n in everyone if n not in b] for t, b in blocks.items() if t not in complete},
+        mean_ranks=means,
+        friedman=ranks.friedman([scores[title] for title in complete]) if tested else None,
+        cd=ranks.critical_difference(len(methods), len(used)) if tested else None,
+        wilcoxon=len(used) >= ranks.WILCOXON_FROM,
+        pairs=pairs,
+        groups=letters(methods, apart) if tested and len(methods) > 1 and ranks.enough(used) else {},
+    )

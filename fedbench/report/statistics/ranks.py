@@ -1,0 +1,97 @@
+"""Methods over several scenarios: mean ranks, Friedman's test, Nemenyi's critical difference, and paired tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from fedbench.report.statistics.intervals import FEWEST
+from fedbench.report.statistics.pairs import ALPHA, Pair, paired
+
+WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 2 / 2^5 = 0.06
+
+Scores = Mapping[int, float]  # by seed
+
+
+def mean(scores: Scores) -> float:
+    """Over seeds: within a scenario they are replicates, and it is one block however many there are."""
+    return math.fsum(scores.values()) / len(scores)
+
+
+def ranked(scores: Mapping[str, float], higher: bool) -> dict[str, float]:
+    """1 for the best method of one scenario; ties share the mean of their ranks.
+
+    Scores that differ by rounding alone (12 decimals) tie.
+    """
+    signed = {name: round(-value if higher else value, 12) for name, value in scores.items()}
+    values = list(signed.values())
+    below = {name: sum(other < value for other in values) for name, value in signed.items()}
+    return {name: below[name] + (1 + values.count(value)) / 2 for name, value in signed.items()}
+
+
+def friedman(blocks: Sequence[Mapping[str, float]]) -> tuple[float, float] | None:
+    """(chi2, p) of "all methods rank alike" (Friedman 1937), ties corrected; blocks: by scenario, the score by method.
+
+    None for fewer than three methods or two scenarios, and where everything ties. chi2 has k - 1 degrees of freedom for
+    k methods, an approximation that wants more than 5 methods and 10 scenarios (Demsar 2006); with fewer it finds too
+    little rather than too much.
+    """
+    from scipy.stats import friedmanchisquare
+
+    if len(blocks) < 2 or len(blocks[0]) < 3:
+        return None
+    if all(max(block.values()) - min(block.values()) < 1e-12 for block in blocks):
+        return None
+    found = friedmanchisquare(*([round(block[name], 12) for block in blocks] for name in blocks[0]))
+    return float(found.statistic), float(found.pvalue)
+
+
+def critical_difference(methods: int, scenarios: int) -> float | None:
+    """How far two mean ranks must be apart at 5 % (Nemenyi 1963; Demsar 2006, Section 3.2.2): q sqrt(k (k + 1) / 6 N).
+
+    q is the studentized range's quantile for k methods and infinitely many degrees of freedom, divided by sqrt(2).
+    """
+    from scipy.stats import studentized_range
+
+    if methods < 2 or scenarios < 2:
+        return None
+    q = float(studentized_range.ppf(1 - ALPHA, methods, math.inf)) / 2**0.5
+    return q * (methods * (methods + 1) / (6 * scenarios)) ** 0.5
+
+
+def across(blocks: Sequence[Mapping[str, Scores]]) -> list[Pair]:
+    """Every two methods over all scenarios; blocks: by scenario, the scores by method and seed.
+
+    From six scenarios on, Wilcoxon's signed-rank test of the differences of means over seeds: what it finds is said of
+    scenarios like these, and n counts them. Below, no such test can find anything; there the differences are averaged
+    over scenarios for every seed that all of them have, and tested by t over seeds, which is said of these scenarios
+    alone. No interval stands beside Wilcoxon's p.
+    """
+    test = _over_scenarios if len(blocks) >= WILCOXON_FROM else _over_seeds
+    return [pair for one, two in combinations(blocks[0], 2) if (pair := test(one, two, blocks))] if blocks else []
+
+
+def _over_scenarios(one: str, two: str, blocks: Sequence[Mapping[str, Scores]]) -> Pair:
+    from scipy.stats import wilcoxon
+
+    d = [round(mean(block[one]) - mean(block[two]), 12) for block in blocks]
+    # Zeros share their ranks between both signs (Pratt 1959; Demsar halves them likewise), and nothing but zeros is 1.
+    p = float(wilcoxon(d, zero_method="zsplit").pvalue) if any(d) else 1.0
+    return Pair(math.fsum(d) / len(d), None, None, p, None, len(d), method=one, other=two)
+
+
+def _over_seeds(one: str, two: str, blocks: Sequence[Mapping[str, Scores]]) -> Pair | None:
+    shared = set.intersection(*({*block[one]} & {*block[two]} for block in blocks))
+    ours, theirs = (
+        {seed: math.fsum(block[name][seed] for block in blocks) / len(blocks) for seed in shared} for name in (one, two)
+    )
+    return paired(one, ours, two, theirs)
+
+
+def enough(blocks: Sequence[Mapping[str, Scores]]) -> bool:
+    """Whether the paired tests can conclude anything."""
+    if len(blocks) >= WILCOXON_FROM:
+        return True
+    seeds = [{*scores} for block in blocks for scores in block.values()]
+    return bool(seeds) and len(set.intersection(*seeds)) >= FEWEST
