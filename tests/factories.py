@@ -128,6 +128,7 @@ def write_cell(
     layers: Sequence[Mapping[str, Any]] | None = None,
     exchange: Sequence[Mapping[str, Any]] | None = None,
     server: Sequence[Mapping[str, Any]] | None = None,
+    right: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
@@ -139,7 +140,7 @@ def write_cell(
     if status == "finished":
         write_rows(folder, "eval", evaluation)
         write_rows(folder, "rounds", prefix_rounds() if rounds is None else rounds)
-        for kind, table in {"layers": layers, "exchange": exchange, "server": server}.items():
+        for kind, table in {"layers": layers, "exchange": exchange, "server": server, "right": right}.items():
             if table is not None:  # older cells have none
                 write_rows(folder, kind, table)
     own = {"id": name[-12:], "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}

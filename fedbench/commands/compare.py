@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 
 # By parameter, the options that ask for something else than leaderboards, one at a time.
-VIEWS = {"by": "--by", "costs": "--costs", "beside": "--paper", "pairs": "--pairs", "ranks": "--ranks"}
+VIEWS = {
+    "by": "--by",
+    "costs": "--costs",
+    "beside": "--paper",
+    "pairs": "--pairs",
+    "ranks": "--ranks",
+    "images": "--images",
+}
 CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
 
 
@@ -42,6 +49,7 @@ CITING = ("markdown", "latex")  # the formats for papers, which name those that 
     "--pairs", is_flag=True, help="Every two methods: better, worse, equal or not told; or all with --baseline."
 )
 @click.option("--ranks", is_flag=True, help="Ranks over the scenarios of each suite, and who is told apart over them.")
+@click.option("--images", nargs=2, metavar="A B", help="Two methods' trained models, test image by test image.")
 @click.option(
     "--equivalent",
     type=click.FloatRange(min=0),
@@ -76,6 +84,7 @@ def compare(
     fedbench compare results/quickstart --costs
     fedbench compare results/quickstart --pairs --baseline fedra
     fedbench compare results/extreme_hetero --ranks
+    fedbench compare results/quickstart --images fedra depthfl
     fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
@@ -86,12 +95,13 @@ def compare(
         for path in paths or ("results",):
             click.echo(f"{content_hash(path)}  {path}")
         return
+    images = asked["images"]
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
     chosen = [option for option, given in kinds.items() if given]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)} are views of their own: choose one")
     results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
-    view = _view(results, *chosen, **asked)
+    view = _view(results, *chosen, images=images, **asked)
     if form in CITING:
         from dataclasses import replace
 
@@ -103,7 +113,14 @@ def compare(
 
 
 def _view(
-    results: list[Result], kind: str = "", *, metric: str, at: str, baseline: str | None, equivalent: float | None
+    results: list[Result],
+    kind: str = "",
+    *,
+    metric: str,
+    at: str,
+    baseline: str | None,
+    equivalent: float | None,
+    images: tuple[str, str] | None = None,
 ) -> View:
     """Leaderboards, or the one of VIEWS that is asked for."""
     if kind == "--paper":
@@ -126,6 +143,10 @@ def _view(
         from fedbench.report.scenarios import standings
 
         return ranks.view(standings(boards, equivalent))
+    if kind == "--images":
+        from fedbench.report.images import view
+
+        return view(results, boards, *(images or ()))
     from fedbench.report import clients, columns, traffic
 
     return {"--by": clients, "--costs": traffic}.get(kind, columns).view(boards)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.report.pictures.boards import Board
+    from fedbench.results import Result
 
 _COMMON = (
     click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]..."),
@@ -37,8 +38,8 @@ def _common(command: Callable) -> Callable:
 def plot() -> None:
     """Draw finished results under PATH (results/ if none is given); needs the extra `plots`.
 
-    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves` draw one picture for
-    each leaderboard, and add its name to the file's.
+    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves` and `ranks` draw one
+    picture for each leaderboard, and add its name to the file's.
 
     \b
     fedbench plot curves results/quickstart
@@ -103,6 +104,28 @@ def layers(**choices) -> None:
     _write({board.title: draw(board, roles) for board in boards}, _suites(boards), "layers", choices)
 
 
+@plot.command(short_help="Mean ranks over scenarios, and how far apart they are.")
+@_common
+@click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What methods are ranked by.")
+def ranks(metric: str, **choices) -> None:
+    """Draw mean ranks over the scenarios of each suite with Nemenyi's critical difference, and letters by paired tests.
+
+    \b
+    fedbench plot ranks results/extreme_hetero
+    """
+    from fedbench.report.leaderboards import leaderboards
+    from fedbench.report.scenarios import standings
+
+    results = _results(choices)
+    found = standings(leaderboards(results, metric, roles=_roles()))
+    from fedbench.report.pictures.ranks import diagram
+
+    telling = len({one.profile for one in found}) > 1
+    for one in found:
+        name = f"{one.suite}-{one.profile}" if telling else one.suite
+        _write({"" if len(found) == 1 else name: diagram(one)}, [one.suite], "ranks", choices)
+
+
 @plot.command(short_help="Test images in the models' features.")
 @_common
 @PLUGINS
@@ -131,6 +154,14 @@ def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
 
 def _boards(choices: dict) -> list[Board]:
     """What is to be drawn. Raises: UserError where that, matplotlib or a file's format is not to be had."""
+    results = _results(choices)
+    from fedbench.report.pictures.boards import boards
+
+    return boards(results)
+
+
+def _results(choices: dict) -> list[Result]:
+    """The results that are chosen. Raises: UserError as `_boards` does."""
     from importlib.util import find_spec
 
     from fedbench.errors import UserError
@@ -139,14 +170,13 @@ def _boards(choices: dict) -> list[Board]:
 
     if find_spec("matplotlib") is None:
         raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
-    from fedbench.report.pictures.boards import boards
     from fedbench.report.pictures.style import format_of
 
     out, form = choices["out"], choices["form"]
     if out and form not in (None, format_of(Path(out))):
         raise UserError(f"--out {out}: its suffix is not .{form}, which --format asks for")
     names = [choices[name] for name in ("scenarios", "methods", "seeds", "variants")]
-    return boards(select(load(choices["paths"] or ("results",)), *names))
+    return select(load(choices["paths"] or ("results",)), *names)
 
 
 def _roles() -> dict[str, str]:

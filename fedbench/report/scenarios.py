@@ -52,7 +52,10 @@ def standings(boards: Sequence[Leaderboard], equivalent: float | None = None) ->
     metric = boards[0].metric if boards else ""
     tests = [ranks.across(list(found.values())) if len(found) > 1 else [] for found in complete]
     told = judged(tests, higher_is_better(metric), margin_of(metric, equivalent))
-    return [_standing(group[0], *parts) for group, *parts in zip(suites.values(), blocks, complete, told, strict=True)]
+    return [
+        _standing(group[0], scored, whole, pairs)
+        for group, scored, whole, pairs in zip(suites.values(), blocks, complete, told, strict=True)
+    ]
 
 
 def _blocks(boards: Sequence[Leaderboard]) -> dict[str, dict[str, dict[int, float]]]:

@@ -39,11 +39,15 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
 
 @pytest.mark.parametrize(
     ("heading", "module"),
-    [("CSV", "records"), ("Beside a paper", "paper.records"), ("What leaves the clients", "traffic")],
+    [
+        *(("CSV", "records"), ("Beside a paper", "paper.records"), ("What leaves the clients", "traffic")),
+        *(("Pairs", "pairs"), ("Over scenarios", "ranks"), ("Images", "images")),
+    ],
 )
 def test_every_csv_column_stands_on_the_page(heading, module):
     columns = importlib.import_module(f"fedbench.report.{module}").CSV_COLUMNS
-    section = prose(ROOT / "docs/results.md").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    page = "statistics.md" if module in ("pairs", "ranks", "images") else "results.md"
+    section = prose(ROOT / "docs" / page).partition(f"## {heading}\n")[2].partition("\n## ")[0]
     assert not set(columns) - set(re.findall(r"`(\w+)`", section))
 
 

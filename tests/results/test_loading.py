@@ -150,15 +150,16 @@ def test_load_results_of_nothing_finished_is_an_empty_table(tmp_path):
 
 
 def test_reading_results_needs_neither_torch_nor_pandas(tmp_path):
-    write_suite(tmp_path / "s", seeds=(0,))
+    write_suite(tmp_path / "s")
     code = (
         "import io, sys; from rich.console import Console; from fedbench.results import load;"
         "from fedbench.report.leaderboards import leaderboards; from fedbench.report.terminal import show;"
-        "from fedbench.report import columns, traffic; from fedbench.report.text import FORMATS, render;"
+        "from fedbench.report import columns, pairs, traffic; from fedbench.report.text import FORMATS, render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]));"
         "show(columns.view(boards), Console(file=io.StringIO())); [render(columns.view(boards), f) for f in FORMATS];"
         f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
-        "traffic.view(boards);"
+        "traffic.view(boards); pairs.view(boards);"
+        "from fedbench.report.measures import score; assert score([i / 20 for i in range(20)]).interval == 'bca';"
         "print([m for m in ('torch', 'pandas', 'scipy', 'filelock', 'timm') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,58 @@
+"""Critical-difference diagrams: what the artists hold, not their pixels."""
+
+from __future__ import annotations
+
+import pytest
+from command import fedbench
+from factories import eval_rows, write_cell
+
+from fedbench.errors import UserError
+from fedbench.report.leaderboards import leaderboards
+from fedbench.report.pictures.ranks import LETTERS, NO_LETTERS, bars, diagram
+from fedbench.report.scenarios import standings
+from fedbench.results import load
+
+LEVELS = {"alllarge": 0.9, "fedra": 0.7, "depthfl": 0.6, "allsmall": 0.5}
+
+
+def standing(folder, scenarios, seeds):
+    for i in range(scenarios):
+        for method, level in LEVELS.items():
+            for seed in range(seeds):
+                rows = eval_rows({12: {"a": level + seed / 100 * level, "b": level}})
+                write_cell(folder / "s", method, seed, scenario=f"s{i}", evaluation=rows)
+    (found,) = standings(leaderboards(load([folder]), roles={"alllarge": "ceiling"}))
+    return found
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_every_ranked_method_has_a_line_with_its_rank_and_letters(tmp_path):
+    found = standing(tmp_path, 2, 4)
+    figure = diagram(found)
+    assert {"fedra  1.00  a ", " c  3.00  allsmall"} < set(texts(figure))
+    assert not any("alllarge" in text for text in texts(figure))
+    starts = [line.get_xdata()[0] for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
+    assert starts == [1.0, 2.0, 3.0]
+    assert LETTERS in figure.get_supxlabel() and "Benavoli et al. 2016" in figure.get_supxlabel()
+    assert "  CD 2.34, longer than the axis" in texts(figure)
+
+
+def test_without_letters_it_says_so_and_needs_two_scenarios(tmp_path):
+    with pytest.raises(UserError, match="takes two methods and two scenarios"):
+        diagram(standing(tmp_path, 1, 3))
+    assert NO_LETTERS in diagram(standing(tmp_path / "two", 2, 1)).get_supxlabel()
+
+
+def test_bars_join_the_longest_runs_within_the_critical_difference():
+    assert bars([1.0, 1.5, 2.2, 4.0], 1.0) == [(1.0, 1.5), (1.5, 2.2)]
+    assert bars([3.0, 1.0, 2.0], 5.0) == [(1.0, 3.0)]
+    assert bars([1.0, 3.0], 1.0) == []
+
+
+def test_the_command_writes_one_picture_a_suite(tmp_path):
+    standing(tmp_path, 2, 1)
+    done = fedbench("plot", "ranks", "s", "--format", "svg", cwd=tmp_path)
+    assert (done.exit_code, done.output) == (0, "plots/s-ranks.svg\n")

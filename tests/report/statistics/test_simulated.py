@@ -1,0 +1,67 @@
+"""How often verdicts are wrong, and how often a difference is found: docs/statistics.md has what came out, with n."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from fedbench.report.statistics.intervals import bca, student
+from fedbench.report.statistics.pairs import all_pairs, judged
+
+PAGE = Path("docs/statistics.md")
+SUITES, SCENARIOS, METHODS = 1000, 4, 6
+MANY = 10_000  # suites without differences: of 1,000 a share of 5 % is known to 0.7 points only
+
+
+def suites(number: int, seeds: int, better: float):
+    """Suites of scenarios as judged pairs: scores are a seed's own level, which all methods share, plus the noise of a
+    cell with standard deviation 1; the first method is better by `better`."""
+    rng = np.random.default_rng(seeds)
+    for _ in range(number):
+        values = rng.normal(size=(SCENARIOS, METHODS, seeds)) + 3 * rng.normal(size=(SCENARIOS, 1, seeds))
+        values[:, 0] += better
+        boards = [{f"m{i}": dict(enumerate(row)) for i, row in enumerate(board.tolist())} for board in values]
+        yield judged([all_pairs(board) for board in boards], True, None)
+
+
+def said(pattern: str) -> list[str]:
+    """What a row of the page says."""
+    (row,) = re.findall(rf"^\| {pattern} \|(.*)\|$", PAGE.read_text(), flags=re.MULTILINE)
+    return [cell.strip() for cell in row.split("|")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [5, 10])
+def test_false_discoveries_and_power(seeds):
+    """Benjamini-Hochberg holds its level, and is not below it: of suites without differences 5 % have a false "better",
+    but for what chance does to a count of them."""
+    false = [any(pair.apart for board in suite for pair in board) for suite in suites(MANY, seeds, 0.0)]
+    for number in (SUITES, MANY):
+        assert sum(false[:number]) <= binom.ppf(0.99, number, 0.05)
+    found, claims, wrong = [], 0, 0
+    for suite in suites(SUITES, seeds, 1.0):
+        told = [pair for board in suite for pair in board if pair.apart]
+        mine = [pair for board in suite for pair in board if pair.method == "m0"]
+        found.append(np.mean([pair.verdict == "better" for pair in mine]))
+        claims += len(told)
+        wrong += sum(pair.method != "m0" or pair.verdict == "worse" for pair in told)
+    rates = [f"{100 * np.mean(false[:number]):.1f} %" for number in (SUITES, MANY)]
+    assert said(f"{seeds} seeds") == [*rates, f"{100 * np.mean(found):.1f} %", f"{wrong} of {claims}"]
+
+
+@pytest.mark.slow
+def test_coverage_of_the_intervals():
+    """Of the mean of n values, normal or skewed (the log of which is normal with standard deviation 0.7)."""
+    rng = np.random.default_rng(1)
+    for n in (5, 10, 20, 50):
+        row = []
+        for draw, truth in ((rng.normal, 0.0), (lambda size: rng.lognormal(sigma=0.7, size=size), np.exp(0.245))):
+            samples = [draw(size=n).tolist() for _ in range(2000)]
+            for make in (student, bca):
+                inside = [(found := make(x)).low <= truth <= found.high for x in samples]
+                row.append(f"{100 * np.mean(inside):.1f} %")
+        assert said(str(n)) == row
