@@ -10,7 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def live_bytes() -> int:
-    """Of all tensors that this process holds, each memory once; those of a compiler or of shapes alone have none."""
+    """Of all tensors that this process holds, each memory once; those of a compiler or of shapes alone have none.
+
+    What nobody can reach any more is collected first: it would be counted, or be gone by the next count.
+    """
+    gc.collect()
     tensors = (thing for thing in gc.get_objects() if type(thing) in (torch.Tensor, torch.nn.Parameter))
     tensors = (tensor for tensor in tensors if not tensor.is_meta)
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())

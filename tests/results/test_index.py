@@ -27,11 +27,13 @@ def _merge_one(folder, seed):
 
 
 def test_runs_side_by_side_lose_no_entry(tmp_path):
-    workers = [multiprocessing.get_context("fork").Process(target=_merge_one, args=(tmp_path, s)) for s in range(12)]
+    spawned = multiprocessing.get_context("spawn")  # as runs are: nothing is inherited, above all no threads' locks
+    workers = [spawned.Process(target=_merge_one, args=(tmp_path, s)) for s in range(12)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 12
     assert sorted(e.seed for e in read_index(tmp_path).entries) == list(range(12))
 
 
