@@ -8,6 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WrapValidator, with_conf
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
 from fedbench.suite.sizes import GivenCapacities, GivenRanks, GivenWidths
+from fedbench.suite.space import Tune
 from fedbench.suite.values import (
     Count,
     Factor,
@@ -227,6 +228,21 @@ class Method(TypedDict, total=False):
     extends: Annotated[str, Field(description="the method, or another name of this list, whose options it starts from")]
 
 
+@_open
+class OwnWords(TypedDict, total=False):
+    """What a scenario says of one method: options, and settings of its own."""
+
+    adapter: Annotated[Component, Kind("adapter")]
+    train: Train
+
+
+@_closed
+class Scenario(Settings, total=False):
+    """What a scenario says besides the defaults."""
+
+    methods: Annotated[dict[Name, OwnWords], Field(description="by a method's name: its options and own settings here")]
+
+
 @_closed
 class Expected(TypedDict):
     """A number from a paper, to be shown beside the measured one."""
@@ -261,7 +277,7 @@ class SuiteFile(TypedDict):
     description: NotRequired[str]
     profile: NotRequired[Literal["paper", "reference"]]
     defaults: NotRequired[Annotated[Settings, Field(description="what all scenarios share")]]
-    scenarios: Annotated[dict[Name, Settings], Field(min_length=1)]
+    scenarios: Annotated[dict[Name, Scenario], Field(min_length=1)]
     methods: Annotated[list[Annotated[Method, Kind("method")]], Field(min_length=1)]
     sweep: NotRequired[
         Annotated[
@@ -272,6 +288,7 @@ class SuiteFile(TypedDict):
     seeds: NotRequired[
         Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], AfterValidator(distinct), Field(min_length=1)]
     ]
+    tune: NotRequired[Annotated[Tune, Field(description="what every method chooses on validation images first")]]
     overlays: NotRequired[Annotated[dict[Name, Settings], Field(description="named settings for --data NAME")]]
     timeout: NotRequired[Annotated[Positive | None, Field(description="seconds a cell may take; null: no limit")]]
     expected: NotRequired[Annotated[list[Expected], Instead(ExpectedFile)]]

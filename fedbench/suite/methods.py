@@ -37,6 +37,11 @@ class Methods:
                 "give one of them a name of its own and `extends`",
             )
 
+    def label_of(self, dotted: str) -> str | None:
+        """The label in `methods.NAME.option`, if this suite lists it."""
+        found = [label for label in self.entries if dotted.startswith(f"{PREFIX}{label}.")]
+        return max(found, key=len, default=None)
+
     def split(self, dotted: str, key: Mark) -> tuple[str, str] | None:
         """`methods.fedra.missing_layers` as (label, dotted option); None and a problem where no such method is
         listed."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -18,7 +18,8 @@ from fedbench.words import suggestion
 class Point:
     """Scenario x sweep point x method x seed: its names, and the resolved configuration, in which no name occurs.
 
-    shared: where the method brings settings of its own, what all others have in the place of each such section.
+    shared: where the method brings settings of its own, what all others have in the place of each such section ·
+    candidate: the number of the candidate of a suite's tuning that it tries.
     """
 
     scenario: str
@@ -27,6 +28,7 @@ class Point:
     seed: int
     config: dict[str, Any] = field(repr=False)
     shared: dict[str, Any] | None = field(default=None, repr=False)
+    candidate: int | None = None
 
     @property
     def backbone(self) -> str:
@@ -53,8 +55,34 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """One point of the space of a tuning: its values by dotted key, and the groups of the suite with them."""
+
+    values: dict[str, Any]
+    groups: tuple[Group, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a suite is tuned before it reports: the same candidates for every method of every group.
+
+    space: the ranges, by dotted key · seeds: of the candidates' cells · metric: what is compared on validation images ·
+    halving: after which shares of the rounds the better half of the candidates goes on.
+    """
+
+    space: dict[str, dict[str, list[Any]]]
+    seeds: tuple[int, ...]
+    metric: str
+    halving: tuple[float, ...]
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
 class Suite:
-    """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order."""
+    """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order.
+
+    tuning: where the suite has one that is not done, see `tuned`.
+    """
 
     name: str
     path: str
@@ -66,6 +94,7 @@ class Suite:
     timeout: float | None
     expected: tuple[dict[str, Any], ...]
     groups: tuple[Group, ...] = field(repr=False)
+    tuning: Tuning | None = field(default=None, repr=False)
 
     def points(
         self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), seeds: Iterable[int] = ()
@@ -85,14 +114,43 @@ class Suite:
         for seed in chosen:
             if not 0 <= seed < 2**32:
                 raise UserError(f"seed {seed}: expected a whole number from 0 to {2**32 - 1}")
+            if self.tuning and seed in self.tuning.seeds:
+                raise UserError(f"{self.path}: seed {seed} is one that the candidates are tried on; report other seeds")
+        return list(self._points_of(self.groups, scenarios, methods, chosen))
+
+    def candidates(self, scenarios: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Point]:
+        """What the tuning tries for these points, by candidate; nothing where there is none."""
+        tuning = self.tuning
         return [
-            Point(group.scenario, label, group.variant, seed, self._config(group, label, seed), _shared(group, label))
-            for group in self.groups
-            if not scenarios or any(fnmatchcase(group.scenario, pattern) for pattern in scenarios)
-            for label in group.methods
-            if not methods or label in methods
-            for seed in chosen
+            replace(point, candidate=k)
+            for k, candidate in enumerate(tuning.candidates if tuning else ())
+            for point in self._points_of(candidate.groups, scenarios, methods, tuning.seeds if tuning else ())
         ]
+
+    def tuned(self, winners: Mapping[tuple[str, str, str], int]) -> Suite:
+        """This suite with every method as its candidate has it; winners: by (scenario, variant, label). What has no
+        winner is left out."""
+        assert self.tuning is not None
+        chosen = []
+        for i, group in enumerate(self.groups):
+            methods, own = {}, {}
+            for label in group.methods:
+                if (k := winners.get((group.scenario, group.variant, label))) is not None:
+                    theirs = self.tuning.candidates[k].groups[i]
+                    methods[label], own[label] = theirs.methods[label], theirs.own.get(label, theirs.settings)
+            chosen.append(replace(group, methods=methods, own=own))
+        return replace(self, groups=tuple(chosen))
+
+    def _points_of(
+        self, groups: Iterable[Group], scenarios: Sequence[str], methods: Sequence[str], seeds: Sequence[int]
+    ) -> Iterator[Point]:
+        for group in groups:
+            if scenarios and not any(fnmatchcase(group.scenario, pattern) for pattern in scenarios):
+                continue
+            for label in group.methods:
+                for seed in seeds if not methods or label in methods else ():
+                    config, shared = self._config(group, label, seed), _shared(group, label)
+                    yield Point(group.scenario, label, group.variant, seed, config, shared)
 
     def _nothing(self, what: str, asked: str, known: Iterable[str]) -> None:
         raise UserError(

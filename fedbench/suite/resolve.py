@@ -5,22 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
-from fedbench.suite import expected, profiles, validate
+from fedbench.registry.catalogue import Catalogue
+from fedbench.suite import expected, profiles, space, validate
+from fedbench.suite.choices import Choice, Choices, replaced
 from fedbench.suite.groups import group_of
 from fedbench.suite.limits import Facts, Limits
-from fedbench.suite.methods import PREFIX, Methods
+from fedbench.suite.methods import Methods
 from fedbench.suite.node import INVALID, Mark, Node
-from fedbench.suite.overlay import nest, sets_anew, stack
-from fedbench.suite.points import Suite
+from fedbench.suite.overlay import stack
+from fedbench.suite.points import Candidate, Suite
 from fedbench.suite.problems import Problems
 from fedbench.suite.references import References
-from fedbench.suite.yaml import parse_value, read
+from fedbench.suite.yaml import read
 from fedbench.words import shown, suggestion
 
 MAX_CELLS = 20_000
@@ -50,17 +51,6 @@ def load(
     return _Resolver(path, catalogue, profile, data).suite(sets, facts)
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """One value for one dotted key, of a sweep or a `--set`: a layer of settings, everybody's or those of the method
-    `label`, or options of that method."""
-
-    text: str
-    layer: Node | None = None
-    label: str | None = None
-    options: Node | None = None
-
-
 class _Resolver:
     def __init__(self, path: str | Path, catalogue: Catalogue, profile: str | None, data: str | None) -> None:
         self.path, self.catalogue, self.data = path, catalogue, data
@@ -86,19 +76,20 @@ class _Resolver:
 
     def suite(self, sets: Sequence[str], facts: Facts | None) -> Suite:
         self.overlay = self._overlay()
-        self.sets = self._sets(sets)
-        self.axes = self._axes()
+        self.choices, self.words = Choices(self.methods, self.problems), {}
+        self.sets = self.choices.sets(sets)
+        axes = self.choices.axes(self.tree.get("sweep"))
+        self.points = [choice.text for axis in axes.values() for choice in axis]
+        self.axes = [axis for key, axis in axes.items() if not self._replaced(key, axis[0])]
         self._check_unused_overlays()
         self._check_size()
-        limits = Limits(facts, self.problems, () if self.data else self._overlays())
-        found = []
-        for scenario, variant, settings, methods, own in self._points():
-            for one in (settings, *own.values()):
-                limits.check(one)
-            found.append((scenario, variant, settings, methods, own))
+        self.limits = Limits(facts, self.problems, () if self.data else self._overlays())
+        found = list(self._points())
+        drawn = self._drawn()
+        trials = [list(self._points(choices)) for _, choices in drawn]
         numbers = self._expected()
         self.problems.raise_any()
-        return Suite(
+        suite = Suite(
             name=self._plain("suite", ""),
             path=str(self.path),
             description=self._plain("description", ""),
@@ -110,6 +101,14 @@ class _Resolver:
             expected=numbers,
             groups=tuple(group_of(*point) for point in found),
         )
+        if drawn:
+            groups = [tuple(group_of(*point) for point in points) for points in trials]
+            tried = [Candidate(values, own) for (values, _), own in zip(drawn, groups, strict=True)]
+            suite = replace(
+                suite, tuning=space.tuning(self.tree.at("tune"), suite.groups, tried, suite.seeds, self.problems)
+            )
+            self.problems.raise_any()
+        return suite
 
     def _expected(self) -> tuple[dict[str, Any], ...]:
         scenarios = self.tree.get("scenarios")
@@ -137,64 +136,32 @@ class _Resolver:
         own = self.tree.get("overlays")
         return list(dict.fromkeys([*profiles.OVERLAYS, *(own.value if own and own.is_mapping else ())]))
 
-    def _sets(self, sets: Sequence[str]) -> dict[str, _Choice]:
-        chosen: dict[str, _Choice] = {}
-        for text in sets:
-            dotted, equals, value = text.partition("=")
-            mark = Mark(f"--set {text}")
-            if not equals or not value.strip():
-                self.problems.add(
-                    mark, "expected dotted.key=value, for example train.rounds=3; nothing is written null"
-                )
-                continue
-            try:
-                node = parse_value(value, mark)
-            except UserError as error:
-                self.problems.add(mark, str(error).removeprefix(f"{mark}: "))
-                continue
-            chosen.pop(dotted.strip(), None)
-            chosen[dotted.strip()] = self._choice(dotted.strip(), node, mark)
-        return chosen
+    def _replaced(self, key: str, swept: Choice) -> bool:
+        return replaced(key, swept.label, self.sets, self.overlay)
 
-    def _choice(self, dotted: str, value: Node, key: Mark) -> _Choice:
-        text = f"{dotted}={_text(value.plain())}"
-        label: str | None = None
-        if dotted.startswith(PREFIX):
-            if (found := self.methods.split(dotted, key)) is None:
-                return _Choice(text)
-            label, dotted = found
-            if dotted.split(".")[0] not in OWN_SETTINGS:
-                return _Choice(text, label=label, options=self.methods.override(dotted, value, key))
-        layer = validate.settings(nest(dotted, value, key), self.problems)
-        return _Choice(text, self.methods.checked(layer) if label else layer, label)
-
-    def _axes(self) -> list[list[_Choice]]:
-        """The sweep, without the axes that overlay or command line have replaced."""
-        axes: list[list[_Choice]] = []
-        self.points: list[str] = []
-        sweep = self.tree.get("sweep")
-        for dotted, points in sweep.value.items() if sweep is not None and sweep.is_mapping else ():
-            if not isinstance(points.value, list):
-                continue
-            axis = [self._choice(dotted, point, points.named) for point in points.value]
-            self._check_distinct(axis, points.value)
-            self.points += [choice.text for choice in axis]
-            if dotted not in self.sets and not self._replaced(dotted, axis[0]):
-                axes.append(axis)
-        return axes
-
-    def _replaced(self, dotted: str, swept: _Choice) -> bool:
-        """Whether overlay or command line say anew what an axis sweeps; no overlay reaches a method's own settings."""
-        above = [choice.layer for choice in self.sets.values() if choice.label in (None, swept.label)]
-        key = dotted.removeprefix(f"{PREFIX}{swept.label}.")
-        return any(layer and sets_anew(layer, key) for layer in (*above, None if swept.label else self.overlay))
-
-    def _check_distinct(self, axis: list[_Choice], points: list[Node]) -> None:
-        seen: set[str] = set()
-        for choice, point in zip(axis, points, strict=True):
-            if choice.text in seen:
-                self.problems.add(point.mark, f"the sweep point {shown(choice.text)} is listed twice")
-            seen.add(choice.text)
+    def _drawn(self) -> list[tuple[dict[str, Any], list[Choice]]]:
+        """The candidates of the tuning, each as its values and the choices they are; none where there is no tuning, or
+        where the command line says all that it would choose."""
+        tune = self.tree.get("tune")
+        if tune is None or not tune.is_valid:
+            return []
+        space.check(tune, self.problems)
+        ranges = {
+            key: node
+            for key, node in tune.at("space").value.items()
+            if not replaced(key, self.methods.label_of(key), self.sets, None)
+        }
+        drawn = space.candidates(ranges, tune, self.problems) if ranges else []
+        return [
+            (
+                values,
+                [
+                    self.choices.of(key, Node.of(value, ranges[key].mark), ranges[key].named)
+                    for key, value in values.items()
+                ],
+            )
+            for values in drawn
+        ]
 
     def _check_unused_overlays(self) -> None:
         overlays = self.tree.get("overlays")
@@ -213,9 +180,11 @@ class _Resolver:
             self.problems.add(at.named, f"this suite has {cells:,} cells; at most {MAX_CELLS:,} are taken")
             self.problems.raise_any()
 
-    def _points(self) -> Iterator[tuple[str, str, Node, dict[str, Node], dict[str, Node]]]:
+    def _points(
+        self, candidate: Sequence[Choice] = ()
+    ) -> Iterator[tuple[str, str, Node, dict[str, Node], dict[str, Node]]]:
         """Every scenario at every sweep point, complete: (scenario, variant, settings, methods, the settings of those
-        methods that have some of their own)."""
+        methods that have some of their own), with what a candidate of the tuning chooses."""
         base = [
             Node.of(profiles.DEFAULTS, Mark("defaults")),
             Node.of(profiles.PROFILES[self.profile], Mark(f"profile {self.profile}")),
@@ -224,40 +193,52 @@ class _Resolver:
         scenarios = self.tree.get("scenarios")
         methods: dict[tuple[int, ...], dict[str, Node]] = {}
         for name, scenario in scenarios.value.items() if scenarios is not None and scenarios.is_mapping else ():
-            below = stack([*base, scenario])
+            words = scenario.get("methods")
+            below = stack([*base, scenario.put(("methods",), None) if words else scenario])
+            above = [*self._words(name, words), *candidate, *self.sets.values()]
             for point in itertools.product(*self.axes):
-                choices = [*point, *self.sets.values()]
+                choices = [*point, *above]
                 key = tuple(id(choice) for choice in choices if choice.label)
                 if key not in methods:
                     methods[key] = self._methods(choices)
                 variant = "; ".join([*(c.text for c in point), *self.called, *(c.text for c in self.sets.values())])
                 full = {
-                    label: self.references.settings(self._needed(name, scenario, self._stacked(below, point, label)))
+                    label: self.references.settings(
+                        self._needed(name, scenario, self._stacked(below, point, above, label))
+                    )
                     for label in ("", *self._with_own(choices))
                 }
+                for one in full.values():
+                    self.limits.check(one)
                 yield name, variant, full.pop(""), methods[key], full
 
-    def _stacked(self, below: Node, point: Sequence[_Choice], label: str) -> Node:
+    def _words(self, name: str, words: Node | None) -> list[Choice]:
+        """What a scenario says of single methods, as choices; kept, for methods are told apart by them."""
+        if name not in self.words:
+            self.words[name] = self.choices.words(words) if words is not None and words.is_mapping else []
+        return self.words[name]
+
+    def _stacked(self, below: Node, point: Sequence[Choice], above: Sequence[Choice], label: str) -> Node:
         """A scenario with what lies on it for everybody, or for the method of that label: the sweep point, the
-        overlay, the method's own settings, the command line."""
+        overlay, the method's own settings; what the scenario says of it, the candidate, the command line."""
         shared = [*(choice.layer for choice in point if choice.label is None), self.overlay]
         everybodys = stack([below, *(layer for layer in shared if layer is not None)])
         swept = [choice.layer for choice in point if choice.label == label]
         own = stack([everybodys, *self.methods.own(label), *(layer for layer in swept if layer is not None)])
-        other = _adapter(own) != _adapter(everybodys)  # options of everybody's adapter are then not this one's
-        for choice in self.sets.values():
+        for choice in above:
             if choice.layer is None or choice.label not in (None, label):
                 continue
+            other = _adapter(own) != _adapter(everybodys)  # options of everybody's adapter are then not this one's
             foreign = other and choice.label is None and choice.layer.get("adapter") and not _adapter(choice.layer)
             own = stack([own, choice.layer.put(("adapter",), None) if foreign else choice.layer])
         return own
 
-    def _with_own(self, choices: Sequence[_Choice]) -> list[str]:
+    def _with_own(self, choices: Sequence[Choice]) -> list[str]:
         """The labels of the methods that bring settings of their own."""
         chosen = {choice.label for choice in choices if choice.layer is not None}
         return [label for label in self.methods.entries if label in chosen or self.methods.own(label)]
 
-    def _methods(self, choices: list[_Choice]) -> dict[str, Node]:
+    def _methods(self, choices: list[Choice]) -> dict[str, Node]:
         return {
             label: self.methods.resolve(label, [c.options for c in choices if c.label == label and c.options])
             for label in self.methods.entries
@@ -284,15 +265,3 @@ def _adapter(settings: Node) -> str | None:
     """The name of the adapter that settings speak of."""
     name = settings.get("adapter", "name")
     return name.value if name is not None and isinstance(name.value, str) else None
-
-
-def _text(value: Any) -> str:
-    """A value as a variant's name shows it: `attn.proj+mlp.fc2`, `lora(rank=4)`."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "+".join(map(_text, value))
-    if isinstance(value, dict):
-        options = ",".join(f"{key}={_text(part)}" for key, part in value.items() if key != "name")
-        return f"{value.get('name', '')}({options})" if options else str(value.get("name", "{}"))
-    return shown(value)

@@ -85,6 +85,9 @@ def suite_file(node: Node, problems: Problems) -> Node:
     """A whole suite, written out and checked."""
     for path in (("defaults",), *_names(node, "scenarios"), *_names(node, "overlays")):
         node = _change(node, path, _written_out)
+    for scenario in _names(node, "scenarios"):
+        for path in _names(node, *scenario, "methods"):
+            node = _change(node, (*path, "adapter"), _named)
     methods = node.get("methods")
     if methods and isinstance(methods.value, list):
         listed = [_change(_named(method), ("adapter",), _named) for method in methods.value]
@@ -97,9 +100,9 @@ def expected_file(node: Node, problems: Problems) -> Node:
     return _validated(node, keys.ExpectedFile, problems, "expected")
 
 
-def _names(node: Node, section: str) -> list[Path]:
-    part = node.get(section)
-    return [(section, name) for name in part.value] if part and part.is_mapping else []
+def _names(node: Node, *section: str | int) -> list[Path]:
+    part = node.get(*section)
+    return [(*section, name) for name in part.value] if part and part.is_mapping else []
 
 
 def _written_out(node: Node) -> Node:

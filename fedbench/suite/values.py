@@ -78,6 +78,13 @@ def span(bounds: list[Number]) -> list[Number]:
     return bounds
 
 
+def rising(values: list[Number]) -> list[Number]:
+    """Every number is above the one before."""
+    if any(after <= before for before, after in zip(values, values[1:], strict=False)):
+        raise _say("expected numbers in rising order, got {values}", values=shown(values))
+    return values
+
+
 def distinct(values: list[Any]) -> list[Any]:
     """No value is listed twice."""
     seen: set[Any] = set()

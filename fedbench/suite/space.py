@@ -1,0 +1,145 @@
+"""What a suite's `tune` may say, and the candidates that are drawn from its space."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from pydantic import AfterValidator, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from fedbench.registry.catalogue import OWN_SETTINGS
+from fedbench.suite.node import Node
+from fedbench.suite.points import Candidate, Group, Tuning
+from fedbench.suite.problems import Problems
+from fedbench.suite.values import distinct, one_of, rising, span
+from fedbench.words import shown, suggestion
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_closed = with_config(ConfigDict(extra="forbid", strict=True))
+
+SEED = 1000  # of the candidates' cells, where a suite does not say
+MOST = 256  # candidates
+DIGITS = 4  # of a number that is drawn: enough, and short in a table
+
+_Number = Annotated[int | float, Field(allow_inf_nan=False)]
+_Above0 = Annotated[int | float, Field(gt=0, allow_inf_nan=False)]
+
+
+@_closed
+class Range(TypedDict, total=False):
+    """What a key may be: a number between two, evenly or in their logarithm, a whole number between two, or one of a
+    list."""
+
+    log: Annotated[list[_Above0], AfterValidator(span), Field(description="[lowest, highest], even in the logarithm")]
+    uniform: Annotated[list[_Number], AfterValidator(span), Field(description="[lowest, highest]")]
+    integer: Annotated[list[int], AfterValidator(span), Field(description="[lowest, highest], both included")]
+    choice: Annotated[list[Any], Field(min_length=2, description="values, all equally likely")]
+
+
+@_closed
+class Tune(TypedDict):
+    """The same budget of tuning for every method of every scenario."""
+
+    trials: Annotated[int, Field(ge=2, le=MOST, description="how many candidates each method tries")]
+    space: Annotated[
+        dict[str, Annotated[Range, one_of("log", "uniform", "integer", "choice")]],
+        Field(min_length=1, description="dotted keys of train and adapter, or methods.NAME.option, and their ranges"),
+    ]
+    seeds: NotRequired[
+        Annotated[
+            list[Annotated[int, Field(ge=0, lt=2**32)]],
+            AfterValidator(distinct),
+            Field(min_length=1, description=f"of the candidates, none of the suite's own; default: [{SEED}]"),
+        ]
+    ]
+    halving: NotRequired[
+        Annotated[
+            list[Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]],
+            AfterValidator(rising),
+            Field(description="after these shares of the rounds the better half of the candidates goes on"),
+        ]
+    ]
+    metric: NotRequired[Annotated[str, Field(description="what is compared; default: the first metric")]]
+    draw: NotRequired[Annotated[int, Field(ge=0, lt=2**32, description="seed of the candidates' draw; default: 0")]]
+
+
+def check(tune: Node, problems: Problems) -> None:
+    """Report keys of the space that no method can have of its own."""
+    for key, node in tune.at("space").value.items():
+        first, _, rest = key.partition(".")
+        if first == "methods" or (first in OWN_SETTINGS and rest and key not in ("train.rounds", "adapter.name")):
+            continue
+        problems.add(
+            node.named,
+            f"tune.space: {shown(key)} is not a method's own to choose; expected a key of train (but rounds) or of "
+            "adapter (but name), or methods.NAME.option",
+        )
+
+
+def candidates(ranges: Mapping[str, Node], tune: Node, problems: Problems) -> list[dict[str, Any]]:
+    """`trials` different points of the space, as values by dotted key: the first ones of a scrambled Sobol sequence
+    (Owen 1998, as scipy has it), so that more trials begin with the same ones."""
+    trials = tune.at("trials").value
+    draw = tune.get("draw")
+    seed = draw.value if draw else 0
+    found: dict[str, dict[str, Any]] = {}
+    for u in _sobol(len(ranges), trials, seed):
+        point = {key: _value(node.plain(), float(share)) for (key, node), share in zip(ranges.items(), u, strict=True)}
+        found.setdefault(json.dumps(point), point)
+        if len(found) == trials:
+            return list(found.values())
+    problems.add(
+        tune.at("trials").mark, f"tune.trials: {trials}, but this space seems to have {len(found)} different points"
+    )
+    return list(found.values())
+
+
+def _sobol(dimensions: int, trials: int, seed: int) -> Iterator[np.ndarray]:
+    """Points of the unit cube, many more than there are to be trials, since some may come to the same."""
+    import numpy as np  # these take a second, and most suites are not tuned
+    from scipy.stats import qmc
+
+    sequence = qmc.Sobol(dimensions, scramble=True, seed=np.random.default_rng(seed))
+    yield from sequence.random_base2(math.ceil(math.log2(trials)) + 6)
+
+
+def _value(given: Mapping[str, Any], u: float) -> Any:
+    """The value at a share u of a range, 0 <= u < 1."""
+    ((way, values),) = given.items()
+    if way == "choice":
+        return values[int(u * len(values))]
+    low, high = values
+    if way == "integer":
+        return low + int(u * (high - low + 1))
+    value = low * (high / low) ** u if way == "log" else low + u * (high - low)
+    return float(min(max(float(f"{value:.{DIGITS}g}"), low), high))
+
+
+def tuning(
+    tune: Node, groups: Sequence[Group], drawn: Sequence[Candidate], seeds: Sequence[int], problems: Problems
+) -> Tuning:
+    """The tuning of a suite. groups: those that it is for · seeds: those that the suite reports. Reports what these
+    groups cannot be tuned by."""
+    given = {key: node.plain() for key, node in tune.value.items()}
+    own = tuple(given.get("seeds", [SEED]))
+    if both := sorted({*own} & {*seeds}):
+        problems.add(tune.named, f"tune: seed {both[0]} is the suite's own; candidates are tried on other seeds")
+    metrics = [ref["name"] for ref in groups[0].settings["evaluation"]["metrics"]]
+    metric = given.get("metric", metrics[0])
+    if metric not in metrics:
+        known = suggestion(metric, metrics, "there are")
+        problems.add(tune.at("metric").mark, f"tune.metric: {shown(metric)} is not measured{known}")
+    without = [group.scenario for group in groups if not group.settings["evaluation"].get("validation")]
+    if without:
+        problems.add(
+            tune.named,
+            "tune: candidates are compared on validation images, and scenario "
+            f"{shown(without[0])} holds none out; say evaluation: {{validation: 0.1}} in defaults",
+        )
+    space = {key: value for key, value in given["space"].items() if key in drawn[0].values}
+    return Tuning(space, own, metric, tuple(given.get("halving", ())), tuple(drawn))
