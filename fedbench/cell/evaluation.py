@@ -18,8 +18,6 @@ from fedbench.method import Predict
 from fedbench.results.choice import VALIDATION
 from fedbench.types import GLOBAL
 
-EVALUATIONS = 5  # about how often over a run, where the suite does not say
-
 Metric = Callable[[Tensor, Tensor], float]
 Answers = Mapping[str, Sequence[Tensor]]  # logits (n, classes) on each share, by output; "" is the method's own
 
@@ -130,18 +128,3 @@ class Evaluation:
 
     def _labels(self, share: Share) -> Tensor:
         return torch.from_numpy(self.images[share.split].images.y[share.indices])
-
-
-def evaluated_rounds(rounds: int, every: int | None, at: Sequence[int] | str | None = None) -> set[int]:
-    """The rounds (from 1) after which the model is tested: the last, and each `every`-th before it (default: a
-    fifth of the run).
-
-    at: instead, the last and these of them; `reference`, as FedRA's released code has it: the 21st, the 41st and so on,
-    and the last four.
-    """
-    if isinstance(at, str):
-        return {*range(21, rounds + 1, 20), *range(max(1, rounds - 3), rounds + 1)}
-    if at is not None:
-        return {rounds, *(t for t in at if t < rounds)}
-    step = every or max(1, rounds // EVALUATIONS)
-    return set(range(rounds, 0, -step))

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedbench.cell.channel import NOT_FINITE
 from fedbench.cell.diagnostics import effects
-from fedbench.cell.evaluation import Evaluation, Right, Score, evaluated_rounds
+from fedbench.cell.evaluation import Evaluation, Right, Score
 from fedbench.cell.federation import Federation
 from fedbench.disk import hash_of_bytes
 from fedbench.families.aggregation import WEIGHTS
@@ -19,6 +19,7 @@ from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.places import trained_layers
 from fedbench.results.choice import VALIDATION, best_round
+from fedbench.results.scores import evaluated_rounds
 from fedbench.types import ClientCost, Dataset, Report, Uploads
 
 Rows = list[dict[str, Any]]

@@ -11,7 +11,7 @@ from typing import Any
 from fedbench.cell.checkpoint import EVERY
 from fedbench.results.claims import Claim
 
-WHERE_THERE = ("claim", "probe")  # not written where they are not
+WHERE_THERE = ("claim", "probe", "until")  # not written where they are not
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class Order:
 
     folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
     compute it together · checkpoint_every: seconds · fresh: whether to begin anew · gpu_fraction: of a GPU's memory,
-    the most it may take; None: all · claim: where other runs may be at the folder too, see `results.claims` · probe:
-    where the cell is but to be tried, the further arguments of `fedbench.cell.timing.probe`.
+    the most it may take; None: all · until: after which round it ends as `halved`, to go on another time; None: after
+    its last · claim: where other runs may be at the folder too, see `results.claims` · probe: where the cell is but to
+    be tried, the further arguments of `fedbench.cell.timing.probe`.
     """
 
     folder: Path
@@ -32,6 +33,7 @@ class Order:
     checkpoint_every: float = EVERY
     fresh: bool = False
     gpu_fraction: float | None = None
+    until: int | None = None
     claim: Claim | None = None
     probe: Mapping[str, Any] | None = None
 

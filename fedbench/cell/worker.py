@@ -31,7 +31,7 @@ from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.claims import Taken, joined
 from fedbench.results.files import cleared, described
-from fedbench.results.status import KEPT
+from fedbench.results.status import HALVED, KEPT
 from fedbench.results.tables import ONLY_WITH_ROWS
 
 Send = Callable[[dict[str, Any]], None]
@@ -39,6 +39,10 @@ Send = Callable[[dict[str, Any]], None]
 
 class Stopped(Exception):
     """The cell was asked to end, and can go on from its checkpoint."""
+
+
+class Halved(Exception):
+    """The cell has come as far as it was ordered to, and can go on from its checkpoint."""
 
 
 def main(job: str, teller: Teller) -> None:
@@ -92,10 +96,14 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
         raise
     except Stopped as reason:
         outcome = {"status": "interrupted", "reason": str(reason)}
+    except Halved as reason:
+        outcome = {"status": HALVED, "reason": str(reason), "files": described(cell.folder)}
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}
-    except (UserError, Diverged) as error:
+    except UserError as error:
         outcome = {"status": "failed", "reason": str(error)}
+    except Diverged as error:
+        outcome = {"status": "failed", "reason": str(error), "diverged": True}
     except Exception as error:  # one cell's fault must not become another's
         outcome = {
             "status": "failed",
@@ -129,6 +137,7 @@ class _Computation:
         self.registry.tell("fedbench_cell_started", manifest=self.manifest)
         self.trial = trial = Trial(self.manifest["config"], self.registry, device, store=self.checkpoints.store)
         progress = self.progress
+        self._halve(progress.round)  # one that was killed before it could say that it had come so far
 
         def work(team: Team) -> None:
             if team.rank == 0:
@@ -137,12 +146,15 @@ class _Computation:
                 trial.run(team=team, progress=progress)
 
         together(min(processes, trial.shares), work)
-        self.check()
-        for kind, rows in progress.tables.items():
-            if rows or kind not in ONLY_WITH_ROWS:
-                write_rows(self.folder, kind, rows)
+        self._write_tables()
         keep(self.folder, trial)
         return {"status": "finished", "files": described(self.folder)}
+
+    def _write_tables(self) -> None:
+        self.check()
+        for kind, rows in self.progress.tables.items():
+            if rows or kind not in ONLY_WITH_ROWS:
+                write_rows(self.folder, kind, rows)
 
     def _take_up(self, device: str) -> None:
         """Clear the folder of what a killed run left half written, and go on from the checkpoint."""
@@ -164,12 +176,19 @@ class _Computation:
         self.manifest["round"] = t
         self.registry.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
         self.send({"event": "round", "round": t})
-        stopping = self.stopping()
-        if t < self.trial.rounds and (stopping or self.checkpoints.due()):
+        stopping, enough = self.stopping(), t == self.order.until
+        if t < self.trial.rounds and (stopping or enough or self.checkpoints.due()):
             self.progress.seconds = self._seconds()
             self.checkpoints.write(self.progress)
+            self._halve(t)
             if stopping:
                 raise Stopped(f"interrupted after round {t} of {self.trial.rounds}; the next run goes on")
+
+    def _halve(self, t: int) -> None:
+        """Raises Halved where the cell is to come no further than round t, with the tables as they are by now."""
+        if self.order.until is not None and self.order.until <= t < self.trial.rounds:
+            self._write_tables()
+            raise Halved(f"ended after round {t} of {self.trial.rounds}, as a candidate that may go on")
 
     def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
         """Write the last manifest, and return it."""

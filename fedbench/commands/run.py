@@ -97,7 +97,7 @@ def run(
         click.echo(json.dumps(_summary(outcome), indent=1))
     elif not quiet:
         _close(outcome, Registry(plugins).catalogue.roles)
-    sys.exit(1 if outcome.failed or outcome.left else 0)
+    sys.exit(1 if outcome.failed or outcome.left or outcome.undecided else 0)
 
 
 def _tell_how_to_resume(force: bool) -> None:
@@ -146,6 +146,9 @@ def _close(outcome, roles: dict[str, str]) -> None:
         console.print(Text(told, style="dim"), soft_wrap=True)
     if outcome.failed:
         _list_failed(console, outcome, spoke)
+    for which in outcome.undecided:
+        told = f"No candidate has a validation score, and so nothing is reported: {which}"
+        console.print(Text(told, style="red"), soft_wrap=True)
     if outcome.left:
         broken_off = "Broken off from outside" if outcome.counts["interrupted"] else "Ended before all was computed"
         why = "Stopped by --max-failures" if outcome.gave_up else broken_off
@@ -179,5 +182,6 @@ def _summary(outcome) -> dict:
         "seconds": round(outcome.seconds, 3),
         "counts": dict(outcome.counts),
         "left": outcome.left,
+        **({"undecided": list(outcome.undecided)} if outcome.undecided else {}),
         "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},
     }

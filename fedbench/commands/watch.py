@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbench.commands.bars import Bars
+from fedbench.results.status import HALVED
 from fedbench.runs.outcome import Listen
 from fedbench.runs.plan import Cell
 from fedbench.words import counted, duration
@@ -22,6 +23,7 @@ MARKS = {
     "timeout": ("TIMEOUT", "red"),
     "taken": ("taken", "dim"),
     "interrupted": ("stopped", "yellow"),
+    HALVED: ("halved", "dim"),
 }
 
 
@@ -37,7 +39,7 @@ class Watch:
 
     def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Listen:
         self.cells = {cell.id: cell for cell in missing}
-        self.total = len(missing)
+        self.total, self.done = len(missing), 0
         kept = len(cells) - len(missing)
         names = sum(len(cell.points) for cell in cells)
         if self.quiet:
@@ -46,7 +48,7 @@ class Watch:
         heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total} to run"
         self.console.print(Text.assemble((suite, "bold"), heading), soft_wrap=True)
         if self.console.is_terminal and missing:
-            self.bars = Bars(self.console, sum(_rounds(cell) for cell in missing))
+            self.bars = Bars(self.console, sum(cell.rounds for cell in missing))
             self.bars.start()
         return self.event
 
@@ -75,12 +77,13 @@ class Watch:
         if event["event"] == "started":
             self.began[folder] = time.monotonic()
             if self.bars:
-                self.bars.add(folder, cell.title, _rounds(cell))
+                self.bars.add(folder, cell.title, cell.rounds)
         elif event["event"] == "round" and self.bars:
             self.bars.advance(folder, event["round"])
         elif event["event"] == "resumed":
-            told = f"{cell.title} goes on after round {event['round']} of {_rounds(cell)}"
-            self.console.print(Text(told, style="dim"), soft_wrap=True)
+            if cell.points[0].candidate is None:  # these go on as a rule
+                told = f"{cell.title} goes on after round {event['round']} of {cell.rounds}"
+                self.console.print(Text(told, style="dim"), soft_wrap=True)
             if self.bars:
                 self.bars.advance(folder, event["round"])
         elif event["event"] == "torn":
@@ -103,16 +106,12 @@ class Watch:
     def _ended(self, event: dict[str, Any], cell: Cell, took: str) -> None:
         self.done += event["status"] != "taken"
         if self.bars:
-            self.bars.clear(event["folder"], 0 if event["status"] == "taken" else _rounds(cell))
+            self.bars.clear(event["folder"], 0 if event["status"] == "taken" else cell.rounds)
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
         line = Text.assemble(
             f"[{self.done:{width}}/{self.total}] ", (f"{mark:7}", style), f" {cell.title}", (f"  {took}", "dim")
         )
         self.console.print(line, soft_wrap=True)
-        if event["status"] != "finished" and event.get("reason"):
+        if event["status"] not in ("finished", HALVED) and event.get("reason"):
             self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"), soft_wrap=True)
-
-
-def _rounds(cell: Cell) -> int:
-    return cell.config["train"]["rounds"]

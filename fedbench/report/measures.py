@@ -12,7 +12,7 @@ import numpy as np
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
 from fedbench.results.choice import VALIDATION, best_round, higher_is_better
-from fedbench.types import GLOBAL
+from fedbench.results.scores import average, by_client, by_domain, by_round
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,19 +65,19 @@ def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str, until
     earliest · until: rounds after it are left out. Raises UserError where the best round is asked for and there are no
     validation images.
     """
-    values = {t: found for t, found in _by_round(table, metric, split).items() if t <= until}
+    values = {t: found for t, found in by_round(table, metric, split).items() if t <= until}
     if not values:
         return None
     rounds = sorted(values)
     if at == "best":
-        validated = {t: _average(v) for t, v in _by_round(table, metric, VALIDATION).items() if t in values}
+        validated = {t: average(v) for t, v in by_round(table, metric, VALIDATION).items() if t in values}
         if not validated:
             raise UserError(UNCHOSEN)
         rounds = [best_round(validated, metric)]
     else:
         rounds = rounds[-4:] if at == "last4" else rounds[-1:]
     clients = {key: float(np.mean([values[t][key] for t in rounds if key in values[t]])) for key in values[rounds[-1]]}
-    domains = _by_domain(clients)
+    domains = by_domain(clients)
     worst = min if higher_is_better(metric) else max
     own = list(clients.values()) if by_client(clients) else []
     return Run(
@@ -85,7 +85,7 @@ def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str, until
         rounds[-1],
         clients,
         domains,
-        _average(clients),
+        average(clients),
         worst(domains.values()),
         spread=float(np.std(own)) if own else None,
         worst_clients=worst_tenth(own, metric) if own else None,
@@ -95,7 +95,7 @@ def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str, until
 def curve(table: pyarrow.Table, metric: str, split: str = "test") -> dict[int, tuple[float, dict[str, float]]]:
     """The average, and the value of every domain, after each evaluated round, in order, as `Run` defines them; empty
     where the table has no such metric."""
-    return {t: (_average(v), _by_domain(v)) for t, v in sorted(_by_round(table, metric, split).items())}
+    return {t: (average(v), by_domain(v)) for t, v in sorted(by_round(table, metric, split).items())}
 
 
 def worst_tenth(clients: Sequence[float], metric: str) -> float:
@@ -105,33 +105,6 @@ def worst_tenth(clients: Sequence[float], metric: str) -> float:
     """
     worst_first = sorted(clients, reverse=not higher_is_better(metric))
     return float(np.mean(worst_first[: max(1, len(clients) // 10)]))
-
-
-def by_client(clients: Mapping[tuple[str, int], float]) -> bool:
-    """Whether clients were tested, each on images of its own, and not domains."""
-    return all(client != GLOBAL for _, client in clients)
-
-
-def _by_round(table: pyarrow.Table, metric: str, split: str) -> dict[int, dict[tuple[str, int], float]]:
-    """The value of every (domain, client), by round."""
-    values: dict[int, dict[tuple[str, int], float]] = {}
-    names = ("round", "split", "domain", "client", "metric", "value")
-    for t, part, domain, client, name, value in zip(*(table[n].to_pylist() for n in names), strict=True):
-        if part == split and name == metric:
-            values.setdefault(t, {})[domain, client] = value
-    return values
-
-
-def _by_domain(clients: Mapping[tuple[str, int], float]) -> dict[str, float]:
-    grouped: dict[str, dict[int, float]] = {}
-    for (domain, client), value in clients.items():
-        grouped.setdefault(domain, {})[client] = value
-    return {d: by[GLOBAL] if GLOBAL in by else float(np.mean(list(by.values()))) for d, by in grouped.items()}
-
-
-def _average(clients: Mapping[tuple[str, int], float]) -> float:
-    """The plain mean over clients where they were tested, else over domains."""
-    return float(np.mean(list((clients if by_client(clients) else _by_domain(clients)).values())))
 
 
 @dataclass(frozen=True)

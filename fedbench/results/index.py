@@ -25,7 +25,8 @@ class Entry:
     """One name under which a cell appears. Several entries may point to one cell folder.
 
     shared: of a method that brings settings of its own, what its suite gives all others in place of those sections:
-    what it has itself stands in the cell's configuration.
+    what it has itself stands in the cell's configuration · candidate: of a tuning, the number of the one that this
+    cell tries; None for a cell that reports.
     """
 
     scenario: str
@@ -37,6 +38,7 @@ class Entry:
     dataset: str
     profile: str
     shared: dict | None = None
+    candidate: int | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -44,8 +46,8 @@ class Entry:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
-    def key(self) -> tuple[str, str, str, int]:
-        return self.scenario, self.method, self.variant, self.seed
+    def key(self) -> tuple[str, str, str, int, int | None]:
+        return self.scenario, self.method, self.variant, self.seed, self.candidate
 
 
 @dataclass(frozen=True)

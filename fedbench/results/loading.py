@@ -108,15 +108,16 @@ def _empty(kind: str) -> pyarrow.Table:
     return Table.from_batches([], schema=arrow_schema(kind))
 
 
-def load(paths: Iterable[str | Path]) -> list[Result]:
+def load(paths: Iterable[str | Path], candidates: bool = False) -> list[Result]:
     """Everything under the given results roots, suite folders or cell folders, in the order of the suites.
 
-    Foreign files are ignored. Two suites of one name in different folders are kept apart: the folder is added
-    to the name. Raises: UserError where a path holds no results, or a file of ours cannot be read.
+    candidates: those of tunings too, which are left out otherwise, but where a path is their own folder. Foreign files
+    are ignored. Two suites of one name in different folders are kept apart: the folder is added to the name. Raises:
+    UserError where a path holds no results, or a file of ours cannot be read.
     """
     found: dict[tuple[Path, tuple], Result] = {}
     for path in paths:
-        for result in _load_one(Path(path)):
+        for result in _load_one(Path(path), candidates):
             found.setdefault((result.folder.parent.resolve(), result.entry.key), result)
     folders: dict[str, set[Path]] = {}
     for (folder, _), result in found.items():
@@ -128,7 +129,7 @@ def load(paths: Iterable[str | Path]) -> list[Result]:
     ]
 
 
-def _load_one(path: Path) -> list[Result]:
+def _load_one(path: Path, candidates: bool) -> list[Result]:
     if not path.is_dir():
         what = "a file, not a folder" if path.exists() else "no such folder"
         raise UserError(
@@ -138,7 +139,7 @@ def _load_one(path: Path) -> list[Result]:
         return _load_cell(path)
     suites = [path] if (path / INDEX).is_file() else sorted(p.parent for p in path.glob(f"*/{INDEX}"))
     if results := [result for suite in suites for result in _load_suite(suite)]:
-        return results
+        return [result for result in results if candidates or result.entry.candidate is None]
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
         f"found {shortened(visible(path), SOME) or 'nothing'}.\n{MAKE_SOME}"
@@ -183,7 +184,7 @@ def content_hash(folder: str | Path) -> str:
     Equal for two runs of one suite, whatever the number of workers, the order of cells or the interruptions.
     """
     seen: dict[str, Any] = {}
-    for result in load([folder]):
+    for result in load([folder], candidates=True):
         # Not by its folder, whose name begins with whichever of the cell's names was computed first.
         cell = seen.setdefault(f"{result.suite}/{result.manifest.get('id', result.entry.cell)}", {"entries": []})
         cell["entries"].append({name: value for name, value in result.entry.facts.items() if name != "cell"})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import filecmp
+import functools
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from fedbench.disk import cannot_write, hash_of_json, put_in_place, settle, write_atomically
 from fedbench.errors import UserError
@@ -16,13 +18,21 @@ from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, merge_index, prepare_folder, read_index, visible
 from fedbench.results.loading import cell_content, content_hash
 from fedbench.results.manifest import MANIFEST, read_manifest
-from fedbench.results.status import ENDED, GIVEN_UP
+from fedbench.results.status import ENDED, GIVEN_UP, HALVED
 from fedbench.results.tables import BESIDE
+from fedbench.results.tuning import TUNING, read_search
 from fedbench.results.untrusted import is_folder_name, refuse_links
 
-# What gives way to what: a cell that nobody has finished to one that failed, and that to one with a result.
-UNFINISHED, FAILED, RESULT = range(3)
+# What gives way to what: a cell that nobody has finished to one that failed, that to a candidate of a tuning that was
+# halved, the further the better, and all to one with a result.
+UNFINISHED, FAILED, PART, RESULT = range(4)
 MEND = "Choose another folder with --into DIR."
+
+# What lies beside the cells of a suite: by the file's name, what two of them are called, and who reads one.
+FILES: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
+    EXPECTED: ("sets of a paper's numbers", read_expected),
+    TUNING: ("tunings", read_search),
+}
 
 
 @dataclass(frozen=True)
@@ -38,12 +48,18 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class _Candidate:
-    """What one shard has of a cell. content: a hash of each part of a result, as of `cell_content`."""
+class _Held:
+    """What one shard has of a cell. round: of a part · content: a hash of each part of a result, as of
+    `cell_content`."""
 
     folder: Path
     rank: int
+    round: int = 0
     content: Mapping[str, str] = field(default_factory=dict)
+
+    def beats(self, other: _Held) -> bool:
+        """Of two results that agree, the one that says more."""
+        return (self.rank, self.round, len(self.content)) > (other.rank, other.round, len(other.content))
 
 
 @dataclass
@@ -54,7 +70,7 @@ class _Suite:
     target: Path
     shards: dict[Path, Sequence[Entry]] = field(default_factory=dict)
     named: dict[tuple, Path] = field(default_factory=dict)  # the first folder that a name means
-    cells: dict[str, _Candidate] = field(default_factory=dict)  # the best there is, by id
+    cells: dict[str, _Held] = field(default_factory=dict)  # the best there is, by id
 
     def add(self, shard: Path, entries: Sequence[Entry]) -> None:
         """Take in what one shard has. Raises: UserError where it contradicts another."""
@@ -66,14 +82,14 @@ class _Suite:
             self._add(_read_cell(shard / name))
         self.shards[shard] = entries
 
-    def _add(self, new: _Candidate) -> None:
+    def _add(self, new: _Held) -> None:
         old = self.cells.setdefault(_id(new.folder.name), new)
         if old.rank == new.rank == RESULT and (apart := _apart(old.content, new.content)):
             raise UserError(
                 f"two results of one cell differ in {', '.join(sorted(apart))}:\n  {old.folder}\n  {new.folder}\n"
                 "Nothing was written. Delete the folder of the one that is wrong; the other is then taken."
             )
-        if (old.rank, len(old.content)) < (new.rank, len(new.content)):  # of two that agree, the one that says more
+        if new.beats(old):
             self.cells[_id(new.folder.name)] = new
 
 
@@ -95,8 +111,8 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
             suites[index.suite] = _started(index.suite, into / index.suite)
         if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
             suites[index.suite].add(folder, index.entries)
-    numbers = {suite.name: _numbers(suite) for suite in suites.values()}
-    return [_write(suite, numbers[suite.name]) for suite in suites.values()]
+    beside = {suite.name: [file for what in FILES if (file := _agreed(suite, what))] for suite in suites.values()}
+    return [_write(suite, beside[suite.name]) for suite in suites.values()]
 
 
 def _suite_folders(path: Path) -> Iterator[tuple[Path, Index]]:
@@ -118,16 +134,18 @@ def _started(name: str, target: Path) -> _Suite:
     return suite
 
 
-def _read_cell(folder: Path) -> _Candidate:
+def _read_cell(folder: Path) -> _Held:
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] not in ENDED:
-        return _Candidate(folder, UNFINISHED)
+        return _Held(folder, UNFINISHED)
     if manifest["status"] in GIVEN_UP:
-        return _Candidate(folder, FAILED)
+        return _Held(folder, FAILED)
+    if manifest["status"] == HALVED:
+        return _Held(folder, PART, manifest.get("round", 0))
     content = cell_content(folder, manifest)
     if manifest["status"] == "finished" and not {"eval", "rounds"} <= content.keys():
         raise UserError(f"{folder}: said to be finished, but its tables are not all there.")
-    return _Candidate(folder, RESULT, {part: hash_of_json(said) for part, said in content.items()})
+    return _Held(folder, RESULT, content={part: hash_of_json(said) for part, said in content.items()})
 
 
 def _apart(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
@@ -152,18 +170,17 @@ def _two_cells(one: Path, other: Path) -> str:
     )
 
 
-def _numbers(suite: _Suite) -> Path | None:
-    """The file with the paper's numbers, which all shards that have one agree about."""
-    files = [shard / EXPECTED for shard in suite.shards if (shard / EXPECTED).is_file()]
+def _agreed(suite: _Suite, name: str) -> Path | None:
+    """The file of that name beside the cells, about which all shards that have one agree."""
+    noun, read = FILES[name]
+    files = [shard / name for shard in suite.shards if (shard / name).is_file()]
     for file in files[1:]:
-        if read_expected(file.parent) != read_expected(files[0].parent):
-            raise UserError(
-                f"two sets of a paper's numbers for one suite:\n  {files[0]}\n  {file}\nDelete the outdated one."
-            )
+        if read(file.parent) != read(files[0].parent):
+            raise UserError(f"two {noun} for one suite:\n  {files[0]}\n  {file}\nDelete the outdated one.")
     return files[0] if files else None
 
 
-def _write(suite: _Suite, numbers: Path | None) -> Merged:
+def _write(suite: _Suite, beside: Sequence[Path]) -> Merged:
     target = suite.target
     prepare_folder(target)
     copied = 0
@@ -174,12 +191,13 @@ def _write(suite: _Suite, numbers: Path | None) -> Merged:
             place = _place(target, cell.folder.name)
             if claims.take(id) is None:
                 raise UserError(f"{place} is being computed by {claims.holder(id)}: merge when it has ended.")
-            if _read_cell(place).rank < cell.rank:
+            if cell.beats(_read_cell(place)):
                 _put(cell.folder, place)
                 copied += 1
             claims.release(id)
-    if numbers and numbers.parent != target:
-        write_atomically(target / EXPECTED, lambda temporary: _copy(numbers, temporary), MEND)
+    for file in beside:
+        if file.parent != target:
+            write_atomically(target / file.name, functools.partial(_copy, file), MEND)
     for entries in suite.shards.values():
         here = [replace(entry, cell=_place(target, entry.cell).name) for entry in entries]
         merge_index(target, suite.name, here)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 # Those of a manifest.
-STATUSES = ("running", "interrupted", "finished", "failed", "timeout", "not_applicable")
+INTERRUPTED = "interrupted"
+HALVED = "halved"  # a candidate of a tuning that was among the worse half so far; it could go on
+STATUSES = ("running", "interrupted", "finished", "failed", "timeout", "not_applicable", HALVED)
 
-ENDED = ("finished", "failed", "timeout", "not_applicable")  # nobody is at the cell any more
+ENDED = ("finished", "failed", "timeout", "not_applicable", HALVED)  # nobody is at the cell any more
 KEPT = ("finished", "not_applicable")  # there is a result, which a run leaves as it is
 GIVEN_UP = ("failed", "timeout")  # there is none, and a run tries again only when asked to
 RAN = ("finished", "failed", "timeout")  # the cell took the seconds that its manifest says

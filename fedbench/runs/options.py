@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbench import machine
 from fedbench.cell.checkpoint import EVERY
-from fedbench.results.status import GIVEN_UP, KEPT
+from fedbench.results.status import GIVEN_UP, HALVED, KEPT
 from fedbench.runs.plan import Cell
 
 
@@ -57,6 +57,6 @@ class Options:
 
     def wants(self, status: str) -> bool:
         """Whether a cell of which this is on disk is to be computed (`status` of `runs.plan`)."""
-        if status in KEPT:
+        if status in (*KEPT, HALVED):
             return self.force
         return status not in GIVEN_UP or self.retry_failed or self.force

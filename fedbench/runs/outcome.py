@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +41,25 @@ class Ends:
 class Outcome:
     """What a run left behind: the suite's folder, and every cell's last manifest by folder name.
 
-    ran: how many cells were to be computed and fell to this run · elsewhere: how many other runs computed meanwhile ·
-    gave_up: `max_failures` was reached.
+    asked: the cells that were to be computed · elsewhere: how many of them other runs computed meanwhile · gave_up:
+    `max_failures` was reached · undecided: what of a tuning has no winner, because no candidate has a score.
     """
 
     suite: str
     folder: Path
     manifests: dict[str, dict[str, Any]]
-    ran: int
+    asked: frozenset[str]
     seconds: float
     elsewhere: int = 0
     gave_up: bool = False
     titles: dict[str, str] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
+    candidates: frozenset[str] = frozenset()
+
+    @property
+    def ran(self) -> int:
+        """How many cells were to be computed and fell to this run."""
+        return len(self.asked) - self.elsewhere
 
     @property
     def counts(self) -> Counter[str]:
@@ -65,4 +72,18 @@ class Outcome:
 
     @property
     def failed(self) -> dict[str, dict[str, Any]]:
-        return {name: m for name, m in self.manifests.items() if m["status"] in GIVEN_UP}
+        """What has no result. A candidate of a tuning that diverged has one: it does not win."""
+        given_up = {name: m for name, m in self.manifests.items() if m["status"] in GIVEN_UP}
+        return {name: m for name, m in given_up.items() if not (m.get("diverged") and name in self.candidates)}
+
+    def after(self, earlier: Outcome) -> Outcome:
+        """This outcome with that of an earlier stage of the same run."""
+        return replace(
+            self,
+            manifests={**earlier.manifests, **self.manifests},
+            asked=earlier.asked | self.asked,
+            seconds=earlier.seconds + self.seconds,
+            elsewhere=earlier.elsewhere + self.elsewhere,
+            titles={**earlier.titles, **self.titles},
+            candidates=earlier.candidates | self.candidates,
+        )

@@ -18,7 +18,7 @@ from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.files import damage
 from fedbench.results.index import Entry
-from fedbench.results.status import DAMAGED, PENDING
+from fedbench.results.status import DAMAGED, HALVED, INTERRUPTED, PENDING
 from fedbench.results.tables import RESULT_VERSION
 from fedbench.suite import Point
 
@@ -35,11 +35,20 @@ class Cell:
     fingerprints: dict[str, str]
     versions: dict[str, str]
     points: list[Point]
+    until: int | None = None  # the round after which a candidate of a tuning ends for now; None: the last
+
+    @property
+    def rounds(self) -> int:
+        """How many it is to compute."""
+        T: int = self.config["train"]["rounds"]
+        return min(self.until or T, T)
 
     def folder_name(self) -> str:
         """`<slug>-<id>`, the slug from the first of its names."""
         first = self.points[0]
-        slug = re.sub(r"[^a-z0-9]+", "-", f"{first.scenario} {first.method} {first.seed}".lower()).strip("-")
+        number = "" if first.candidate is None else f" c{first.candidate}"
+        named = f"{first.scenario} {first.method}{number} {first.seed}"
+        slug = re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")
         return f"{slug[:60]}-{self.id}"
 
     def folder_in(self, suite_folder: Path) -> Path:
@@ -48,10 +57,11 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """What a person calls it: scenario, method, variant if any, seed."""
+        """What a person calls it: scenario, method, variant if any, candidate if it is one, seed."""
         first = self.points[0]
         variant = f" [{first.variant}]" if first.variant else ""
-        return f"{first.scenario} · {first.method}{variant} · seed {first.seed}"
+        candidate = "" if first.candidate is None else f" · candidate {first.candidate}"
+        return f"{first.scenario} · {first.method}{variant}{candidate} · seed {first.seed}"
 
     def manifest(self) -> dict[str, Any]:
         """What is known before the cell runs."""
@@ -98,6 +108,7 @@ def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:
             dataset=point.dataset,
             profile=point.config["profile"],
             shared=point.shared,
+            candidate=point.candidate,
         )
         for cell in cells
         for point in cell.points
@@ -106,11 +117,13 @@ def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:
 
 def status(cell: Cell, suite_folder: Path) -> str:
     """What is on disk of a cell: `pending`, its manifest's status, or `damaged` where it is finished and a file is
-    missing or torn."""
+    missing or torn. A halved one that is to come further is interrupted."""
     folder = cell.folder_in(suite_folder)
     manifest = read_manifest(folder)
     if manifest is None:
         return PENDING
+    if manifest["status"] == HALVED:
+        return HALVED if manifest.get("round", 0) >= cell.rounds and not damage(folder, manifest) else INTERRUPTED
     return DAMAGED if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
 
 

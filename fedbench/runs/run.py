@@ -22,11 +22,13 @@ from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.index import Entry, merge_index, prepare_folder
 from fedbench.results.status import ENDED, GIVEN_UP, PENDING, TAKEN
+from fedbench.results.tuning import write_search
 from fedbench.runs.backlog import Backlog
 from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options
 from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.plan import Cell, entries, status
+from fedbench.runs.tuned import search_of
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
 
@@ -54,11 +56,14 @@ class Run:
     executor: str
     execute: Execute
     began: float
+    stage: str = ""
 
     @classmethod
-    def prepare(cls, suite: Suite, named: list[Cell], registry: Registry, assets: Assets, options: Options) -> Run:
+    def prepare(
+        cls, suite: Suite, named: list[Cell], registry: Registry, assets: Assets, options: Options, stage: str = ""
+    ) -> Run:
         """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
-        names every cell, so that `compare` can follow along."""
+        names every cell, so that `compare` can follow along. stage: of a suite that runs in several."""
         began = time.monotonic()
         executor = _executor(registry, options)
         folder = Path(options.results) / suite.name
@@ -77,16 +82,18 @@ class Run:
         names = entries(named, folder)
         merge_index(folder, suite.name, names)
         write_expected(folder, suite.name, suite.expected)
-        return cls(
-            suite, registry, options, folder, named, names, chosen, before, missing, executor["name"], execute, began
-        )
+        if suite.tuning:
+            write_search(folder, suite.name, search_of(suite.tuning))
+        run = (suite, registry, options, folder, named, names, chosen, before, missing)
+        return cls(*run, executor["name"], execute, began, stage)
 
     def compute(self, observe: Observe | None = None) -> Ends:
         """Have the executor compute cells until none is left, or too many have failed."""
         self.registry.tell(
             "fedbench_suite_started", suite=self.suite.name, cells=[cell.manifest() for cell in self.cells]
         )
-        listen = observe(self.suite.name, self.cells, self.missing) if observe else lambda event: None
+        name = f"{self.suite.name} · {self.stage}" if self.stage else self.suite.name
+        listen = observe(name, self.cells, self.missing) if observe else lambda event: None
         ends = Ends(listen, self.options.max_failures)
         with Claims(self.folder) as claims:
             backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note)
@@ -124,11 +131,14 @@ class Run:
             suite=self.suite.name,
             folder=self.folder,
             manifests=manifests,
-            ran=len(self.missing) - ends.elsewhere,
+            asked=frozenset(cell.folder_in(self.folder).name for cell in self.missing),
             seconds=time.monotonic() - self.began,
             elsewhere=ends.elsewhere,
             gave_up=not ends.may_start,
             titles=titles,
+            candidates=frozenset(
+                cell.folder_in(self.folder).name for cell in self.cells if cell.points[0].candidate is not None
+            ),
         )
 
     def _orders(self) -> Callable[[Cell, Claim], Order]:
@@ -147,6 +157,7 @@ class Run:
                 checkpoint_every=options.checkpoint_every,
                 fresh=options.force,
                 gpu_fraction=options.gpu_fraction,
+                until=cell.until,
                 claim=claim,
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.runs.options import Options
 from fedbench.runs.outcome import Outcome
-from fedbench.runs.plan import cells_of
+from fedbench.runs.plan import Cell, cells_of
 from fedbench.runs.run import Observe, Run
+from fedbench.runs.tuned import decide, of_shard, tried
 
 
 def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
@@ -36,13 +38,43 @@ def run(
     """Run a suite and return what is now on disk.
 
     scenarios, methods, seeds: only these · sets: `dotted.key=value` overrides · plugins: files with plugins of
-    one's own · options: fields of `Options` · observe(suite, all cells, those to do) returns a listener for events.
-    Raises UserError for input that cannot work, before anything is written.
+    one's own · options: fields of `Options` · observe(suite, all cells, those to do) returns a listener for events,
+    and is called once for each stage of a suite that is tuned first. Raises UserError for input that cannot work,
+    before anything is written.
     """
     registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
-    points, assets = suite.points(scenarios=scenarios, methods=methods, seeds=seeds), Assets(registry)
-    this = Run.prepare(suite, cells_of(points, registry, assets), registry, assets, chosen)
-    ends = this.compute(observe)
-    return this.close(ends)
+    stages = _Stages(suite, registry, Assets(registry), chosen, observe)
+    points = suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
+    if suite.tuning is None:
+        return stages.compute(cells_of(points, registry, stages.assets), chosen)
+    contests = of_shard(tried(suite, suite.candidates(scenarios, methods), registry, stages.assets), chosen.shard)
+    here = replace(chosen, shard=None)  # a contest is decided, and reported, within one shard
+    winners = decide(contests, Path(chosen.results) / suite.name, suite.tuning.metric, here, stages.compute)
+    if winners is not None:
+        stages.suite = suite.tuned(winners)
+        points = stages.suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
+        stages.compute(cells_of(points, registry, stages.assets), here, "reporting")
+    assert stages.outcome is not None
+    lost = [] if winners is None else [one.key for one in contests if one.key not in winners]
+    return replace(stages.outcome, undecided=tuple(" · ".join(filter(None, key)) for key in lost))
+
+
+@dataclass
+class _Stages:
+    """The stages of a run, one after the other; outcome: of those so far."""
+
+    suite: suites.Suite
+    registry: Registry
+    assets: Assets
+    options: Options
+    observe: Observe | None
+    outcome: Outcome | None = None
+
+    def compute(self, cells: list[Cell], options: Options, stage: str = "") -> Outcome:
+        """Compute those cells that are not there yet."""
+        run = Run.prepare(self.suite, cells, self.registry, self.assets, options, stage)
+        outcome = run.close(run.compute(self.observe))
+        self.outcome = outcome.after(self.outcome) if self.outcome else outcome
+        return self.outcome

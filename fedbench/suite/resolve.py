@@ -151,7 +151,7 @@ class _Resolver:
             for key, node in tune.at("space").value.items()
             if not replaced(key, self.methods.label_of(key), self.sets, None)
         }
-        drawn = space.candidates(ranges, tune, self.problems) if ranges else []
+        drawn = space.candidates(ranges, tune) if ranges else []
         return [
             (
                 values,

@@ -26,8 +26,8 @@ SEED = 1000  # of the candidates' cells, where a suite does not say
 MOST = 256  # candidates
 DIGITS = 4  # of a number that is drawn: enough, and short in a table
 
-_Number = Annotated[int | float, Field(allow_inf_nan=False)]
-_Above0 = Annotated[int | float, Field(gt=0, allow_inf_nan=False)]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @_closed
@@ -81,21 +81,15 @@ def check(tune: Node, problems: Problems) -> None:
         )
 
 
-def candidates(ranges: Mapping[str, Node], tune: Node, problems: Problems) -> list[dict[str, Any]]:
-    """`trials` different points of the space, as values by dotted key: the first ones of a scrambled Sobol sequence
-    (Owen 1998, as scipy has it), so that more trials begin with the same ones."""
-    trials = tune.at("trials").value
-    draw = tune.get("draw")
-    seed = draw.value if draw else 0
+def candidates(ranges: Mapping[str, Node], tune: Node) -> list[dict[str, Any]]:
+    """`trials` different points of the space, as values by dotted key, or all there are: the first ones of a scrambled
+    Sobol sequence (Owen 1998, as scipy has it), so that more trials begin with the same ones."""
+    trials, draw = tune.at("trials").value, tune.get("draw")
     found: dict[str, dict[str, Any]] = {}
-    for u in _sobol(len(ranges), trials, seed):
+    for u in _sobol(len(ranges), trials, draw.value if draw else 0):
         point = {key: _value(node.plain(), float(share)) for (key, node), share in zip(ranges.items(), u, strict=True)}
-        found.setdefault(json.dumps(point), point)
-        if len(found) == trials:
-            return list(found.values())
-    problems.add(
-        tune.at("trials").mark, f"tune.trials: {trials}, but this space seems to have {len(found)} different points"
-    )
+        if len(found) < trials:
+            found.setdefault(json.dumps(point), point)
     return list(found.values())
 
 

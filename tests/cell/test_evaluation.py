@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.cell.evaluation import Evaluation, evaluated_rounds
+from fedbench.cell.evaluation import Evaluation
 from fedbench.cell.pixels import Pixels
 from fedbench.cell.shares import Share
 from fedbench.engine.team import together
@@ -123,27 +123,3 @@ def test_which_test_images_are_right_stands_in_their_order(mixed):
     right = by_client.right(by_client.answers(lambda client: odd_from_four))
     assert right.positions.tolist() == [0, 1, 2, 3, 5, 6]
     assert right.by_output[""].tolist() == [True, False, True, False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("rounds", "every", "expected"),
-    [(12, None, {2, 4, 6, 8, 10, 12}), (3, None, {1, 2, 3}), (10, 4, {2, 6, 10}), (5, 100, {5})],
-)
-def test_evaluation_is_spread_and_always_includes_the_last_round(rounds, every, expected):
-    assert evaluated_rounds(rounds, every) == expected
-
-
-@pytest.mark.parametrize(
-    ("rounds", "at", "expected"),
-    [
-        (100, "reference", [21, 41, 61, 81, 97, 98, 99, 100]),
-        (150, "reference", [21, 41, 61, 81, 101, 121, 141, 147, 148, 149, 150]),
-        (22, "reference", [19, 20, 21, 22]),
-        (12, "reference", [9, 10, 11, 12]),
-        (3, "reference", [1, 2, 3]),
-        (100, [1, 50], [1, 50, 100]),
-        (10, [1, 10, 50], [1, 10]),
-    ],
-)
-def test_rounds_can_be_named_and_the_released_codes_are(rounds, at, expected):
-    assert sorted(evaluated_rounds(rounds, None, at)) == expected

@@ -1,0 +1,103 @@
+"""A suite that is tuned before it reports: candidates rung by rung, then the winners on the reporting seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedbench.disk import hash_of_json
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.results.contest import Contest, Key, rungs_of
+from fedbench.results.manifest import read_manifest
+from fedbench.results.status import ENDED, HALVED
+from fedbench.results.tuning import Search
+from fedbench.runs.options import Options
+from fedbench.runs.outcome import Outcome
+from fedbench.runs.plan import Cell, cells_of
+from fedbench.suite import Point, Suite
+from fedbench.suite.points import Tuning
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The candidates' cells of one method in one scenario at one place of the sweep: its contest before it has a
+    folder. cells: by candidate, one for each seed."""
+
+    key: Key
+    rungs: tuple[int, ...]
+    cells: dict[int, list[Cell]]
+
+    def contest(self, suite_folder: Path, metric: str) -> Contest:
+        """As it stands on disk now."""
+        cells = {k: [cell.folder_in(suite_folder) for cell in own] for k, own in self.cells.items()}
+        return Contest(self.key, metric, self.rungs, cells)
+
+    def entrants(self, rung: int, suite_folder: Path, metric: str) -> list[Cell]:
+        """The cells that are to come to a rung, told so."""
+        alive = self.contest(suite_folder, metric).entrants(rung)
+        return [replace(cell, until=self.rungs[rung]) for k in alive for cell in self.cells[k]]
+
+
+def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Assets) -> list[Tried]:
+    """The contests of a suite that is to be tuned; points: of its candidates."""
+    assert suite.tuning is not None
+    found: dict[Key, dict[int, list[Cell]]] = {}
+    for cell in cells_of(points, registry, assets):
+        for point in cell.points:
+            assert point.candidate is not None
+            key = (point.scenario, point.variant, point.method)
+            found.setdefault(key, {}).setdefault(point.candidate, []).append(cell)
+    return [
+        Tried(key, rungs_of(cells[min(cells)][0].config, suite.tuning.halving), dict(sorted(cells.items())))
+        for key, cells in found.items()
+    ]
+
+
+def of_shard(contests: Sequence[Tried], shard: tuple[int, int] | None) -> list[Tried]:
+    """The contests of one shard. A contest is decided, and its winner reported, where its candidates are."""
+    part, parts = shard or (1, 1)
+    mine = sorted(hash_of_json(one.key) for one in contests)[part - 1 :: parts]
+    return [one for one in contests if hash_of_json(one.key) in mine]
+
+
+def search_of(tuning: Tuning) -> Search:
+    """What is kept beside the cells."""
+    values = [candidate.values for candidate in tuning.candidates]
+    return Search(tuning.space, values, list(tuning.seeds), tuning.metric, list(tuning.halving))
+
+
+def decide(
+    contests: Sequence[Tried],
+    suite_folder: Path,
+    metric: str,
+    options: Options,
+    compute: Callable[[list[Cell], Options, str], Outcome],
+) -> dict[Key, int] | None:
+    """Have every contest's candidates computed, rung by rung; its winner by its key, where it has one. None where that
+    was ended before.
+
+    compute(cells, options, stage): computes those cells that are not there yet.
+    """
+    most = max((len(one.rungs) for one in contests), default=0)
+    for rung in range(most):
+        for attempt in range(2):  # another run on the folder may have left some where they were
+            there = [one for one in contests if rung < len(one.rungs)]
+            alive = [cell for one in there for cell in one.entrants(rung, suite_folder, metric)]
+            cells = list({cell.id: cell for cell in alive}.values())
+            if attempt and all(_has_come(cell, suite_folder) for cell in cells):
+                break
+            again = replace(options, force=options.force and rung == attempt == 0)
+            outcome = compute(cells, again, f"tuning, part {rung + 1} of {most}")
+            if outcome.left or outcome.gave_up:
+                return None
+    winners = {one.key: one.contest(suite_folder, metric).winner for one in contests}
+    return {key: k for key, k in winners.items() if k is not None}
+
+
+def _has_come(cell: Cell, suite_folder: Path) -> bool:
+    manifest = read_manifest(cell.folder_in(suite_folder))
+    if manifest is None or manifest["status"] not in ENDED:
+        return False
+    return manifest["status"] != HALVED or manifest.get("round", 0) >= cell.rounds

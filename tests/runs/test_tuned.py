@@ -1,0 +1,136 @@
+"""A suite that is tuned first: halved candidates, their winner on the reporting seeds, and ways to break it off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from command import TINY, fedbench, write_suite
+
+from fedbench.results import content_hash, load, read_index
+from fedbench.results.tuning import contests, read_search
+
+CHANGES = {
+    "rounds: 2, max_steps": "rounds: 4, max_steps",
+    "scenarios:": "  evaluation: {validation: 0.4, every: 1}\nscenarios:",
+}
+TUNE = """\
+tune:
+  trials: 4
+  space: {train.optimizer.lr: {log: [0.001, 0.1]}}
+  halving: [0.25, 0.5]
+"""
+
+
+def suite(folder, methods="fedra, allsmall", tune=TUNE):
+    file = write_suite(folder, methods, CHANGES)
+    file.write_text(file.read_text().replace("data: dots", "data: {name: dots, per_class: 8}") + tune)
+    return folder
+
+
+def run(folder, *words, results="r"):
+    return fedbench("run", "tiny.yaml", "--plugin", TINY, "--results", results, *words, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory, own_cache):
+    folder = suite(tmp_path_factory.mktemp("tuned"))
+    done = run(folder)
+    assert done.exit_code == 0, done.output
+    return folder, done
+
+
+def test_candidates_are_halved_and_the_winner_reports(tuned):
+    folder, done = tuned
+    everything = load([folder / "r"], candidates=True)
+    found = {}
+    for r in everything:
+        if r.entry.candidate is not None:
+            found.setdefault(r.entry.method, []).append((r.status, r.manifest.get("round")))
+    for method in ("fedra", "allsmall"):
+        assert sorted(found[method], key=str) == [("finished", None), ("halved", 1), ("halved", 1), ("halved", 2)]
+    reported = load([folder / "r"])
+    assert [(r.entry.method, r.entry.seed, r.status) for r in reported] == [
+        ("fedra", 0, "finished"),
+        ("allsmall", 0, "finished"),
+    ]
+    search = read_search(folder / "r" / "tiny")
+    for key, contest in contests(folder / "r" / "tiny").items():
+        config = next(r.manifest["config"] for r in reported if r.entry.method == key[2])
+        winner = search.candidates[contest.winner]["train.optimizer.lr"]
+        assert config["train"]["optimizer"]["lr"] == winner
+    assert "tiny · tuning, part 1 of 3: 8 cells, 0 already done, 8 to run" in done.output
+    assert "tiny · reporting: 2 cells" in done.output
+
+
+def test_a_halved_candidate_that_goes_on_equals_one_that_was_never_halved(tuned, tmp_path):
+    """The winner's rows are those of a run of this candidate from its first round to its last."""
+    folder, _ = tuned
+    whole = suite(tmp_path, tune=TUNE.replace("  halving: [0.25, 0.5]\n", ""))
+    assert run(whole, "--quiet", "--method", "fedra").exit_code == 0
+    there = {r.manifest["id"]: r for r in load([whole / "r"], candidates=True)}
+    finished = [
+        r for r in load([folder / "r"], candidates=True) if r.status == "finished" and r.entry.method == "fedra"
+    ]
+    assert any(r.entry.candidate is not None for r in finished)
+    for r in finished:
+        assert r.eval.equals(there[r.manifest["id"]].eval)
+        assert r.rounds.drop_columns(["seconds"]).equals(there[r.manifest["id"]].rounds.drop_columns(["seconds"]))
+
+
+def test_a_second_run_finds_everything_done(tuned):
+    folder, _ = tuned
+    before = content_hash(folder / "r")
+    summary = json.loads(run(folder, "--json").stdout)
+    assert summary["ran"] == 0 and summary["left"] == 0
+    assert content_hash(folder / "r") == before
+
+
+def test_shards_tune_by_themselves_and_merge_to_the_same(tuned, tmp_path):
+    folder, _ = tuned
+    for i in (1, 2):
+        assert run(folder, "--quiet", "--shard", f"{i}/2", results=tmp_path / f"s{i}").exit_code == 0
+        methods = {entry.method for entry in read_index(tmp_path / f"s{i}" / "tiny").entries}
+        assert len(methods) == 1  # a contest stays in one shard
+    done = fedbench("merge", tmp_path / "s1", tmp_path / "s2", "--into", tmp_path / "all", cwd=folder)
+    assert done.exit_code == 0, done.output
+    assert content_hash(tmp_path / "all") == content_hash(folder / "r")
+    assert read_search(tmp_path / "all" / "tiny") == read_search(folder / "r" / "tiny")
+    assert json.loads(run(folder, "--json", results=tmp_path / "all").stdout)["ran"] == 0
+
+
+def test_a_run_that_was_ended_between_two_stages_goes_on(tuned, tmp_path):
+    """A few cells at a time, by --max-failures of a plugin's method, and all of them by what is left."""
+    folder, _ = tuned
+    import shutil
+
+    part = tmp_path / "part"
+    shutil.copytree(folder / "r", part)
+    gone = [r for r in load([part], candidates=True) if r.status == "finished" or r.manifest.get("round") == 2]
+    for r in gone:  # what came after the first rung; checkpoints with it
+        shutil.rmtree(r.folder, ignore_errors=True)
+    assert run(folder, "--quiet", results=part).exit_code == 0
+    assert content_hash(part) == content_hash(folder / "r")
+
+
+def test_a_candidate_that_diverges_loses_and_one_that_breaks_is_told(tmp_path, own_cache):
+    """`odd` goes wrong as long as there is no file `until`."""
+    tune = "tune: {{trials: 2, space: {{methods.odd.{}: {{choice: [{}]}}}}}}\n"
+    file = suite(tmp_path, "{name: odd, how: diverge}", "") / "tiny.yaml"
+    text = file.read_text()
+    file.write_text(text + tune.format("until", f"'', {file}"))
+    done = run(tmp_path, "--json")
+    summary = json.loads(done.stdout)
+    assert done.exit_code == 0 and summary["failed"] == {}, done.output
+    assert summary["counts"] == {"failed": 1, "finished": 2}
+    file.write_text(text + tune.format("how", "raise, diverge"))
+    done = run(tmp_path, "--json", results="r2")
+    summary = json.loads(done.stdout)
+    assert done.exit_code == 1 and summary["undecided"] == ["small · odd"]
+    assert [reason[:12] for reason in summary["failed"].values()] == ["RuntimeError"]
+
+
+def test_candidates_stand_on_no_leaderboard(tuned):
+    folder, _ = tuned
+    rows = fedbench("compare", "r", "--format", "csv", cwd=folder).stdout.splitlines()
+    assert len([line for line in rows if ",average," in line]) == 2
