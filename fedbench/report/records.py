@@ -99,6 +99,8 @@ def _board(board: Leaderboard) -> dict[str, Any]:
     for row, into in zip(board.rows, found["rows"], strict=True):
         into |= {"label": row.label, "n_seeds": len(row.runs), "round": row.round if row.runs else None}
         into["spent"] = row.spent
+        if row.gap:
+            into["gap"]["p_sign_flip"] = row.gap.p_sign_flip
         for run in into["runs"]:
             run["clients"] = [
                 {"domain": d, "client": c, "value": v} for (d, c), v in run["clients"].items() if c != GLOBAL

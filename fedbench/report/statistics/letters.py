@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import combinations
 from string import ascii_letters
@@ -25,13 +26,14 @@ def letters(methods: Sequence[str], apart: Collection[frozenset[str]]) -> dict[s
 
 
 def _needed(groups: Sequence[frozenset[str]]) -> list[frozenset[str]]:
-    """Without the groups whose every pair stands in another one that stays."""
+    """Without the groups whose every pair stands in another one that stays; the last are tried first."""
+    pairs = {group: [frozenset(pair) for pair in combinations(group, 2)] or [group] for group in groups}
+    stand = Counter(pair for group in groups for pair in pairs[group])
     kept = list(groups)
     for group in reversed(groups):
-        others = [other for other in kept if other is not group]
-        pairs = [frozenset(pair) for pair in combinations(group, 2)] or [group]
-        if all(any(pair <= other for other in others) for pair in pairs):
-            kept = others
+        if all(stand[pair] > 1 for pair in pairs[group]):
+            stand.subtract(pairs[group])
+            kept.remove(group)
     return kept
 
 

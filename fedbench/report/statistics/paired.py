@@ -18,15 +18,22 @@ ALL_SIGNS = 12  # up to so many pairs the sign-flip test takes all 2^n signs
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean difference over paired seeds. low, high (95 % interval), p (paired t-test) and p_sign_flip (its check)
-    exist from three pairs on."""
+    """Mean difference over paired seeds. low, high (95 % interval) and p (paired t-test) exist from three pairs on.
+
+    values: the differences in the order of seeds, for `p_sign_flip`; empty where the test is not over seeds.
+    """
 
     mean: float
     low: float | None
     high: float | None
     p: float | None
-    p_sign_flip: float | None
     n: int
+    values: Sequence[float]
+
+    @property
+    def p_sign_flip(self) -> float | None:
+        """The check of p. It is worked out where it is read, because of many seeds it takes a millisecond."""
+        return sign_flip(self.values) if self.p is not None and self.values else None
 
 
 def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
@@ -44,10 +51,10 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Differ
         return None
     mean = math.fsum(d) / n
     if n < FEWEST or not math.isfinite(mean):
-        return Difference(mean, None, None, None, None, n)
-    around, flips, spread = student(d), sign_flip(d), deviation(d)
-    p = two_sided(mean / spread * n**0.5, n - 1) if spread else flips
-    return Difference(mean, around.low, around.high, p, flips, n)
+        return Difference(mean, None, None, None, n, d)
+    around, spread = student(d), deviation(d)
+    p = two_sided(mean / spread * n**0.5, n - 1) if spread else sign_flip(d)
+    return Difference(mean, around.low, around.high, p, n, d)
 
 
 def sign_flip(d: Sequence[float]) -> float:

@@ -38,7 +38,9 @@ class Pair(Difference):
         high = None if self.low is None else -self.low
         verdict = OPPOSITE.get(self.verdict, self.verdict)
         other, method = self.method, self.other
-        return replace(self, mean=-self.mean, low=low, high=high, verdict=verdict, method=method, other=other)
+        values = [-value for value in self.values]
+        turned = replace(self, mean=-self.mean, low=low, high=high, values=values)
+        return replace(turned, verdict=verdict, method=method, other=other)
 
 
 def all_pairs(scores: Mapping[str, Mapping[int, float]]) -> list[Pair]:

@@ -78,7 +78,7 @@ def _over_scenarios(one: str, two: str, blocks: Sequence[Mapping[str, Scores]]) 
     d = [round(mean(block[one]) - mean(block[two]), 12) for block in blocks]
     # Zeros share their ranks between both signs (Pratt 1959; Demsar halves them likewise), and nothing but zeros is 1.
     p = float(wilcoxon(d, zero_method="zsplit").pvalue) if any(d) else 1.0
-    return Pair(math.fsum(d) / len(d), None, None, p, None, len(d), method=one, other=two)
+    return Pair(math.fsum(d) / len(d), None, None, p, len(d), (), method=one, other=two)
 
 
 def _over_seeds(one: str, two: str, blocks: Sequence[Mapping[str, Scores]]) -> Pair | None:
