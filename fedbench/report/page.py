@@ -17,7 +17,8 @@ class Shown:
 @dataclass(frozen=True)
 class Column:
     """cells has one entry a row. part is "name", "score", "gap", "cost" or "budget", which stands with scores or costs.
-    least: how many letters of the title must stay where room is short. left: words, which begin below each other."""
+    least: how many letters of the title, or of names, must stay where room is short. left: words, which begin below
+    each other."""
 
     title: str
     part: str

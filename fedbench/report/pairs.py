@@ -64,7 +64,8 @@ def _listed(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> 
     names = [pair.method if baseline else f"{pair.method} - {pair.other}" for pair in pairs]
     differences = [number(pair.mean, board.metric, signed=True) for pair in pairs]
     return [
-        Column(name, "name", [Shown(text) for text in names]),
+        # Cut short, a pair would have lost its second method.
+        Column(name, "name", [Shown(text) for text in names], least=5 if baseline else max(map(len, names))),
         Column("difference", "score", [Shown(text) for text in differences]),
         Column("95 % interval", "score", [between(pair, board.metric) for pair in pairs], least=9),
         Column("seeds", "score", [Shown(str(pair.n)) for pair in pairs]),

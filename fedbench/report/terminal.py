@@ -82,9 +82,10 @@ def _content(column: Column) -> int:
 
 
 def _floor(column: Column) -> int:
-    """How narrow a column may get: a name keeps ten letters, a title five or its `least`, numbers all they have."""
+    """How narrow a column may get: a name keeps ten letters or its `least`, a title five or that, numbers all they
+    have."""
     if column.part == "name":
-        return min(_content(column), 10)
+        return min(_content(column), max(10, column.least))
     return max(_content(column), min(len(column.title), column.least))
 
 

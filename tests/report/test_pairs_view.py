@@ -43,6 +43,12 @@ def test_the_better_one_comes_first_and_ceilings_do_not_come(folder):
     assert "equal" in next(line for line in text.splitlines() if "fedra" in line and "depthfl" in line)
 
 
+def test_both_methods_of_a_pair_can_be_read_where_room_is_short(folder):
+    text = fedbench("compare", "s", "--pairs", cwd=folder, columns=60).output
+    assert max(map(len, text.splitlines())) <= 60
+    assert sum(line.startswith("depthfl - allsmall ") for line in text.splitlines()) == 2
+
+
 def test_with_a_baseline_all_are_set_against_it_the_ceiling_too(folder):
     text = fedbench("compare", "s", "--pairs", "--baseline", "depthfl", cwd=folder, columns=60).output
     assert max(map(len, text.splitlines())) <= 60 and "round 12 · minus depthfl" in text
