@@ -18,6 +18,7 @@ COMMANDS = (
     "run",
     "plan",
     "compare",
+    "tune",
     "merge",
     "plot",
     "export",

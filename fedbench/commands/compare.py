@@ -22,6 +22,7 @@ VIEWS = {
     "pairs": "--pairs",
     "ranks": "--ranks",
     "images": "--images",
+    "tuning": "--tuning",
 }
 CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
 
@@ -49,6 +50,7 @@ CITING = ("markdown", "latex")  # the formats for papers, which name those that 
     "--pairs", is_flag=True, help="Every two methods: better, worse, equal or not told; or all with --baseline."
 )
 @click.option("--ranks", is_flag=True, help="Ranks over the scenarios of each suite, and who is told apart over them.")
+@click.option("--tuning", is_flag=True, help="How methods were tuned: who won, and what fewer trials would have given.")
 @click.option("--images", nargs=2, metavar="A B", help="Two methods' trained models, test image by test image.")
 @click.option(
     "--equivalent",
@@ -85,10 +87,14 @@ def compare(
     fedbench compare results/quickstart --pairs --baseline fedra
     fedbench compare results/extreme_hetero --ranks
     fedbench compare results/quickstart --images fedra depthfl
+    fedbench compare results/feature_skew_tuned --tuning
     fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
+    from dataclasses import replace
+
     from fedbench.report.grouping import select
+    from fedbench.report.tuning import told
     from fedbench.results import content_hash, load
 
     if hashes:
@@ -100,11 +106,12 @@ def compare(
     chosen = [option for option, given in kinds.items() if given]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)} are views of their own: choose one")
-    results = select(load(paths or ("results",)), scenarios, methods, variants=variants)
+    found = load(paths or ("results",), candidates="--tuning" in chosen)
+    results = select(found, scenarios, methods, variants=variants)
     view = _view(results, *chosen, images=images, **asked)
+    if below := told(results):
+        view = replace(view, legend=[*view.legend, *below])
     if form in CITING:
-        from dataclasses import replace
-
         from fedbench.registry.registry import Registry
         from fedbench.report.grouping import cited
 
@@ -123,6 +130,10 @@ def _view(
     images: tuple[str, str] | None = None,
 ) -> View:
     """Leaderboards, or the one of VIEWS that is asked for."""
+    if kind == "--tuning":
+        from fedbench.report import tuning
+
+        return tuning.view(results)
     if kind == "--paper":
         from fedbench.report.paper import comparison, records
 

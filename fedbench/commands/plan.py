@@ -9,14 +9,11 @@ import click
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, cells, workers
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from rich.console import Console
 
-    from fedbench.registry.registry import Registry
     from fedbench.runs.estimate import Estimate
-    from fedbench.runs.options import Options
-    from fedbench.runs.plan import Cell
 
 
 @click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
@@ -50,66 +47,30 @@ def plan(
     import json
     from pathlib import Path
 
-    from fedbench.cell.totals import totals_of
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
+    from fedbench.runs.forecast import forecast
     from fedbench.runs.options import Options
-    from fedbench.runs.plan import cells_of
     from fedbench.runs.runner import load
 
     options = Options(results=results, device=device, jobs=workers(jobs))
     registry = Registry(plugins)
     loaded = load(suite, registry, **choices)
-    assets, folder = Assets(registry), Path(results) / loaded.name
-    chosen = cells_of(loaded.points(scenarios=scenarios, methods=methods, seeds=seeds), registry, assets)
-    totals = {cell.id: totals_of(assets, cell.id, cell.config) for cell in chosen}
-    time = _estimated(chosen, totals, folder, registry, options) if cost else None
-    rows = [_row(cell, totals[cell.id], folder, time) for cell in chosen]
+    chosen = {"scenarios": scenarios, "methods": methods, "seeds": seeds}
+    trying = _trying if cost else None
+    rows, time = forecast(loaded, chosen, Path(results) / loaded.name, registry, Assets(registry), options, trying)
     if as_json:
-        sums = {"time": _summary(time)} if time else {}
+        sums = {"time": time.summary()} if time else {}
         click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))
     else:
         _show(loaded.name, rows, time)
 
 
-def _estimated(chosen: list[Cell], totals: dict, folder: Path, registry: Registry, options: Options) -> Estimate:
+def _trying() -> AbstractContextManager:
+    """What is shown while cells are tried."""
     from rich.console import Console
 
-    from fedbench import machine
-    from fedbench.runs.estimate import estimate
-
-    device = "cpu"
-    if options.device == "cuda" or (options.device == "auto" and machine.has_gpu()):
-        from fedbench.cell.worker import resolved
-
-        device = resolved(options.device)
-    with Console(stderr=True).status("How fast is this machine? Trying cells for a moment ..."):
-        return estimate(chosen, totals, folder, registry, device, options.workers())
-
-
-def _row(cell: Cell, totals: dict, folder: Path, time: Estimate | None) -> dict:
-    """What is known of a cell, as --json has it."""
-    from fedbench.runs.plan import status
-
-    row = {
-        "names": [[point.scenario, point.method, point.variant, point.seed] for point in cell.points],
-        "id": cell.id,
-        "rounds": cell.config["train"]["rounds"],
-        "status": status(cell, folder),
-        **totals,
-    }
-    own = time and time.cells.get(cell.id)
-    return row | {"seconds": own.seconds, "seconds_from": own.source, "seconds_unknown": own.reason} if own else row
-
-
-def _summary(time: Estimate) -> dict:
-    return {
-        "seconds": time.total,
-        "seconds_left": time.left,
-        "seconds_loading": time.loading,
-        "seconds_probing": time.probing,
-        "workers": time.workers,
-    }
+    return Console(stderr=True).status("How fast is this machine? Trying cells for a moment ...")
 
 
 def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
@@ -127,7 +88,7 @@ def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
 def _table(console: Console, rows: list[dict], timed: bool) -> None:
     from rich.text import Text
 
-    many = len({seed for row in rows for *_, seed in row["names"]}) > 1
+    many = len({seed for row in rows for *_, seed in row["names"] if seed is not None}) > 1
     time = ["time"] if timed else []
     heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", *time, "status"]
     table = [heads, *(_cells_of(row, many, timed) for row in rows)]
@@ -141,7 +102,8 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
     above = None
     for row, texts in zip(rows, table[1:], strict=True):
         scenario, _, variant, _ = row["names"][0]
-        place = f"{scenario}{f' [{variant}]' if variant else ''} · {row['rounds']} rounds"
+        stage = f" · tuning, to round {', '.join(map(str, row['rungs']))}" if "rungs" in row else ""
+        place = f"{scenario}{f' [{variant}]' if variant else ''} · {row['rounds']} rounds{stage}"
         if place != above:
             console.print(Text(place, style="bold"), soft_wrap=True)
             above = place
@@ -153,7 +115,7 @@ def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
     from fedbench.words import human_bytes, roughly, three_digits
 
     (_, method, _, seed), *others = row["names"]
-    names = [f"{method} (+{len(others)})" if others else method, *([str(seed)] if with_seed else [])]
+    names = [f"{method} (+{len(others)})" if others else method, *(["" if seed is None else str(seed)] * with_seed)]
     time = [roughly(row["seconds"]) if row.get("seconds") is not None else "-"] if timed else []
     if "flops" not in row:
         return [*names, *"----", *time, "n/a" if "not_applicable" in row else "?"]
@@ -167,8 +129,10 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     images, flops, down, up = (
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
-    names = sum(len(row["names"]) for row in rows)
-    cells_and_names = counted(len(rows), "cell") + (f" under {names} names" if names > len(rows) else "")
+    cells = sum(len(row.get("ids", [""])) for row in rows)
+    names = sum(len(row["names"]) for row in rows if "ids" not in row)
+    reporting = sum("ids" not in row for row in rows)
+    cells_and_names = counted(cells, "cell") + (f" under {names} names" if names > reporting else "")
     console.print(
         f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,20 @@ class Tried:
     key: Key
     rungs: tuple[int, ...]
     cells: dict[int, list[Cell]]
+
+    @property
+    def every(self) -> list[Cell]:
+        """All of its cells; equal ones as often as there are candidates that are equal."""
+        return [cell for cells in self.cells.values() for cell in cells]
+
+    @property
+    def share(self) -> float:
+        """Which part of all rounds of all candidates is computed, where none fails."""
+        alive, before, rounds = len(self.cells), 0, 0
+        for t in self.rungs:
+            rounds += alive * (t - before)
+            alive, before = math.ceil(alive / 2), t
+        return rounds / (len(self.cells) * self.rungs[-1])
 
     def contest(self, suite_folder: Path, metric: str) -> Contest:
         """As it stands on disk now."""
@@ -66,6 +81,24 @@ def search_of(tuning: Tuning) -> Search:
     """What is kept beside the cells."""
     values = [candidate.values for candidate in tuning.candidates]
     return Search(tuning.space, values, list(tuning.seeds), tuning.metric, list(tuning.halving))
+
+
+def standing(contests: Sequence[Tried], suite_folder: Path, metric: str) -> dict[Key, int]:
+    """Who would win each contest by what is on disk; the first candidate where nothing is known yet."""
+    found = {one.key: one.contest(suite_folder, metric).winner for one in contests}
+    return {key: k or 0 for key, k in found.items()}
+
+
+def decided(contests: Sequence[Tried], suite_folder: Path, metric: str) -> dict[Key, int]:
+    """The winners of the contests that are over: all that were to come to a rung have come to it, or failed."""
+    found = {}
+    for one in contests:
+        rungs = range(len(one.rungs))
+        entrants = (cell for rung in rungs for cell in one.entrants(rung, suite_folder, metric))
+        winner = one.contest(suite_folder, metric).winner
+        if winner is not None and all(_has_come(cell, suite_folder) for cell in entrants):
+            found[one.key] = winner
+    return found
 
 
 def decide(

@@ -138,7 +138,8 @@ class Suite:
                 if (k := winners.get((group.scenario, group.variant, label))) is not None:
                     theirs = self.tuning.candidates[k].groups[i]
                     methods[label], own[label] = theirs.methods[label], theirs.own.get(label, theirs.settings)
-            chosen.append(replace(group, methods=methods, own=own))
+            if methods:
+                chosen.append(replace(group, methods=methods, own=own))
         return replace(self, groups=tuple(chosen))
 
     def _points_of(

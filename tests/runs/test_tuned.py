@@ -130,6 +130,50 @@ def test_a_candidate_that_diverges_loses_and_one_that_breaks_is_told(tmp_path, o
     assert [reason[:12] for reason in summary["failed"].values()] == ["RuntimeError"]
 
 
+def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
+    folder, _ = tuned
+    words = ("plan", "tiny.yaml", "--plugin", TINY, "--results")
+    rows = json.loads(fedbench(*words, tmp_path, "--json", cwd=folder).stdout)["cells"]
+    tried, reporting = rows[:2], rows[2:]
+    assert [row["names"] for row in tried] == [[["small", m, "", None]] for m in ("fedra", "allsmall")]
+    assert {(len(row["ids"]), tuple(row["rungs"]), row["status"]) for row in tried} == {(4, (1, 2, 4), "0 of 4 tried")}
+    for row, own in zip(tried, reporting, strict=True):  # 4 of one round, 2 of one more, 1 of two more: of 4 times 4
+        assert row["images"] == own["images"] * 8 / 4
+    shown = fedbench(*words, "r", "--cost", "--jobs", 1, "--device", "cpu", cwd=folder, columns=80).stdout
+    assert "tuning, to round 1, 2, 4" in shown and "4 of 4 tried" in shown and "tiny: 10 cells" in shown
+    assert "Nothing is left" in shown and max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_path):
+    folder, _ = tuned
+    words = ("tune", "tiny.yaml", "--plugin", TINY, "--results")
+    printed = fedbench(*words, "r", cwd=folder)
+    done = fedbench(*words, "r", "-o", tmp_path / "winners.yaml", cwd=folder)
+    assert done.exit_code == printed.exit_code == 0 and (tmp_path / "winners.yaml").read_text() == printed.stdout
+    planned = fedbench("plan", "winners.yaml", "--plugin", TINY, "--json", cwd=tmp_path)
+    ids = {tuple(cell["names"][0]): cell["id"] for cell in json.loads(planned.stdout)["cells"]}
+    reported = {("small", r.entry.method, "", 0): r.manifest["id"] for r in load([folder / "r"])}
+    assert ids == reported
+    unknown = fedbench(*words, tmp_path / "nothing", cwd=folder)
+    assert unknown.exit_code == 2 and "2 of 2 winners are not known" in unknown.stderr
+
+
+def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):
+    folder, _ = tuned
+    shown = fedbench("compare", "r", "--tuning", cwd=folder, columns=80).stdout
+    search, found = read_search(folder / "r" / "tiny"), contests(folder / "r" / "tiny")
+    assert "4 candidates, halved after rounds 1 and 2 of 4 rounds" in " ".join(shown.split())
+    for key, contest in found.items():
+        (line,) = [line for line in shown.splitlines() if line.startswith(f"{key[2]} ")]
+        assert str(search.candidates[contest.winner]["train.optimizer.lr"]) in line
+    records = json.loads(fedbench("compare", "r", "--tuning", "--format", "json", cwd=folder).stdout)
+    assert len([r for r in records if r["winner"] and r["round"] == 4]) == 2
+    assert len({r["candidate"] for r in records if r["round"] == 1}) == 4
+    assert "Tuned: every method reports the best of 4 candidates" in " ".join(
+        fedbench("compare", "r", cwd=folder).stdout.split()
+    )
+
+
 def test_candidates_stand_on_no_leaderboard(tuned):
     folder, _ = tuned
     rows = fedbench("compare", "r", "--format", "csv", cwd=folder).stdout.splitlines()

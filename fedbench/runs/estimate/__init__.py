@@ -11,7 +11,7 @@ from typing import Any
 from fedbench import machine
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
-from fedbench.results.status import PENDING, RAN
+from fedbench.results.status import HALVED, PENDING, RAN
 from fedbench.runs.estimate.past import past_rates
 from fedbench.runs.estimate.probes import Place, Probes
 from fedbench.runs.estimate.rates import Rates, kind_of
@@ -48,6 +48,16 @@ class Estimate:
         """Where the times of the cells that have not run are from."""
         return {time.source for time in self.cells.values() if time.seconds is not None} - {"run"}
 
+    def summary(self) -> dict[str, Any]:
+        """As `plan --json` has it."""
+        return {
+            "seconds": self.total,
+            "seconds_left": self.left,
+            "seconds_loading": self.loading,
+            "seconds_probing": self.probing,
+            "workers": self.workers,
+        }
+
 
 def estimate(
     cells: Sequence[Cell],
@@ -56,15 +66,17 @@ def estimate(
     registry: Registry,
     device: str = "cpu",
     workers: int = 1,
+    shares: Mapping[str, float] | None = None,
 ) -> Estimate:
     """The time of a suite whose results lie in `folder`, beside those of other suites.
 
-    totals: of every cell by its id, see `Ledger.totals` · device: `cpu` or `cuda` · workers: processes side by side.
+    totals: of every cell by its id, see `Ledger.totals` · device: `cpu` or `cuda` · workers: processes side by side ·
+    shares: by id, which part of a cell's rounds is to be expected, where not all are.
     """
     cells = [cell for cell in cells if "flops" in totals[cell.id]]
     manifests = {cell.id: read_manifest(cell.folder_in(folder)) or {"status": PENDING} for cell in cells}
     times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
-    waiting = [cell for cell in cells if cell.id not in times]
+    waiting = [cell for cell in cells if cell.id not in times and manifests[cell.id]["status"] != HALVED]
     place = Place(machine.describe(device), workers, len(waiting))
     alone = {kind_of(cell) for cell in waiting} if place.processes == 1 else set()
     past = past_rates(folder.parent, alone, place.machine)
@@ -75,14 +87,15 @@ def estimate(
         source = "past runs" if kind_of(cell) in past else "probe"
         rates: Rates | None = (past | probed).get(kind_of(cell))
         seconds = rates.seconds(cell.config["train"]["rounds"], totals[cell.id]) if rates else None
+        seconds = seconds and seconds * (shares or {}).get(cell.id, 1.0)
         times[cell.id] = Time(seconds, source, probes.reasons.get(kind_of(cell)))
 
     def all_of(some: Sequence[Cell]) -> float:
         return loading + side_by_side((times[cell.id].seconds or 0.0 for cell in some), workers)
 
     return Estimate(
-        cells={cell.id: times[cell.id] for cell in cells},
-        total=all_of(cells),
+        cells=times,
+        total=all_of([cell for cell in cells if cell.id in times]),
         left=all_of(waiting),
         loading=loading,
         workers=workers,

@@ -1,0 +1,62 @@
+"""fedbench tune: the winners of a suite's tuning as a plain suite."""
+
+from __future__ import annotations
+
+import click
+
+from fedbench.commands.choices import RESULTS, SUITE, cells
+from fedbench.errors import UserError
+
+
+@click.command(short_help="Write the winners of a suite's tuning as a plain suite.")
+@SUITE
+@cells
+@RESULTS
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Where to; else it is printed.")
+def tune(
+    suite: str,
+    results: str,
+    output: str | None,
+    plugins: tuple,
+    scenarios: tuple,
+    methods: tuple,
+    seeds: tuple,
+    **choices,
+) -> None:
+    """Write a suite in which every method has what its winner was tried with, for others to run without tuning.
+
+    The winners are those of the results folder: `fedbench run SUITE` finds them, and is told the same options.
+
+    \b
+    fedbench run suites/tuned/feature_skew.yaml
+    fedbench tune suites/tuned/feature_skew.yaml -o winners.yaml
+    fedbench run winners.yaml
+    """
+    from dataclasses import replace
+    from pathlib import Path
+
+    from fedbench.disk import write_atomically
+    from fedbench.registry.assets import Assets
+    from fedbench.registry.registry import Registry
+    from fedbench.runs.runner import load
+    from fedbench.runs.tuned import decided, tried
+    from fedbench.suite.winners import text_of
+
+    registry = Registry(plugins)
+    loaded = load(suite, registry, **choices)
+    if loaded.tuning is None:
+        raise UserError(f"{suite}: nothing in it is tuned; docs/suites.md has what `tune:` may say")
+    contests = tried(loaded, loaded.candidates(scenarios, methods), registry, Assets(registry))
+    winners = decided(contests, Path(results) / loaded.name, loaded.tuning.metric)
+    if open_ := [" · ".join(filter(None, one.key)) for one in contests if one.key not in winners]:
+        raise UserError(
+            f"{Path(results) / loaded.name}: {len(open_)} of {len(contests)} winners are not known, such as that of "
+            f"{open_[0]}.\n`fedbench run {suite}` finds them."
+        )
+    chosen = replace(loaded, seeds=tuple(dict.fromkeys(seeds)) or loaded.seeds)
+    text = text_of(chosen.tuned(winners), registry.catalogue)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomically(Path(output), lambda draft: draft.write_text(text))
+        click.echo(f"{output}: run it with `fedbench run {output}`")

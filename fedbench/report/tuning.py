@@ -1,0 +1,199 @@
+"""How methods were tuned: who won, what fewer trials would have given, and how much the choice mattered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fedbench.errors import UserError
+from fedbench.report.columns import DASH, number
+from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.records import csv_text, json_text
+from fedbench.results import Result
+from fedbench.results.choice import higher_is_better
+from fedbench.results.contest import Contest
+from fedbench.results.tuning import Search, concerns, contests, read_search
+from fedbench.words import counted
+
+CSV_COLUMNS = (
+    "suite", "scenario", "variant", "method", "candidate", "values", "metric", "round", "validation", "winner", "edge",
+)  # fmt: skip
+
+LEGEND = (
+    "Before validation: what the winner was tried with; (edge): the lowest or the highest value that was tried: a "
+    "better one may lie beyond.",
+    "validation: the winner's score on validation images after all rounds, on the seeds that candidates are tried on; "
+    "the largest of many, and so optimistic.",
+    "1 trial, 2 trials, ...: the best score to expect of so many candidates, drawn at random (Dodge et al. 2019). An "
+    "order of methods that changes between two of them is a matter of budget.",
+    "sd: the standard deviation over candidates: how much the choice matters. Of a halved candidate, here and there, "
+    "the last score counts.",
+)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One method's contest, and the suite it is part of."""
+
+    suite: str
+    search: Search
+    contest: Contest
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """Each candidate's last score; nothing of those that have none."""
+        return {k: by_round[max(by_round)] for k, by_round in self.contest.scores.items() if by_round}
+
+    @property
+    def method(self) -> str:
+        return self.contest.key[2]
+
+    def expected(self, trials: int) -> float | None:
+        """The best score to expect of so many candidates (Dodge et al. 2019, Show Your Work, Equation 2).
+
+        Candidates without a score count as the worst that has one.
+        """
+        scores = list(self.scores.values())
+        if not scores:
+            return None
+        best, worst = (max, min) if higher_is_better(self.search.metric) else (min, max)
+        missing = len(self.contest.cells) - len(scores)
+        return expected_best([*scores, *[worst(scores)] * missing], trials, best is min)
+
+
+def expected_best(scores: Sequence[float], trials: int, lowest: bool = False) -> float:
+    """E[max of n scores drawn with replacement] = sum_i v_(i) ((i / B)^n - ((i - 1) / B)^n), v_(1) <= ... <= v_(B);
+    lowest: of the min."""
+    B = len(scores)
+    rising = np.sort(np.asarray(scores, dtype=np.float64))[:: -1 if lowest else 1]
+    reached = (np.arange(B + 1) / B) ** trials
+    return float(rising @ np.diff(reached))
+
+
+def of_results(results: Sequence[Result]) -> list[Tuned]:
+    """The contests that any of these results is a candidate of. Raises: UserError where there are none."""
+    asked = {(r.folder.parent, r.entry.scenario, r.entry.variant, r.entry.method): r.suite for r in results}
+    found = []
+    for folder in dict.fromkeys(r.folder.parent for r in results):
+        if search := read_search(folder):
+            mine = contests(folder).items()
+            found += [Tuned(asked[folder, *key], search, one) for key, one in mine if (folder, *key) in asked]
+    if not found:
+        raise UserError("--tuning: nothing of this was tuned; a suite says `tune:` (docs/suites.md has how)")
+    return found
+
+
+def view(results: Sequence[Result]) -> View:
+    """A page for each scenario and place of the sweep. Raises: UserError where nothing was tuned."""
+    tuned = of_results(results)
+    boards: dict[tuple[str, str, str], list[Tuned]] = {}
+    for one in tuned:
+        boards.setdefault((one.suite, *one.contest.key[:2]), []).append(one)
+    pages = [_page(" · ".join(filter(None, place)), ones) for place, ones in boards.items()]
+    return View(pages, LEGEND, partial(_to_csv, tuned), partial(_to_json, tuned), comments=LEGEND)
+
+
+def told(results: Sequence[Result]) -> list[str]:
+    """What to say below leaderboards of methods that were tuned."""
+    searches = [search for folder in dict.fromkeys(r.folder.parent for r in results) if (search := read_search(folder))]
+    if not searches:
+        return []
+    most = max(len(search.candidates) for search in searches)
+    return [
+        f"Tuned: every method reports the best of {counted(most, 'candidate')}, chosen on validation images and other "
+        "seeds; --tuning shows how."
+    ]
+
+
+def _page(title: str, ones: Sequence[Tuned]) -> Page:
+    search, contest = ones[0].search, ones[0].contest
+    sign = -1 if higher_is_better(search.metric) else 1
+    ranked = sorted(ones, key=lambda one: (one.contest.winner not in one.scores, sign * _best(one)))
+    columns = [Column("method", "name", [Shown(one.method) for one in ranked])]
+    for key in search.space:
+        if any(concerns(key, one.method) for one in ones):
+            columns.append(Column(_short(key), "score", [_value(one, key) for one in ranked], left=True))
+    scores = [one.scores.get(k) if (k := one.contest.winner) is not None else None for one in ranked]
+    columns.append(Column("validation", "score", [_shown(score, search.metric) for score in scores], least=10))
+    for n in _budgets(len(search.candidates)):
+        cells = [_shown(one.expected(n), search.metric) for one in ranked]
+        columns.append(Column(f"{n} trial{'s' * (n > 1)}", "score", cells, least=8))
+    spreads = [np.std(list(one.scores.values()), ddof=1) if len(one.scores) > 1 else None for one in ranked]
+    columns.append(Column("sd", "score", [_shown(spread, search.metric) for spread in spreads]))
+    halved = f", halved after round{'s' * (len(contest.rungs) > 2)} {_listed(contest.rungs[:-1])}"
+    caption = (
+        f"{search.metric} on validation images · {counted(len(search.candidates), 'candidate')}"
+        + (halved if len(contest.rungs) > 1 else "")
+        + f" of {contest.rungs[-1]} rounds · {counted(len(search.seeds), 'seed')}"
+    )
+    return Page(title, [Table(columns, caption)], [note for one in ranked for note in _notes(one)])
+
+
+def _best(one: Tuned) -> float:
+    k = one.contest.winner
+    return one.scores.get(k, 0.0) if k is not None else 0.0
+
+
+def _value(one: Tuned, key: str) -> Shown:
+    k = one.contest.winner
+    if k is None or k not in one.scores or not concerns(key, one.method):
+        return Shown(DASH)
+    edge = " (edge)" if key in one.search.at_edge(k, one.method) else ""
+    return Shown(f"{one.search.candidates[k][key]}{edge}")
+
+
+def _shown(score: float | None, metric: str) -> Shown:
+    return Shown(DASH if score is None else number(score, metric))
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _listed(rounds: Sequence[int]) -> str:
+    return " and ".join(map(str, rounds))
+
+
+def _budgets(candidates: int) -> list[int]:
+    """1, 2, 4, ..., and all."""
+    return [n for i in range(12) if (n := 2**i) < candidates] + [candidates]
+
+
+def _notes(one: Tuned) -> Iterator[str]:
+    if one.contest.not_applicable:
+        yield f"{one.method}: not applicable, whatever the candidate"
+    elif missing := len(one.contest.cells) - len(one.scores):
+        of_all = counted(len(one.contest.cells), "candidate")
+        yield f"{one.method}: {missing} of {of_all} without a score, because not tested yet, failed or diverged"
+
+
+def _records(tuned: Sequence[Tuned]) -> Iterator[dict[str, Any]]:
+    for one in tuned:
+        (scenario, variant, method), winner = one.contest.key, one.contest.winner
+        for k, by_round in one.contest.scores.items():
+            own = {key: value for key, value in one.search.candidates[k].items() if concerns(key, method)}
+            for t, score in by_round.items() or [(None, None)]:
+                place = (one.suite, scenario, variant, method, k, own, one.search.metric, t, score)
+                edge = one.search.at_edge(k, method) if k == winner else []
+                yield dict(zip(CSV_COLUMNS, (*place, k == winner, edge), strict=True))
+
+
+def _to_csv(tuned: Sequence[Tuned]) -> str:
+    """A row for every candidate and round that it was scored after; one for a candidate without a score."""
+
+    def texts(record: dict[str, Any]) -> Iterator[Any]:
+        for value in record.values():
+            if isinstance(value, dict):
+                yield "; ".join(f"{key}={part}" for key, part in value.items())
+            else:
+                yield "; ".join(value) if isinstance(value, list) else value
+
+    return csv_text(CSV_COLUMNS, (list(texts(record)) for record in _records(tuned)))
+
+
+def _to_json(tuned: Sequence[Tuned]) -> str:
+    return json_text(list(_records(tuned)))

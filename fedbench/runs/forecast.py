@@ -1,0 +1,112 @@
+"""What a suite would compute and what that costs, before any of it is: the rows that `plan` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench import machine
+from fedbench.cell.totals import totals_of
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.results import read_manifest
+from fedbench.results.status import ENDED
+from fedbench.runs.options import Options
+from fedbench.runs.plan import Cell, cells_of, status
+from fedbench.runs.tuned import Tried, standing, tried
+from fedbench.suite import Suite
+
+if TYPE_CHECKING:
+    from fedbench.runs.estimate import Estimate
+
+Row = dict[str, Any]
+
+
+def forecast(
+    suite: Suite,
+    chosen: Mapping[str, Sequence],
+    folder: Path,
+    registry: Registry,
+    assets: Assets,
+    options: Options,
+    trying: Callable[[], AbstractContextManager] | None = None,
+) -> tuple[list[Row], Estimate | None]:
+    """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
+    candidates that lead by now would have them; and how long all takes here, where that is asked for.
+
+    chosen: scenarios, methods and seeds, as `Suite.points` has them · folder: of the suite's results · trying: what is
+    entered while cells are tried to find out the time. Raises UserError.
+    """
+    named = {key: chosen[key] for key in ("scenarios", "methods")}
+    contests = tried(suite, suite.candidates(**named), registry, assets) if suite.tuning else []
+    if suite.tuning:
+        suite = suite.tuned(standing(contests, folder, suite.tuning.metric))
+    reporting = cells_of(suite.points(**chosen), registry, assets)
+    candidates = {cell.id: cell for one in contests for cell in one.every}
+    every = [*candidates.values(), *reporting]
+    totals = {cell.id: totals_of(assets, cell.id, cell.config) for cell in every}
+    shares = {cell.id: one.share for one in contests for cell in one.every}
+    time = _time(every, totals, folder, registry, options, shares, trying) if trying else None
+    alike: dict[tuple[str, ...], list[Tried]] = {}
+    for one in contests:
+        alike.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
+    rows = [_of_candidates(ones, totals, folder, time) for ones in alike.values()]
+    return rows + [_of_cell(cell, totals[cell.id], folder, time) for cell in reporting], time
+
+
+def _time(
+    cells: Sequence[Cell],
+    totals: Mapping[str, Row],
+    folder: Path,
+    registry: Registry,
+    options: Options,
+    shares: Mapping[str, float],
+    trying: Callable[[], AbstractContextManager],
+) -> Estimate:
+    from fedbench.runs.estimate import estimate
+
+    device = "cpu"
+    if options.device == "cuda" or (options.device == "auto" and machine.has_gpu()):
+        from fedbench.cell.worker import resolved  # imports torch, and the time is seldom asked for
+
+        device = resolved(options.device)
+    with trying():
+        return estimate(cells, totals, folder, registry, device, options.workers(), shares)
+
+
+def _of_cell(cell: Cell, totals: Row, folder: Path, time: Estimate | None) -> Row:
+    row = {
+        "names": [[point.scenario, point.method, point.variant, point.seed] for point in cell.points],
+        "id": cell.id,
+        "rounds": cell.config["train"]["rounds"],
+        "status": status(cell, folder),
+        **totals,
+    }
+    own = time and time.cells.get(cell.id)
+    return row | {"seconds": own.seconds, "seconds_from": own.source, "seconds_unknown": own.reason} if own else row
+
+
+def _of_candidates(alike: Sequence[Tried], totals: Mapping[str, Row], folder: Path, time: Estimate | None) -> Row:
+    """All candidates of one method, and of those whose candidates are the same: what they come to where the worse half
+    is left behind at every rung."""
+    one = alike[0]
+    cells = {cell.id: cell for cell in one.every}
+    manifests = [read_manifest(cell.folder_in(folder)) for cell in cells.values()]
+    done = sum(manifest is not None and manifest["status"] in ENDED for manifest in manifests)
+    row: Row = {
+        "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in alike)],
+        "ids": list(cells),
+        "rounds": one.rungs[-1],
+        "rungs": list(one.rungs),
+        "status": f"{done} of {len(cells)} tried",
+    }
+    known = [totals[id] for id in cells]
+    for key, first in known[0].items():
+        numbers = [part[key] for part in known if isinstance(part.get(key), int | float)]
+        row[key] = round(one.share * sum(numbers)) if len(numbers) == len(known) else first
+    if time is None:
+        return row
+    seconds = [own.seconds for id in cells if (own := time.cells.get(id)) and own.seconds is not None]
+    return row | {"seconds": sum(seconds) if seconds else None}

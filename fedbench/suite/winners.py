@@ -1,0 +1,129 @@
+"""A suite after its tuning as a suite without one: for others to run, with what each method has chosen written down."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
+from fedbench.suite import profiles
+from fedbench.suite.points import Group, Suite
+from fedbench.suite.problems import Problems
+from fedbench.suite.resolve import load
+from fedbench.suite.yaml import read
+from fedbench.types import SIZES
+
+Plain = dict[str, Any]
+
+WHOLE = {*SIZES, "participation", "regularizer", "proxy", "metrics"}  # said as one thing, whatever lies beneath
+
+
+def text_of(tuned: Suite, catalogue: Catalogue) -> str:
+    """The text of a suite whose points are those of `tuned` (see `Suite.tuned`)."""
+    assert tuned.tuning is not None
+    labels = {label for group in tuned.groups for label in group.methods}
+    listed = read(tuned.path, Problems()).at("methods").plain()
+    entries = [entry if isinstance(entry, dict) else {"name": entry} for entry in listed]
+    base: Plain = {
+        "suite": f"{tuned.name}_winners"[:80],
+        **({"description": tuned.description} if tuned.description else {}),
+        "profile": tuned.profile,
+        "defaults": {},
+        "scenarios": {},
+        "methods": [_short(entry) for entry in entries if entry["name"] in labels],
+        "seeds": list(tuned.seeds),
+        **({"timeout": tuned.timeout} if tuned.timeout else {}),
+    }
+    settings = [_settings(group) for group in tuned.groups]
+    base["defaults"] = _common(settings)
+    names = _names(tuned.groups)
+    for name, own in zip(names, settings, strict=True):
+        base["scenarios"][name] = _beyond(own, base["defaults"])
+    without = {group.scenario: group for group in _read(_dumped(base), catalogue).groups}
+    for name, group in zip(names, tuned.groups, strict=True):
+        words = {label: _words(group, without[name], label) for label in group.methods}
+        if said := {label: word for label, word in words.items() if word}:
+            base["scenarios"][name]["methods"] = said
+    k, seeds = len(tuned.tuning.candidates), ", ".join(map(str, tuned.tuning.seeds))
+    return (
+        f"# What {Path(tuned.path).name} chose: for each method the best of {k} candidates on validation images.\n"
+        f"# Candidates were tried on seed {seeds}. Written by `fedbench tune`; this file tunes nothing.\n"
+    ) + _dumped(base)
+
+
+def _read(text: str, catalogue: Catalogue) -> Suite:
+    with TemporaryDirectory() as folder:
+        (file := Path(folder) / "suite.yaml").write_text(text)
+        return load(file, catalogue)
+
+
+def _short(entry: Mapping[str, Any]) -> Any:
+    return entry["name"] if set(entry) == {"name"} else dict(entry)
+
+
+def _settings(group: Group) -> Plain:
+    """As a suite says them."""
+    found = {**group.settings, **({"rotate_capacities": True} if group.rotate else {})}
+    if found["train"]["max_steps"] == profiles.EACH_EPOCH:
+        found["train"] = {**found["train"], "max_steps": "smallest"}
+    return found
+
+
+def _names(groups: Sequence[Group]) -> list[str]:
+    """A scenario for each place of the sweep, which is part of its name where there are several."""
+    scenarios = [group.scenario for group in groups]
+    if len(set(scenarios)) == len(groups):
+        return scenarios
+    full = [f"{group.scenario}-{group.variant}" for group in groups]
+    return [re.sub(r"[^A-Za-z0-9_.+-]+", "-", name)[:80].strip("-") for name in full]
+
+
+def _common(all_of: Sequence[Plain]) -> Plain:
+    """What all say, key by key; components of different names have nothing in common."""
+    first, *others = all_of
+    found: Plain = {}
+    for key, value in first.items():
+        theirs = [other.get(key) for other in others]
+        if all(key in other and other[key] == value for other in others):
+            found[key] = value
+        elif key not in WHOLE and all(isinstance(each, dict) for each in (value, *theirs)):
+            parts: list[Plain] = [value, *(each for each in theirs if each)]
+            if len({part.get("name") for part in parts}) == 1 and len(parts) == len(all_of):
+                found[key] = _common(parts)
+    return found
+
+
+def _beyond(full: Plain, below: Mapping[str, Any]) -> Plain:
+    """What of `full` lies above `below`."""
+    found: Plain = {}
+    for key, value in full.items():
+        if key in below and below[key] == value:
+            continue
+        under = below.get(key)
+        mixes = isinstance(value, dict) and isinstance(under, dict) and key not in WHOLE
+        if mixes and isinstance(under, dict) and value.get("name") == under.get("name"):
+            found[key] = _beyond(value, under)
+        else:
+            found[key] = value
+    return found
+
+
+def _words(tuned: Group, without: Group, label: str) -> Plain:
+    """What a scenario has to say of one method: its options, and its own settings."""
+    own, theirs = (group.own.get(label, group.settings) for group in (tuned, without))
+    options = _beyond(tuned.methods[label], without.methods[label])
+    settings = _beyond({key: own[key] for key in OWN_SETTINGS}, {key: theirs[key] for key in OWN_SETTINGS})
+    return {**options, **settings}
+
+
+def _dumped(suite: Plain) -> str:
+    yaml, out = YAML(typ="safe", pure=True), io.StringIO()
+    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 120
+    yaml.dump(suite, out)
+    return out.getvalue()

@@ -1,0 +1,53 @@
+"""What fewer trials would have given, and where a winner stands at the edge."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.report.tuning import Tuned, expected_best
+from fedbench.results.contest import Contest
+from fedbench.results.tuning import Search
+
+SCORES = [0.2, 0.5, 0.5, 0.9]
+
+
+@pytest.mark.parametrize(("lowest", "best"), [(False, max), (True, min)])
+@pytest.mark.parametrize("trials", [1, 2, 3])
+def test_the_expected_best_is_the_mean_over_all_draws(trials, lowest, best):
+    draws = list(itertools.product(SCORES, repeat=trials))
+    assert expected_best(SCORES, trials, lowest) == pytest.approx(math.fsum(map(best, draws)) / len(draws))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.integers(1, 20))
+def test_more_trials_expect_no_less_and_never_more_than_the_best(scores, trials):
+    fewer, more = expected_best(scores, trials), expected_best(scores, trials + 1)
+    assert fewer <= more + 1e-12 and more <= max(scores) + 1e-12
+
+
+def tuned(scores, metric="accuracy"):
+    """Scores of each candidate after the last of two rounds; None for one that failed."""
+    contest = Contest(("skew", "", "fedra"), metric, (2,), {k: [Path(f"c{k}")] for k in range(len(scores))})
+    contest.__dict__["scores"] = {k: {} if score is None else {2: score} for k, score in enumerate(scores)}
+    space = {"train.optimizer.lr": {"log": [0.001, 1]}, "methods.other.beta": {"choice": ["a", "b"]}}
+    rates = [{"train.optimizer.lr": 0.01 * 2**k, "methods.other.beta": "ab"[k % 2]} for k in range(len(scores))]
+    return Tuned("s", Search(space, rates, [1000], metric, []), contest)
+
+
+def test_a_candidate_without_a_score_counts_as_the_worst_that_has_one():
+    assert tuned([0.5, None, 0.9]).expected(1) == pytest.approx((0.5 + 0.5 + 0.9) / 3)
+    assert tuned([2.0, None, 1.0], "loss").expected(1) == pytest.approx((2 + 2 + 1) / 3)
+    assert tuned([2.0, None, 1.0], "loss").expected(50) == pytest.approx(1.0, abs=1e-6)
+    assert tuned([None, None]).expected(1) is None
+
+
+def test_the_edge_is_the_lowest_or_the_highest_number_that_was_tried():
+    search = tuned([0.1, 0.2, 0.3]).search
+    assert search.at_edge(0, "fedra") == search.at_edge(2, "fedra") == ["train.optimizer.lr"]
+    assert search.at_edge(1, "fedra") == []
+    assert search.at_edge(1, "other") == []  # texts have no edge
