@@ -94,7 +94,7 @@ def compare(
     from dataclasses import replace
 
     from fedbench.report.grouping import select
-    from fedbench.report.tuning import told
+    from fedbench.report.tuning import how_tuned
     from fedbench.results import content_hash, load
 
     if hashes:
@@ -109,7 +109,7 @@ def compare(
     found = load(paths or ("results",), candidates="--tuning" in chosen)
     results = select(found, scenarios, methods, variants=variants)
     view = _view(results, *chosen, images=images, **asked)
-    if below := told(results):
+    if "--tuning" not in chosen and (below := how_tuned(results)):
         view = replace(view, legend=[*view.legend, *below])
     if form in CITING:
         from fedbench.registry.registry import Registry

@@ -122,7 +122,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.report.columns import view
     from fedbench.report.leaderboards import leaderboards
     from fedbench.report.terminal import show
-    from fedbench.report.tuning import told
+    from fedbench.report.tuning import how_tuned
     from fedbench.results import load
     from fedbench.results.expected import EXPECTED
     from fedbench.runs.executors.output import OUTPUT
@@ -139,7 +139,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     if any(result.status == "finished" for result in results):
         console.print()
         found = view(leaderboards(results, roles=roles))
-        show(replace(found, legend=[*found.legend, *told(results)]), console)
+        show(replace(found, legend=[*found.legend, *how_tuned(results)]), console)
         console.print()
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
     if (outcome.folder / EXPECTED).is_file():

@@ -97,7 +97,7 @@ def view(results: Sequence[Result]) -> View:
     return View(pages, LEGEND, partial(_to_csv, tuned), partial(_to_json, tuned), comments=LEGEND)
 
 
-def told(results: Sequence[Result]) -> list[str]:
+def how_tuned(results: Sequence[Result]) -> list[str]:
     """What to say below leaderboards of methods that were tuned."""
     searches = [search for folder in dict.fromkeys(r.folder.parent for r in results) if (search := read_search(folder))]
     if not searches:
@@ -122,7 +122,7 @@ def _page(title: str, ones: Sequence[Tuned]) -> Page:
     for n in _budgets(len(search.candidates)):
         cells = [_shown(one.expected(n), search.metric) for one in ranked]
         columns.append(Column(f"{n} trial{'s' * (n > 1)}", "score", cells, least=8))
-    spreads = [np.std(list(one.scores.values()), ddof=1) if len(one.scores) > 1 else None for one in ranked]
+    spreads = [float(np.std(list(one.scores.values()), ddof=1)) if len(one.scores) > 1 else None for one in ranked]
     columns.append(Column("sd", "score", [_shown(spread, search.metric) for spread in spreads]))
     halved = f", halved after round{'s' * (len(contest.rungs) > 2)} {_listed(contest.rungs[:-1])}"
     caption = (

@@ -76,7 +76,8 @@ class _Resolver:
 
     def suite(self, sets: Sequence[str], facts: Facts | None) -> Suite:
         self.overlay = self._overlay()
-        self.choices, self.words = Choices(self.methods, self.problems), {}
+        self.choices = Choices(self.methods, self.problems)
+        self.words: dict[str, list[Choice]] = {}
         self.sets = self.choices.sets(sets)
         axes = self.choices.axes(self.tree.get("sweep"))
         self.points = [choice.text for axis in axes.values() for choice in axis]

@@ -124,6 +124,7 @@ def _words(tuned: Group, without: Group, label: str) -> Plain:
 
 def _dumped(suite: Plain) -> str:
     yaml, out = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output, yaml.width = None, False, 120
+    yaml.default_flow_style, yaml.width = None, 120
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # which ruamel declares as None
     yaml.dump(suite, out)
     return out.getvalue()

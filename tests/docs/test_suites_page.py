@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
-from fedbench.suite import keys, load, sizes
+from fedbench.suite import keys, load, sizes, space
 from fedbench.suite.problems import Problems
 from fedbench.suite.shapes import homes
 from fedbench.suite.yaml import parse
@@ -40,6 +40,7 @@ def test_every_key_of_a_suite_stands_on_the_page():
     wanted |= keys_of(keys.Expected) | keys_of(keys.ExpectedFile)
     for key, shape in {"capacities": sizes.Capacities, "ranks": sizes.Ranks, "widths": sizes.Widths}.items():
         wanted |= {f"{key}.{part}" for part in keys_of(shape)}
+    wanted |= keys_of(space.Tune) | keys_of(space.Range)
     wanted |= {f"data.proxy.{key}" for key in keys_of(keys.Proxy)}
     wanted |= {f"participation.{key}" for key in keys_of(keys.Participation)}
     assert not wanted - said
