@@ -8,7 +8,7 @@ class UserError(Exception):
 
 
 class DataMissing(UserError):
-    """A data set is not on this machine, and fedbench does not download it."""
+    """A data set or weights are not on this machine, and fedbench does not download them."""
 
 
 class NotApplicable(Exception):

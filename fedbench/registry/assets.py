@@ -54,8 +54,8 @@ class Assets:
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
         weights = ref.get("pretrained")
-        file = _stat(Path(weights).expanduser()) if isinstance(weights, str) else None
-        return remembered("backbone", [dict(ref), file, self.stamp("backbone", ref)], compute)
+        files = _weights(Path(weights).expanduser()) if isinstance(weights, str) else None
+        return remembered("backbone", [dict(ref), files, self.stamp("backbone", ref)], compute)
 
     def source(self, ref: Ref) -> Source:
         """The shapes of a backbone without its weights, for whoever wants to change them."""
@@ -113,6 +113,11 @@ class Assets:
                 package_version("timm"),
             ]
         return self._stamps[plugin]
+
+
+def _weights(path: Path) -> list[int] | list[list[int] | None] | None:
+    """What changes when a file of weights does, or any file in a folder of them."""
+    return [_stat(file) for file in sorted(path.iterdir())] if path.is_dir() else _stat(path)
 
 
 def _stat(file: Path) -> list[int] | None:

@@ -1,7 +1,7 @@
 """The backbones `micro_vit` and `micro_mixer`: timm models of 0.4 million parameters, pre-trained.
 
 Where the weights come from stands in `weights/PROVENANCE.md`; `micro_pretrain.py`, beside the tests of this file, makes
-them again.
+them again, and others by other recipes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import nn
 
 from fedbench import hookimpl
 from fedbench.disk import hash_of_file
-from fedbench.errors import UserError
+from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Architecture, Source
 
 IMAGE_SIZE = 32
@@ -34,9 +34,10 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
 def micro_vit(pretrained: bool | str = True, weights_seed: int = 0) -> nn.Module:
     """A timm VisionTransformer without head: 12 blocks, 64 channels, 4 heads, patches of 8x8, a class token.
 
-    pretrained: True loads the shipped weights, False draws new ones, a path loads that safetensors file ·
-    weights_seed: which pre-training run, or the seed of the draw. Features are (B, 64).
-    Raises UserError where there is no such file, or where it holds something else.
+    pretrained: True loads the shipped weights, False draws new ones, a path loads that safetensors file, or of a
+    folder the file that is named as the shipped ones are (`micro_vit-seed0.safetensors`) · weights_seed: which
+    pre-training run, or the seed of the draw. Features are (B, 64). Raises DataMissing where there is no such file,
+    UserError where it holds something else.
     """
     return _build("micro_vit", pretrained, weights_seed)
 
@@ -58,14 +59,20 @@ def weights_file(name: str, pretrained: bool | str, weights_seed: int) -> Path |
     """The safetensors file that these options mean, or None for random weights."""
     if pretrained is False:
         return None
-    shipped_file = WEIGHTS / f"{name}-seed{weights_seed}.safetensors"
-    file = shipped_file if pretrained is True else Path(pretrained).expanduser()
-    if not file.is_file():
+    given = WEIGHTS if pretrained is True else Path(pretrained).expanduser()
+    own = f"{name}-seed{weights_seed}.safetensors"
+    file = given / own if given.is_dir() else given
+    if file.is_file():
+        return file
+    if pretrained is True:
         seeds = sorted(path.stem.rpartition("seed")[2] for path in WEIGHTS.glob(f"{name}-seed*.safetensors"))
-        shipped = f"weights_seed can be {', '.join(seeds)}"
-        hint = shipped if pretrained is True else "pretrained: true loads the shipped weights"
-        raise UserError(f"{name}: no weights at {file}; {hint}")
-    return file
+        raise UserError(f"{name}: no weights at {file}; weights_seed can be {', '.join(seeds)}")
+    # Of a folder that is missing with many files in it this is one message for all of them.
+    lacking = next((part for part in reversed(file.parents) if not part.exists()), file)
+    raise DataMissing(
+        f"{name}: no weights at {lacking}; pretrained: true loads the shipped weights, and the repository's "
+        "tests/plugins/backbones/micro_pretrain.py makes others"
+    )
 
 
 def _build(name: str, pretrained: bool | str, weights_seed: int) -> nn.Module:
@@ -91,7 +98,8 @@ def _source(name: str, pretrained: bool | str, weights_seed: int, load: bool) ->
 def make_vit(pretrained: bool | str = True, weights_seed: int = 0, load: bool = True) -> Source:
     """A Vision Transformer of 12 blocks, 0.4 million parameters, for 32x32 images, pre-trained on glyphs.
 
-    pretrained: true (the shipped weights), false (random) or the path of a file · weights_seed: 0, 1 or 2.
+    pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
+    micro_vit-seed0.safetensors and so on · weights_seed: which run; 0, 1 or 2 are shipped.
     """
     return _source("micro_vit", pretrained, weights_seed, load)
 
@@ -99,7 +107,8 @@ def make_vit(pretrained: bool | str = True, weights_seed: int = 0, load: bool = 
 def make_mixer(pretrained: bool | str = True, weights_seed: int = 0, load: bool = True) -> Source:
     """An MLP-Mixer of 12 blocks, 0.4 million parameters, for 32x32 images, pre-trained on glyphs.
 
-    pretrained: true (the shipped weights), false (random) or the path of a file · weights_seed: which run.
+    pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
+    micro_mixer-seed0.safetensors and so on · weights_seed: which run; 0 and 1 are shipped.
     """
     return _source("micro_mixer", pretrained, weights_seed, load)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from command import TINY
 
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
+from fedbench_plugins.backbones.micro import WEIGHTS
 
 DOTS = {"name": "dots", "per_class": 2, "normalize": "half", "partition": {"name": "dirichlet", "alpha": 0.1}}
 
@@ -49,3 +52,12 @@ def test_domains_are_read_from_a_data_set_of_any_size(assets, made):
     assert made == [8]
     assert assets.domains({**DOTS, "per_class": 3}) == ("one", "two") == assets.domains({**DOTS, "per_class": 3})
     assert made == [8, 32]
+
+
+def test_other_weights_in_the_same_folder_are_noticed_by_the_next_run(tmp_path):
+    ref = {"name": "micro_vit", "pretrained": str(tmp_path), "weights_seed": 0}
+    registry, told = Registry(), []
+    for shipped in ("micro_vit-seed0", "micro_vit-seed1"):
+        shutil.copy(WEIGHTS / f"{shipped}.safetensors", tmp_path / "micro_vit-seed0.safetensors")
+        told.append(Assets(registry).backbone(ref)["fingerprint"])
+    assert told[0] != told[1]

@@ -4,21 +4,26 @@ Upstream is narrow on purpose: other classes than the data sets', and solid glyp
 most, so that outline, dim, clutter and sketch are new to the backbone and fine-tuning has work to do. Plain
 cross-entropy stays at chance for long; telling the strokes (24 attributes) and the ink of each patch
 gets it going. One CPU type and one torch version give the same file, bit for bit: one thread,
-everything counted in steps.
+everything counted in steps. `micro_recipes.py` has the recipes.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
 import click
+import micro_recipes
 import numpy as np
 import torch
+from micro_recipes import RECIPES, SHIPPED, Recipe
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, binary_cross_entropy_with_logits, cross_entropy
 
@@ -27,10 +32,9 @@ from fedbench_plugins.datasets import glyphs
 
 SCRIPT = 1  # raise it whenever the same arguments would give other weights
 STEPS, BATCH, WARM_UP = 1300, 128, 100
-LEARNING_RATE, WEIGHT_DECAY, CLIP = 1.5e-3, 0.05, 1.0
+LEARNING_RATE, CLIP = 1.5e-3, 1.0
 LABEL_SMOOTHING, ATTRIBUTE_WEIGHT = 0.05, 5.0
 EASY_UNTIL = 0.3  # of all steps: from then on no image is of the easy style
-DROP_PATH = {"vit": 0.0, "mixer": 0.1}  # why: plugins/backbones/weights/PROVENANCE.md
 PATCH = 8
 
 
@@ -46,7 +50,10 @@ class Upstream(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits of classes (B, 200), strokes (B, 24), ink (B, patches, 16); x (B, 3, 32, 32) in [-1, 1]."""
-        tokens = self.backbone.forward_features(x)
+        return self.read(self.backbone.forward_features(x))
+
+    def read(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of tokens (B, T, D) that went through the final norm."""
         pooled = self.backbone.forward_head(tokens, pre_logits=True)
         patches = tokens[:, getattr(self.backbone, "num_prefix_tokens", 0) :]
         return self.classes(pooled), self.attributes(pooled), self.mask(patches)
@@ -72,15 +79,6 @@ def upstream_images(label: np.ndarray, easy: float, generator: np.random.Generat
     return glyphs.to_bytes(image), cover
 
 
-def stochastic_depth(backbone: nn.Module, most: float) -> nn.Module:
-    """Leave the Mixer's blocks out at random in training: the first never, the last at a rate of `most`."""
-    from timm.layers import DropPath
-
-    for j, block in enumerate(backbone.blocks if most else ()):
-        block.drop_path = DropPath(most * j / (len(backbone.blocks) - 1))
-    return backbone
-
-
 def learning_rate(step: int, steps: int, warm_up: int) -> float:
     """A line up over the warm-up steps, then half a cosine down to zero."""
     if step < warm_up:
@@ -89,21 +87,26 @@ def learning_rate(step: int, steps: int, warm_up: int) -> float:
 
 
 def pretrain(
-    arch: str, seed: int, steps: int = STEPS, batch: int = BATCH, say: Callable[[str], None] = print
+    arch: str, seed: int, recipe: Recipe, steps: int = STEPS, batch: int = BATCH, say: Callable[[str], None] = print
 ) -> Upstream:
-    """The model after `steps` steps on fresh images; sets torch's seed and thread count."""
+    """The model after `steps` steps on fresh images; sets torch's seed and thread count.
+
+    Runs of one seed begin with the same weights and see the same images, whatever their recipe.
+    """
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(seed)
-    model = Upstream(stochastic_depth(architecture(f"micro_{arch}"), DROP_PATH[arch])).train()
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=WEIGHT_DECAY)
-    generator = np.random.default_rng((seed, 0))
+    model = Upstream(micro_recipes.prepared(architecture(f"micro_{arch}"), recipe)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=recipe.weight_decay)
+    generator, depths = np.random.default_rng((seed, 0)), np.random.default_rng((seed, 2))
     started = time.process_time()
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, steps, min(WARM_UP, steps // 2))
         label = generator.integers(0, glyphs.UPSTREAM_CLASSES, batch)
-        loss, right = _loss(model, label, max(0.0, 1 - step / (EASY_UNTIL * steps)), generator)
+        depth = int(depths.integers(1, len(model.backbone.blocks))) if recipe.exits else 0
+        easy = max(0.0, 1 - step / (EASY_UNTIL * steps))
+        loss, right = _loss(model, label, easy, generator, depth, recipe.exits)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -112,22 +115,35 @@ def pretrain(
             used = time.process_time() - started
             place = f"step {step + 1} of {steps}"
             say(f"{place}  loss {loss.item():.3f}  batch accuracy {right:.3f}  {used:.0f} CPU seconds")
+    micro_recipes.fold(model.backbone)
     return model.eval()
 
 
-def _loss(model: Upstream, label: np.ndarray, easy: float, generator: np.random.Generator) -> tuple[Tensor, float]:
+def _loss(
+    model: Upstream, label: np.ndarray, easy: float, generator: np.random.Generator, depth: int, exits: float
+) -> tuple[Tensor, float]:
+    """The loss, with `exits` times that after the first `depth` blocks if depth is not 0, and the accuracy."""
     image, cover = upstream_images(label, easy, generator)
-    classes, attributes, mask = model(as_input(image))
+    exit_there = micro_recipes.after_block(model.backbone, depth) if depth else nullcontext()
+    with exit_there as seen:
+        found = model(as_input(image))
+    loss = _loss_of(found, label, cover)
+    if depth:
+        loss = loss + exits * _loss_of(model.read(model.backbone.norm(seen[0])), label, cover)
+    return loss, (found[0].argmax(1) == torch.from_numpy(label)).float().mean().item()
+
+
+def _loss_of(found: tuple[Tensor, Tensor, Tensor], label: np.ndarray, cover: np.ndarray) -> Tensor:
+    classes, attributes, mask = found
     y = torch.from_numpy(label)
     has = torch.from_numpy(stroke_table()[label])
     half = avg_pool2d(torch.from_numpy(cover)[:, None], 2)  # (B, 1, 16, 16)
     per_patch = nn.functional.unfold(half, PATCH // 2, stride=PATCH // 2).transpose(1, 2)  # (B, patches, 16)
-    loss = (
+    return (
         cross_entropy(classes, y, label_smoothing=LABEL_SMOOTHING)
         + ATTRIBUTE_WEIGHT * binary_cross_entropy_with_logits(attributes, has)
         + binary_cross_entropy_with_logits(mask, per_patch)
     )
-    return loss, (classes.argmax(1) == y).float().mean().item()
 
 
 def stroke_table() -> np.ndarray:
@@ -161,30 +177,61 @@ def save(model: Upstream, file: Path, facts: dict) -> None:
     os.replace(part, file)
 
 
+def facts_of(arch: str, seed: int, recipe: str | None, steps: int) -> dict:
+    """What is noted in the file. Without a recipe's name it is what the shipped files say, to the byte."""
+    import timm
+
+    followed = RECIPES[recipe or SHIPPED[arch]]
+    facts = {
+        "arch": f"micro_{arch}", "script": SCRIPT, "renderer": glyphs.RENDERER, "seed": seed,
+        "steps": steps * followed.longer, "batch": BATCH, "drop_path": followed.drop_path, "torch": torch.__version__,
+        "timm": timm.__version__, "numpy": np.__version__,
+    }  # fmt: skip
+    if recipe is not None:
+        facts |= {"recipe": recipe, **asdict(followed), "script_sha256": script_hash()}
+    return facts
+
+
+def script_hash() -> str:
+    """Of the code of this script and of its recipes."""
+    files = (Path(__file__), Path(micro_recipes.__file__))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
 @click.command()
 @click.option("--arch", type=click.Choice(["vit", "mixer"]), default="vit", show_default=True)
+@click.option("--recipe", type=click.Choice(list(RECIPES)), help="[that of the shipped weights]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True)
+@click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True, help="Of a recipe not longer.")
 @click.option("--date", default=lambda: datetime.date.today().isoformat(), help="Noted in the file [today].")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
-def main(arch: str, seed: int, steps: int, date: str, out: Path) -> None:
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option(
+    "--into", type=click.Path(file_okay=False, path_type=Path),
+    help="In place of --out: write FOLDER/RECIPE/micro_ARCH-seedN.safetensors, if it is not there.",
+)  # fmt: skip
+def main(arch: str, recipe: str | None, seed: int, steps: int, date: str, out: Path | None, into: Path | None) -> None:
     """Pre-train a micro backbone and write its weights.
 
     \b
     python tests/plugins/backbones/micro_pretrain.py --arch vit --seed 0 --out micro_vit.safetensors
+    python tests/plugins/backbones/micro_pretrain.py --recipe layer_scale --into weights/skippable
     """
-    import timm
-
-    model = pretrain(arch, seed, steps, say=lambda line: click.echo(line))
+    if (out is None) == (into is None):
+        raise click.UsageError("give --out FILE or --into FOLDER, one of the two")
+    if out is None:
+        if recipe is None:
+            raise click.UsageError(f"--into FOLDER needs --recipe: one of {', '.join(RECIPES)}")
+        out = into / recipe / f"micro_{arch}-seed{seed}.safetensors"
+        if out.exists():
+            click.echo(f"{out} is there already")
+            return
+        out.parent.mkdir(parents=True, exist_ok=True)
+    followed = RECIPES[recipe or SHIPPED[arch]]
+    model = pretrain(arch, seed, followed, steps * followed.longer, BATCH, say=lambda line: click.echo(line))
     for parameter in model.backbone.parameters():
         parameter.data = parameter.data.half().float()  # measured as it will be loaded
     found = accuracy(model, seed)
-    facts = {
-        "arch": f"micro_{arch}", "script": SCRIPT, "renderer": glyphs.RENDERER, "seed": seed, "steps": steps,
-        "batch": BATCH, "drop_path": DROP_PATH[arch], "torch": torch.__version__, "timm": timm.__version__,
-        "numpy": np.__version__, "upstream_accuracy": found, "date": date,
-    }  # fmt: skip
-    save(model, out, facts)
+    save(model, out, {**facts_of(arch, seed, recipe, steps), "upstream_accuracy": found, "date": date})
     click.echo(f"upstream accuracy {found:.4f}  {time.process_time():.0f} CPU seconds  wrote {out}")
 
 
