@@ -14,7 +14,7 @@ from fedbench.runs.options import Options
 from fedbench.runs.outcome import Outcome
 from fedbench.runs.plan import Cell, cells_of
 from fedbench.runs.run import Observe, Run
-from fedbench.runs.tuned import decide, of_shard, tried
+from fedbench.runs.tuned import decide, leave, of_shard, tried
 
 
 def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
@@ -53,6 +53,7 @@ def run(
     here = replace(chosen, shard=None)  # a contest is decided, and reported, within one shard
     winners = decide(contests, Path(chosen.results) / suite.name, suite.tuning.metric, here, stages.compute)
     if winners is not None:
+        leave(contests, Path(chosen.results) / suite.name)
         stages.suite = suite.tuned(winners)
         points = stages.suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
         stages.compute(cells_of(points, registry, stages.assets), here, "reporting")

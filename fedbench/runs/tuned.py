@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedbench.cell.checkpoint import forget
 from fedbench.disk import hash_of_json
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -127,6 +128,15 @@ def decide(
                 return None
     winners = {one.key: one.contest(suite_folder, metric).winner for one in contests}
     return {key: k for key, k in winners.items() if k is not None}
+
+
+def leave(contests: Sequence[Tried], suite_folder: Path) -> None:
+    """Delete the checkpoints of candidates that were halved: who wins is known, and these can only begin anew."""
+    for one in contests:
+        for cell in one.every:
+            folder = cell.folder_in(suite_folder)
+            if (manifest := read_manifest(folder)) is not None and manifest["status"] == HALVED:
+                forget(folder)
 
 
 def _has_come(cell: Cell, suite_folder: Path) -> bool:
