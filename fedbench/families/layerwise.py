@@ -66,17 +66,16 @@ def layerwise(
     fixed: Names = (),
     fresh: Names = (),
 ) -> Method:
-    """A depth-allocated method from its parts; the defaults are FedRA.
+    """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable.
 
     allocation, aggregator, objective: references to components, or functions · adapt: False trains classifiers
     alone · depth_of(L_n): how many layers a client is given, None if it takes no part · exits_of(depth): its
-    classifiers · share(plan, state, t, cohort, generator): the plan, with what of its layers each client holds and
-    trains · start(state, plan, cohort, t): what clients start from · pull(pull, state, plan, cohort): what they add
-    to their losses, given what the regulariser adds, or None · view(state): what the global model is read from ·
-    predict(model, state): how the model with that view answers · keeps: patterns of the names of tensors that every
-    client trains and keeps (`*.lora_B`, `head.*`) · fixed: of those that everybody has from the first draw on,
-    never trained or sent · fresh: of those that every client draws anew in each round, not sent. A function of the
-    model may tell any of the three. Raises NotApplicable.
+    classifiers · share(plan, state, t, cohort, generator): the plan, with what clients hold and train of their
+    layers · start(state, plan, cohort, t): what clients start from · pull(pull, state, plan, cohort): what they add
+    to their losses beside the regulariser · view(state): what the global model is read from · predict(model,
+    state): how the model with that view answers · keeps: patterns of names of tensors that every client trains and
+    keeps (`*.lora_B`) · fixed: of those that everybody has from the first draw on, never trained or sent · fresh:
+    of those that every client draws anew in each round, not sent. A function of the model may tell them.
     """
     model = _trainable(setup, adapt, exits_of)
     kept, never, anew = (tuple(of(model) if callable(of) else of) for of in (keeps, fixed, fresh))
