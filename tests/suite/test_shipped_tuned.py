@@ -1,0 +1,37 @@
+"""The suites in `suites/tuned/`: those of the same name beside them, with an equal budget of tuning for every method."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+from test_shipped import SHIPPED
+
+from fedbench.suite import load
+
+TUNED = sorted((SHIPPED / "tuned").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+def test_a_tuned_suite_is_its_namesake_with_validation_images(path, catalogue, facts):
+    tuned, plain = (load(file, catalogue, facts=facts) for file in (path, SHIPPED / path.name))
+    assert path.read_text().splitlines()[0] == f"# fedbench run suites/tuned/{path.name}"
+    assert tuned.name == f"{plain.name}_tuned"
+    assert len(tuned.groups) == len(plain.groups)
+    for one, other in zip(tuned.groups, plain.groups, strict=True):
+        settings = deepcopy(one.settings)
+        assert settings["evaluation"].pop("validation") == 0.1 and one.rotate
+        assert (one.scenario, one.variant, one.methods, settings) == (
+            other.scenario,
+            other.variant,
+            other.methods,
+            other.settings,
+        )
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+def test_every_method_tries_eight_rates_and_reports_ten_seeds(path, catalogue, facts):
+    suite = load(path, catalogue, facts=facts)
+    assert len(suite.tuning.candidates) == 8 and len(suite.seeds) == 10
+    rates = {c.values["train.optimizer.lr"] for c in suite.tuning.candidates}
+    assert len(rates) == 8 and min(rates) < 0.05 < max(rates)  # on both sides of what was set beforehand
