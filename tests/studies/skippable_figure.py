@@ -37,14 +37,16 @@ Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # by scenario, weig
 @dataclass(frozen=True)
 class Dot:
     """One recipe on one backbone in one scenario, a value for each pre-training run: which share of the probe's score
-    is kept, and FedRA minus InclusiveFL and FedRA minus head_only in points."""
+    is kept, and in points FedRA minus InclusiveFL, and either minus head_only (no value where
+    a run has no such cells)."""
 
     scenario: str
     backbone: str
     recipe: str
     kept: list[float]
     gain: list[float]
-    over_control: list[float]
+    ours: list[float]
+    theirs: list[float]
 
 
 def kept(found: Iterable[Score], k: int) -> dict[str, float]:
@@ -84,13 +86,14 @@ def dots(found: Sequence[Score], cells: Scores, k: int = LEFT_OUT) -> list[Dot]:
     made: dict[tuple[str, str, str], Dot] = {}
     for scenario, weights in dict.fromkeys((scenario, weights) for scenario, weights, _ in cells):
         methods = [cells.get((scenario, weights, method), {}) for method in (OURS, THEIRS, CONTROL)]
-        gain, over = difference(*methods[:2]), difference(*methods[::2])
+        gain, ours, theirs = (difference(methods[a], methods[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
         if gain is None or weights not in share:
             continue
-        dot = made.setdefault((scenario, *names[weights]), Dot(scenario, *names[weights], [], [], []))
+        dot = made.setdefault((scenario, *names[weights]), Dot(scenario, *names[weights], [], [], [], []))
         dot.kept.append(100 * share[weights])
         dot.gain.append(gain)
-        dot.over_control.extend([] if over is None else [over])
+        for part, value in ((dot.ours, ours), (dot.theirs, theirs)):
+            part.extend([] if value is None else [value])
     if not made:
         raise UserError(f"no weights have both scores with {k} layers left out and finished cells of {OURS}, {THEIRS}")
     return list(made.values())
@@ -113,11 +116,11 @@ def link(x: Sequence[float], y: Sequence[float]) -> tuple[float, float] | None:
 
 def told(found: Sequence[Dot]) -> list[str]:
     """The figure in words: a line for each dot, and for each scenario and backbone how the two go together."""
-    lines = [f"{'':44} runs  {'score kept %':22} {'FedRA-InclusiveFL':22} FedRA-head_only"]
+    lines = [f"{'':44} runs  {'score kept %':22} {'FedRA-InclusiveFL':22} {'FedRA-head_only':22} InclusiveFL-head_only"]
     for dot in found:
         name = f"{dot.scenario:8} {dot.backbone:12} {dot.recipe:22}"
-        values = [with_interval(part) for part in (dot.kept, dot.gain, dot.over_control)]
-        lines.append(f"{name} {len(dot.gain):4}  {values[0]:22} {values[1]:22} {values[2]}".rstrip())
+        values = [with_interval(part) for part in (dot.kept, dot.gain, dot.ours, dot.theirs)]
+        lines.append(f"{name} {len(dot.gain):4}  {values[0]:22} {values[1]:22} {values[2]:22} {values[3]}".rstrip())
     groups: dict[tuple[str, str], list[Dot]] = defaultdict(list)
     for dot in found:
         groups[dot.scenario, dot.backbone].append(dot)

@@ -37,7 +37,7 @@ def test_dots_pair_methods_by_seed_and_cells_with_scores_by_weights():
     }
     (dot,) = study.dots(found, cells)
     assert (dot.scenario, dot.backbone, dot.recipe) == ("all_6", "micro_vit", "plain")
-    assert dot.gain == [4.0, -1.0] and dot.over_control == [2.0] and len(dot.kept) == 2
+    assert dot.gain == [4.0, -1.0] and (dot.ours, dot.theirs) == ([2.0], [3.0]) and len(dot.kept) == 2
     with pytest.raises(UserError, match="no weights have both"):
         study.dots(found, {("all_6", "unknown", "fedra"): {0: 50.0}})
 
@@ -67,12 +67,13 @@ def test_the_link_is_spearmans_by_all_permutations():
 def test_figure_and_words_show_intervals_over_three_runs_alone():
     names = ("plain", "longer", "layer_scale", "weight_decay")
     found = [
-        study.Dot("all_6", "micro_vit", name, [10.0 * i, 10.0 * i + 1, 10.0 * i + 2], [i, i + 1.0, i + 2.0], [])
+        study.Dot("all_6", "micro_vit", name, [10.0 * i, 10.0 * i + 1, 10.0 * i + 2], [i, i + 1.0, i + 2.0], [], [])
         for i, name in enumerate(names)
     ]
-    found.append(study.Dot("all_6", "micro_mixer", "plain", [50.0], [1.0], [2.0]))
+    found.append(study.Dot("all_6", "micro_mixer", "plain", [50.0], [1.0], [2.0], [1.0]))
     lines = study.told(found)
     assert "1.0 [-1.5, 3.5]" in lines[1] and "[" not in lines[5] and "rho +1.00 over 4 recipes" in lines[6]
+    assert lines[5].split()[-4:] == ["50.0", "1.0", "2.0", "1.0"]
     drawn = study.figure(found)
     bars = [container for container in drawn.axes[0].containers if container.has_xerr]
     assert len(drawn.axes) == 1 and len(drawn.axes[0].containers) == 5 and len(bars) == 4

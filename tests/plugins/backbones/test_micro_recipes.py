@@ -1,6 +1,8 @@
 """Recipes of pre-training: what each changes, that nothing of it is left in the model, and what is noted."""
 
 import json
+import re
+from pathlib import Path
 
 import micro_pretrain
 import micro_recipes
@@ -15,6 +17,7 @@ from fedbench.errors import DataMissing
 from fedbench_plugins.backbones import micro
 
 ARCHS = ("vit", "mixer")
+PAGE = Path(__file__).parents[3] / "docs/skippable.md"
 BUILD = {"vit": micro.micro_vit, "mixer": micro.micro_mixer}
 
 
@@ -122,3 +125,9 @@ def test_of_many_weights_in_a_missing_folder_one_message_tells(tmp_path):
             micro.make_vit(str(tmp_path / "weights" / recipe), load=False)
         told.add(str(error.value))
     assert len(told) == 1 and "micro_pretrain.py" in told.pop()
+
+
+def test_the_page_has_every_recipe_and_makes_every_one():
+    page = PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\S+)` \|", page, flags=re.MULTILINE) == list(RECIPES)
+    assert f"for recipe in {' '.join(RECIPES)}; do" in page
