@@ -20,9 +20,9 @@ class Order:
 
     folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
     compute it together · checkpoint_every: seconds · fresh: whether to begin anew · gpu_fraction: of a GPU's memory,
-    the most it may take; None: all · until: after which round it ends as `halved`, to go on another time; None: after
-    its last · claim: where other runs may be at the folder too, see `results.claims` · probe: where the cell is but to
-    be tried, the further arguments of `fedbench.cell.timing.probe`.
+    the most it may take; None: all · claim: where other runs may be at the folder too, see `results.claims` · probe:
+    where the cell is but to be tried, the further arguments of `fedbench.cell.timing.probe` · until: after which round
+    it ends as `halved`, to go on another time; None: after its last.
     """
 
     folder: Path
@@ -33,9 +33,9 @@ class Order:
     checkpoint_every: float = EVERY
     fresh: bool = False
     gpu_fraction: float | None = None
-    until: int | None = None
     claim: Claim | None = None
     probe: Mapping[str, Any] | None = None
+    until: int | None = None
 
     def to_json(self) -> str:
         told = {**vars(self), "folder": str(self.folder)}

@@ -215,7 +215,7 @@ def test_both_engines_meet_the_same_faults(registry, kind):
 
 
 def upload_rows(t, report, faults):
-    config = {"train": {"rounds": 5}, "evaluation": {"every": None}, "method": {}}
+    config = {"train": {"rounds": 5}, "evaluation": {"every": None, "metrics": [{"name": "accuracy"}]}, "method": {}}
     return Ledger(config, None, SimpleNamespace(faults=faults)).uploads(t, report)
 
 

@@ -12,10 +12,11 @@ from fedbench.cell.order import Order
 CLAIM = {"file": "/r/s/.0.claim", "token": "t", "attempt": "a"}
 PLAIN = Order(Path("/r/s/skew-fedra-0"), {"id": "0", "config": {"seed": 0}}, "cpu", ["/mine.py"])
 CLAIMED = Order(Path("/r/s/x"), {}, "auto", [], 2, 30.0, True, 0.25, CLAIM)
+HALVED = Order(Path("/r/s/x"), {}, "cpu", [], until=3)
 PROBE = Order(Path("/r/s/x"), {}, "cuda", [], probe={"totals": {"flops": 1}, "processes": 1})
 
 
-@pytest.mark.parametrize("order", [PLAIN, CLAIMED, PROBE])
+@pytest.mark.parametrize("order", [PLAIN, CLAIMED, PROBE, HALVED])
 def test_an_order_comes_back_as_it_was(order):
     assert Order.from_json(order.to_json()) == order
 
@@ -25,6 +26,7 @@ def test_the_keys_are_those_that_executors_know():
     assert json.loads(PLAIN.to_json()).keys() == keys
     assert json.loads(CLAIMED.to_json()).keys() == keys | {"claim"}
     assert json.loads(PROBE.to_json()).keys() == keys | {"probe"}
+    assert json.loads(HALVED.to_json()).keys() == keys | {"until"}
 
 
 def test_keys_that_an_executor_added_are_passed_over():
