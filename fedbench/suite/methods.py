@@ -39,20 +39,19 @@ class Methods:
 
     def label_of(self, dotted: str) -> str | None:
         """The label in `methods.NAME.option`, if this suite lists it."""
-        found = [label for label in self.entries if dotted.startswith(f"{PREFIX}{label}.")]
+        heads = {label: f"{PREFIX}{label}." for label in self.entries}
+        found = [label for label, head in heads.items() if dotted.startswith(head) and dotted != head]
         return max(found, key=len, default=None)
 
     def split(self, dotted: str, key: Mark) -> tuple[str, str] | None:
         """`methods.fedra.missing_layers` as (label, dotted option); None and a problem where no such method is
         listed."""
-        rest = dotted.removeprefix(PREFIX)
-        labels = [label for label in self.entries if rest.startswith(f"{label}.") and rest != f"{label}."]
-        if not labels:
+        rest, label = dotted.removeprefix(PREFIX), self.label_of(dotted)
+        if label is None:
             hint = suggestion(rest.split(".")[0], self.entries, "this suite lists")
             told = f"{shown(dotted)}: expected methods.NAME.option, with a method of this suite{hint}"
             self.problems.add(key, told)
             return None
-        label = max(labels, key=len)
         return label, rest.removeprefix(f"{label}.")
 
     def override(self, dotted: str, value: Node, key: Mark) -> Node:
