@@ -48,13 +48,9 @@ def concerns(key: str, method: str) -> bool:
     return not key.startswith("methods.") or key.startswith(f"methods.{method}.")
 
 
-def write_search(suite_folder: Path, suite: str, search: Search | None) -> None:
-    """In place of the one before; no file where a suite is not tuned."""
-    path = Path(suite_folder) / TUNING
-    if search:
-        write_json(path, {"suite": suite, **vars(search)})
-    else:
-        path.unlink(missing_ok=True)
+def write_search(suite_folder: Path, suite: str, search: Search) -> None:
+    """In place of the one before."""
+    write_json(Path(suite_folder) / TUNING, {"suite": suite, **vars(search)})
 
 
 def read_search(suite_folder: Path) -> Search | None:

@@ -45,7 +45,7 @@ def run(
     registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
-    stages = _Stages(suite, registry, Assets(registry), chosen, observe)
+    stages = _Stages(suite, registry, Assets(registry), observe)
     points = suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
     if suite.tuning is None:
         return stages.compute(cells_of(points, registry, stages.assets), chosen)
@@ -69,7 +69,6 @@ class _Stages:
     suite: suites.Suite
     registry: Registry
     assets: Assets
-    options: Options
     observe: Observe | None
     outcome: Outcome | None = None
 
