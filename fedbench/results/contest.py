@@ -11,10 +11,10 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results.choice import VALIDATION, higher_is_better
+from fedbench.results.loading import checked_table
 from fedbench.results.manifest import read_manifest
 from fedbench.results.scores import average, by_round, evaluated_rounds
 from fedbench.results.status import GIVEN_UP, HALVED
-from fedbench.results.tables import read_table
 
 Key = tuple[str, str, str]  # scenario, variant, method
 
@@ -85,13 +85,11 @@ def _of_all(folders: Sequence[Path], metric: str) -> dict[int, float]:
 
 def validated(folder: Path, metric: str) -> dict[int, float]:
     """The validation score of one cell by round; without those that are no number. Nothing where it has failed, or
-    not come to a test."""
+    not come to a test. Raises: UserError where its table is not as it was written."""
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] in GIVEN_UP or not (folder / "eval.parquet").is_file():
         return {}
-    found = {
-        t: average(v) for t, v in by_round(read_table("eval", folder / "eval.parquet"), metric, VALIDATION).items()
-    }
+    found = {t: average(v) for t, v in by_round(checked_table("eval", folder, manifest), metric, VALIDATION).items()}
     if not found and manifest["status"] in ("finished", HALVED):
         raise UserError(f"{folder}: its candidate was scored on no validation images of {metric!r}.")
     return {t: value for t, value in found.items() if math.isfinite(value)}

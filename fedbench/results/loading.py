@@ -66,7 +66,7 @@ class Result:
 
     def _table(self, kind: str) -> pyarrow.Table:
         """Raises: UserError where it is not as it was written."""
-        return _table(kind, self.folder, self.manifest)
+        return checked_table(kind, self.folder, self.manifest)
 
     @cached_property
     def uploads(self) -> pyarrow.Table:
@@ -92,7 +92,7 @@ class Result:
         return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else _empty(kind)
 
 
-def _table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
+def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
     """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
     path = folder / f"{kind}.parquet"
     facts = manifest.get("files", {}).get(path.name)
@@ -199,7 +199,7 @@ def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     manifest describes. Raises: UserError where one is not as it was written."""
     tables = {kind: f"{kind}.parquet" for kind in COLUMNS}
     return {"manifest": {k: v for k, v in manifest.items() if k not in TIMINGS["manifest"]}} | {
-        kind: what_is_said(kind, _table(kind, folder, manifest))
+        kind: what_is_said(kind, checked_table(kind, folder, manifest))
         for kind, name in tables.items()
         if name in manifest.get("files", {}) or (folder / name).is_file()
     }

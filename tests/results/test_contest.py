@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from samples import rewrite
 
+from fedbench.errors import UserError
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.contest import Contest, rungs_of, validated
+from fedbench.results.files import described
 
 KEY = ("skew", "", "fedra")
 
@@ -75,6 +77,16 @@ def test_a_failed_candidate_and_one_without_a_number_do_not_win(contest, tmp_pat
     rewrite(tmp_path / "c0-0" / "manifest.json", status="failed")
     assert found.winner == 2
     assert validated(tmp_path / "c1-0", "accuracy") == {}
+
+
+def test_a_changed_table_decides_nothing(contest, tmp_path):
+    contest({0: [{8: 0.2}], 1: [{8: 0.9}]}, rungs=(8,))
+    own, other = tmp_path / "c0-0", tmp_path / "c1-0"
+    write_manifest(own, {"status": "halved", "config": {}, "reason": None, "files": described(own)})
+    assert validated(own, "accuracy") == {8: 0.2}
+    (own / "eval.parquet").write_bytes((other / "eval.parquet").read_bytes())
+    with pytest.raises(UserError, match="torn"):
+        validated(own, "accuracy")
 
 
 def test_nobody_wins_where_nobody_has_a_score_but_where_nobody_could(contest, tmp_path):
