@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fedbench.commands.output import put
 from fedbench.errors import UserError
 
-if TYPE_CHECKING:
-    from fedbench.report.page import View
-    from fedbench.results import Result
-
-
 # By parameter, the options that ask for something else than leaderboards, one at a time.
 VIEWS = {
+    "summary": "--summary",
+    "boards": "--boards",
     "by": "--by",
     "costs": "--costs",
     "beside": "--paper",
@@ -24,7 +21,6 @@ VIEWS = {
     "images": "--images",
     "tuning": "--tuning",
 }
-CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
 
 
 @click.command(short_help="Print leaderboards from results.")
@@ -43,6 +39,13 @@ CITING = ("markdown", "latex")  # the formats for papers, which name those that 
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
 @click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points, e.g. '*rank=4*'.")
+@click.option(
+    "--summary",
+    is_flag=True,
+    help="Methods over scenarios: means, tie groups, mean ranks. Of more than 8 leaderboards this is what is printed "
+    "where no view and no other format is asked for.",
+)
+@click.option("--boards", is_flag=True, help="Every leaderboard, however many there are.")
 @click.option("--by", type=click.Choice(["client"]), help="A line for each client, where clients are tested.")
 @click.option("--costs", is_flag=True, help="What leaves the clients, what they are sent, and who computes how much.")
 @click.option("--paper", "beside", is_flag=True, help="Beside the paper's numbers that the suite names.")
@@ -76,13 +79,14 @@ def compare(
     form: str,
     **asked: Any,
 ) -> None:
-    """Print a leaderboard for every scenario under PATH (results/ if none is given).
+    """Print a leaderboard for every scenario under PATH (results/ if none is given), or a summary of many.
 
     \b
     fedbench compare results/quickstart
     fedbench compare results --scenario 'all_*' --baseline fedra
     fedbench compare results/quickstart --at bytes=50MB
     fedbench compare results/quickstart --at flops --method fedra --method depthfl
+    fedbench compare results/extreme_hetero --summary
     fedbench compare results/quickstart --costs
     fedbench compare results/quickstart --pairs --baseline fedra
     fedbench compare results/extreme_hetero --ranks
@@ -91,10 +95,8 @@ def compare(
     fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
-    from dataclasses import replace
-
     from fedbench.report.grouping import select
-    from fedbench.report.tuning import how_tuned
+    from fedbench.report.views import chosen
     from fedbench.results import content_hash, load
 
     if hashes:
@@ -103,61 +105,9 @@ def compare(
         return
     images = asked["images"]
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
-    chosen = [option for option, given in kinds.items() if given]
-    if len(chosen) > 1:
-        raise UserError(f"{' and '.join(chosen)} are views of their own: choose one")
-    found = load(paths or ("results",), candidates="--tuning" in chosen)
+    given = [option for option, value in kinds.items() if value]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are views of their own: choose one")
+    found = load(paths or ("results",), candidates="--tuning" in given)
     results = select(found, scenarios, methods, variants=variants)
-    view = _view(results, *chosen, images=images, **asked)
-    if "--tuning" not in chosen and (below := how_tuned(results)):
-        view = replace(view, legend=[*view.legend, *below])
-    if form in CITING:
-        from fedbench.registry.registry import Registry
-        from fedbench.report.grouping import cited
-
-        view = replace(view, sources=cited(results, Registry().catalogue.papers))
-    put(view, form)
-
-
-def _view(
-    results: list[Result],
-    kind: str = "",
-    *,
-    metric: str,
-    at: str,
-    baseline: str | None,
-    equivalent: float | None,
-    images: tuple[str, str] | None = None,
-) -> View:
-    """Leaderboards, or the one of VIEWS that is asked for."""
-    if kind == "--tuning":
-        from fedbench.report import tuning
-
-        return tuning.view(results)
-    if kind == "--paper":
-        from fedbench.report.paper import comparison, records
-
-        if metric != "accuracy" or baseline is not None:
-            raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
-        return records.view(comparison.comparisons(results, at=at))
-    from fedbench.registry.registry import Registry
-    from fedbench.report.leaderboards import leaderboards
-
-    roles = Registry().catalogue.roles
-    boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
-    if kind == "--pairs":
-        from fedbench.report import pairs
-
-        return pairs.view(boards, baseline)
-    if kind == "--ranks":
-        from fedbench.report import ranks
-        from fedbench.report.scenarios import standings
-
-        return ranks.view(standings(boards, equivalent))
-    if kind == "--images":
-        from fedbench.report.images import view
-
-        return view(results, boards, *(images or ()))
-    from fedbench.report import clients, columns, traffic
-
-    return {"--by": clients, "--costs": traffic}.get(kind, columns).view(boards)
+    put(chosen(results, *given, form=form, images=images, **asked), form)

@@ -34,7 +34,7 @@ def sentences(titles: Collection[str], boards: Sequence[Leaderboard]) -> list[st
         found.append(f"95 % interval: of the mean over seeds, {_kinds(boards)}.")
     if "group" in titles:
         told = f"group: methods that share a letter are not told apart (paired t-tests, {CONDITIONS})."
-        found.append(told + _left_out(boards))
+        found.append(told + left_out(boards))
     found += [PLAIN[title] for title in ("worst", "client sd") if title in titles]
     if "gap" in titles:
         baselines = sorted({board.baseline for board in boards if board.baseline})
@@ -65,7 +65,7 @@ def _kinds(boards: Sequence[Leaderboard]) -> str:
     return f"BCa bootstrap from {BCA_FROM} seeds on" + (", Student's t below" if "t" in kinds else "")
 
 
-def _left_out(boards: Sequence[Leaderboard]) -> str:
+def left_out(boards: Sequence[Leaderboard]) -> str:
     names = dict.fromkeys(r.label for b in boards for r in b.rows if not r.ranked and not r.output and r.runs)
     return f" Not ranked: {', '.join(names)}, as a ceiling." if names else ""
 

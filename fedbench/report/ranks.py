@@ -36,7 +36,7 @@ def view(standings: Sequence[Standing]) -> View:
 
 def _page(one: Standing) -> Page:
     title = f"{one.suite} · ranks over scenarios · {one.profile} profile"
-    remarks, names = _names(one)
+    remarks, names = numbered(list(one.scores))
     tables = []
     if one.methods:
         tables.append(
@@ -48,10 +48,10 @@ def _page(one: Standing) -> Page:
     return Page(title, tables, _notes(one, names), [*remarks, *_tests(one)])
 
 
-def _names(one: Standing) -> tuple[list[str], list[str]]:
+def numbered(names: Sequence[str], long: int = LONG) -> tuple[list[str], list[str]]:
     """(what numbers mean, the columns' titles): long names are numbered."""
-    names = list(one.scores)
-    if all(len(name) <= LONG for name in names):
+    names = list(names)
+    if all(len(name) <= long for name in names):
         return [], names
     return [f"{i}: {name}" for i, name in enumerate(names, 1)], [str(i) for i in range(1, len(names) + 1)]
 
@@ -92,11 +92,14 @@ def _tests(one: Standing) -> list[str]:
         chi2, p = one.friedman
         what = f"{len(one.methods)} methods in {len(one.ranks)} scenarios"
         found.append(f"Friedman: chi2({len(one.methods) - 1}) = {chi2:.2f}, p = {probability(p)}, of {what}")
-    if one.groups:
-        over = f"{len(one.ranks)} scenarios by Wilcoxon's signed ranks, said of scenarios like these"
-        seeds = "seeds by paired t-tests of means over these scenarios, said of these alone"
-        found.append(f"group: over {over if one.wilcoxon else seeds}")
-    return found
+    return found + how_grouped(one)
+
+
+def how_grouped(one: Standing) -> list[str]:
+    """By which test the letters of `group` are, and of what they speak; nothing where there are none."""
+    over = f"{len(one.ranks)} scenarios by Wilcoxon's signed ranks, said of scenarios like these"
+    seeds = "seeds by paired t-tests of means over these scenarios, said of these alone"
+    return [f"group: over {over if one.wilcoxon else seeds}"] if one.groups else []
 
 
 def _notes(one: Standing, titles: Sequence[str]) -> list[str]:
@@ -105,14 +108,19 @@ def _notes(one: Standing, titles: Sequence[str]) -> list[str]:
         if names := one.left_out.get(block):
             lacking.setdefault(", ".join(names), []).append(title)
     found = [f"{', '.join(blocks)}: incomplete, no score of {names}" for names, blocks in lacking.items()]
+    return found + unconcluded(one)
+
+
+def unconcluded(one: Standing) -> list[str]:
+    """Why nothing is said over scenarios, where that is so."""
     if not one.ranks:
-        found.append("no scenario has all methods, so there are no ranks; --method chooses some that all have")
-    elif len(one.ranks) == 1:
-        found.append("1 complete scenario: nothing is concluded over scenarios")
-    elif not one.groups and len(one.methods) > 1:
+        return ["no scenario has all methods, so there are no ranks; --method chooses some that all have"]
+    if len(one.ranks) == 1:
+        return ["1 complete scenario: nothing is concluded over scenarios"]
+    if not one.groups and len(one.methods) > 1:
         few = "fewer than three seeds in common and fewer than six scenarios"
-        found.append(f"{few}: nothing is concluded about which method is better")
-    return found
+        return [f"{few}: nothing is concluded about which method is better over scenarios"]
+    return []
 
 
 def _legend(standings: Sequence[Standing]) -> list[str]:

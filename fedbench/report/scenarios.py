@@ -44,29 +44,35 @@ class Standing:
 
 def standings(boards: Sequence[Leaderboard], equivalent: float | None = None) -> list[Standing]:
     """One for each suite and profile. Benjamini-Hochberg is over the pairs of all of them."""
-    suites: dict[tuple[str, str], list[Leaderboard]] = {}
-    for board in boards:
-        suites.setdefault((board.suite, board.profile), []).append(board)
-    blocks = [_blocks(group) for group in suites.values()]
+    suites = by_suite(boards)
+    blocks = [_blocks(group) for group in suites]
     complete = [_complete(found) for found in blocks]
     metric = boards[0].metric if boards else ""
     tests = [ranks.across(list(found.values())) if len(found) > 1 else [] for found in complete]
     told = judged(tests, higher_is_better(metric), margin_of(metric, equivalent))
     return [
         _standing(group[0], scored, whole, pairs)
-        for group, scored, whole, pairs in zip(suites.values(), blocks, complete, told, strict=True)
+        for group, scored, whole, pairs in zip(suites, blocks, complete, told, strict=True)
     ]
+
+
+def by_suite(boards: Sequence[Leaderboard]) -> list[list[Leaderboard]]:
+    """The leaderboards of each suite and profile."""
+    suites: dict[tuple[str, str], list[Leaderboard]] = {}
+    for board in boards:
+        suites.setdefault((board.suite, board.profile), []).append(board)
+    return list(suites.values())
+
+
+def titled(boards: Sequence[Leaderboard]) -> dict[str, Leaderboard]:
+    """The leaderboards of a suite by what tells each from the others: its scenario, and what else they differ in."""
+    telling = [name for name in NAMES if len({getattr(board, name) for board in boards}) > 1] or ["scenario"]
+    return {" · ".join(text for name in telling if (text := getattr(board, name))): board for board in boards}
 
 
 def _blocks(boards: Sequence[Leaderboard]) -> dict[str, dict[str, dict[int, float]]]:
     """By what tells a board from the others of its suite, the scores by method and seed."""
-    telling = [name for name in NAMES if len({getattr(board, name) for board in boards}) > 1] or ["scenario"]
-    return {
-        " · ".join(text for name in telling if (text := getattr(board, name))): {
-            row.label: row.by_seed for row in contenders(board)
-        }
-        for board in boards
-    }
+    return {title: {row.label: row.by_seed for row in contenders(board)} for title, board in titled(boards).items()}
 
 
 def _complete(blocks: Mapping[str, Mapping[str, dict[int, float]]]) -> dict[str, dict[str, dict[int, float]]]:

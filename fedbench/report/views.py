@@ -1,0 +1,75 @@
+"""Which view of results is asked for: leaderboards, a summary of many, or one of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
+from fedbench.report.grouping import cited
+from fedbench.report.leaderboards import leaderboards
+from fedbench.report.page import View
+from fedbench.report.tuning import how_tuned
+from fedbench.results import Result
+
+CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
+
+
+def chosen(results: Sequence[Result], kind: str = "", *, form: str = "rich", **asked: Any) -> View:
+    """The view that an option of `fedbench compare` names, with what stands below any of them.
+
+    Where none is named, leaderboards, or on a terminal (rich) the summary of many: what programs and papers take in
+    must not depend on how many there are. Raises: UserError for options that mean nothing to the view.
+    """
+    view = _view(results, kind, brief=form == "rich", **asked)
+    if kind != "--tuning" and (below := how_tuned(results)):
+        view = replace(view, legend=[*view.legend, *below])
+    if form in CITING:
+        view = replace(view, sources=cited(results, Registry().catalogue.papers))
+    return view
+
+
+def _view(
+    results: Sequence[Result],
+    kind: str,
+    *,
+    metric: str,
+    at: str,
+    baseline: str | None,
+    equivalent: float | None,
+    images: tuple[str, str] | None = None,
+    brief: bool = False,
+) -> View:
+    if kind == "--tuning":
+        from fedbench.report import tuning
+
+        return tuning.view(results)
+    if kind == "--paper":
+        from fedbench.report.paper import comparison, records
+
+        if metric != "accuracy" or baseline is not None:
+            raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
+        return records.view(comparison.comparisons(results, at=at))
+    if kind == "--summary" and baseline is not None:
+        raise UserError("--summary has no gaps to a baseline: leave out --baseline, or say --boards or --pairs")
+    boards = leaderboards(results, metric, at, baseline, roles=Registry().catalogue.roles, equivalent=equivalent)
+    if kind == "--pairs":
+        from fedbench.report import pairs
+
+        return pairs.view(boards, baseline)
+    if kind == "--ranks":
+        from fedbench.report import ranks
+        from fedbench.report.scenarios import standings
+
+        return ranks.view(standings(boards, equivalent))
+    if kind == "--images":
+        from fedbench.report.images import view
+
+        return view(results, boards, *(images or ()))
+    from fedbench.report import clients, columns, summary, traffic
+
+    if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > summary.FEW):
+        return summary.view(summary.summaries(boards, equivalent))
+    return {"--by": clients, "--costs": traffic}.get(kind, columns).view(boards)
