@@ -113,16 +113,13 @@ def _tell_how_to_resume(force: bool) -> None:
 
 
 def _close(outcome, roles: dict[str, str]) -> None:
-    """The leaderboard, and what to do next."""
-    from dataclasses import replace
+    """The leaderboards, or a summary of many, and what to do next."""
 
     from rich.console import Console
     from rich.text import Text
 
-    from fedbench.report.columns import view
-    from fedbench.report.leaderboards import leaderboards
     from fedbench.report.terminal import show
-    from fedbench.report.tuning import how_tuned
+    from fedbench.report.views import chosen
     from fedbench.results import load
     from fedbench.results.expected import EXPECTED
     from fedbench.runs.executors.output import OUTPUT
@@ -138,8 +135,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     results = load([outcome.folder])
     if any(result.status == "finished" for result in results):
         console.print()
-        found = view(leaderboards(results, roles=roles))
-        show(replace(found, legend=[*found.legend, *how_tuned(results)]), console)
+        show(chosen(results, roles=roles), console)
         console.print()
     console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
     if (outcome.folder / EXPECTED).is_file():

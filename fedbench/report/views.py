@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,8 @@ def chosen(results: Sequence[Result], kind: str = "", *, form: str = "rich", **a
     """The view that an option of `fedbench compare` names, with what stands below any of them.
 
     Where none is named, leaderboards, or on a terminal (rich) the summary of many: what programs and papers take in
-    must not depend on how many there are. Raises: UserError for options that mean nothing to the view.
+    must not depend on how many there are. asked: as of `leaderboards`; without roles, those of the installed plugins.
+    Raises: UserError for options that mean nothing to the view.
     """
     view = _view(results, kind, brief=form == "rich", **asked)
     if kind != "--tuning" and (below := how_tuned(results)):
@@ -35,11 +36,12 @@ def _view(
     results: Sequence[Result],
     kind: str,
     *,
-    metric: str,
-    at: str,
-    baseline: str | None,
-    equivalent: float | None,
+    metric: str = "accuracy",
+    at: str = "final",
+    baseline: str | None = None,
+    equivalent: float | None = None,
     images: tuple[str, str] | None = None,
+    roles: Mapping[str, str] | None = None,
     brief: bool = False,
 ) -> View:
     if kind == "--tuning":
@@ -54,7 +56,8 @@ def _view(
         return records.view(comparison.comparisons(results, at=at))
     if kind == "--summary" and baseline is not None:
         raise UserError("--summary has no gaps to a baseline: leave out --baseline, or say --boards or --pairs")
-    boards = leaderboards(results, metric, at, baseline, roles=Registry().catalogue.roles, equivalent=equivalent)
+    roles = Registry().catalogue.roles if roles is None else roles
+    boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--pairs":
         from fedbench.report import pairs
 

@@ -12,10 +12,12 @@ from boards import ROLES, write
 from command import fedbench
 from factories import write_cell
 
+from fedbench.commands.run import _close
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.ranks import LONG
 from fedbench.report.summary import CSV_COLUMNS, FEW, summaries, view
 from fedbench.results import load
+from fedbench.runs.outcome import Outcome
 
 LEVELS = {"alllarge": 0.9, "fedra": 0.7, "depthfl": 0.6, "allsmall": 0.5}
 NOISE = (0.0, 0.006, -0.004)
@@ -142,3 +144,10 @@ def test_markdown_and_latex_have_the_same_cells(tmp_path):
     assert "fedra & 1.00 & a & 69.9 a & 69.9 a" in fedbench(
         "compare", "s", "--summary", "--format", "latex", cwd=tmp_path
     ).stdout  # fmt: skip
+
+
+def test_a_run_of_many_scenarios_ends_with_a_summary_too(tmp_path, capsys):
+    for i in range(FEW + 1):
+        scenario(tmp_path, f"s{i}", {"fedra": 0.5}, seeds=1)
+    _close(Outcome("s", tmp_path / "s", {}, frozenset(), 1.0), ROLES)
+    assert f"A summary of {FEW + 1} leaderboards" in " ".join(capsys.readouterr().out.split())
