@@ -6,13 +6,14 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from fedbench import __version__
 from fedbench.errors import UserError
 from fedbench.registry import entrypoints
+from fedbench.words import meant, visible
 
 COMMANDS = (
     "run",
@@ -52,11 +53,18 @@ class Commands(click.Group):
 
     def resolve_command(self, context: click.Context, args: list[str]) -> tuple:
         if args and args[0] not in COMMANDS and args[0] not in (names := self.list_commands(context)):
-            from fedbench.words import meant
-
             hint = meant(args[0], names, f"there are {', '.join(names)}")
             raise click.UsageError(f"no command is called {args[0]!r}; {hint}", context)
         return super().resolve_command(context, args)
+
+    def main(self, *args: Any, **choices: Any) -> Any:
+        try:
+            return super().main(*args, **choices)
+        except OSError as error:  # not a pipe that was closed, which click leaves by itself
+            if not _is_broken(sys.stdout):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+            _fail(f"the output cannot be written: {error.strerror}", 1)
 
     def invoke(self, context: click.Context) -> object:
         for stream in (sys.stdout, sys.stderr):  # a name of a stranger's, a terminal that knows no Greek
@@ -67,7 +75,7 @@ class Commands(click.Group):
         except UserError as error:
             _fail(str(error))
         except OSError as error:  # a path that is too long, a folder that nobody may look into, a disk that is broken
-            if error.filename is None:  # of the terminal, which click knows how to leave
+            if error.filename is None:  # of the output, for which see `main`
                 raise
             _fail(f"{os.fsdecode(error.filename)}: {error.strerror}")
         except KeyboardInterrupt:
@@ -82,9 +90,19 @@ def _foreign(context: click.Context) -> dict[str, EntryPoint]:
     return context.meta[GROUP]
 
 
-def _fail(message: str) -> NoReturn:
-    click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True)
-    sys.exit(2)
+def _is_broken(output: TextIO) -> bool:
+    """Whether nothing can be written: the disk below is full, say. What could be tried ends with a line break."""
+    try:
+        output.write("\n")
+        output.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _fail(message: str, code: int = 2) -> NoReturn:
+    click.echo(f"{click.style('Error:', fg='red', bold=True)} {visible(message)}", err=True)
+    sys.exit(code)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

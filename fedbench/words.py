@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 NAMES = {"bytes": "B", "flops": "FLOPs"}
+# What steers a terminal: the C0 and C1 controls but tab and line break, and marks that turn the direction of writing.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def three_digits(value: float) -> str:
@@ -82,9 +85,24 @@ def _two_digits(value: float) -> str:
     return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"
 
 
+def visible(text: str) -> str:
+    r"""Text whose control characters are written out, as in `\x1b`, so that no name can steer a terminal."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def clipped(text: str, width: int) -> str:
+    """Text in `width` letters, its middle left out where it is longer: what tells two names apart stands at an end."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
 def counted(number: int, noun: str) -> str:
-    """1 cell, 2 cells."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """1 cell, 2,000 cells, 2 classes."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def shortened(names: Sequence[str], most: int = 12) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedbench.words import (
+    clipped,
     counted,
     duration,
     human_bytes,
@@ -16,6 +17,7 @@ from fedbench.words import (
     shortened,
     suggestion,
     three_digits,
+    visible,
 )
 
 
@@ -58,8 +60,20 @@ def test_a_length_that_was_measured_is_told_to_the_second():
 
 def test_lists_say_how_many_they_leave_out():
     assert (counted(1, "cell"), counted(0, "cell")) == ("1 cell", "0 cells")
+    assert (counted(2000, "cell"), counted(2, "class")) == ("2,000 cells", "2 classes")
     assert shortened(["a", "b", "c"], 2) == "a, b and 1 more"
     assert shortened(["a", "b"], 2) == "a, b" and shortened([]) == ""
+
+
+def test_a_long_name_keeps_both_ends():
+    assert clipped("feature_skew", 12) == "feature_skew"
+    assert [clipped(name, 7) for name in ("domain10", "domain11")] == ["dom…n10", "dom…n11"]
+    assert [len(clipped("feature_skew", width)) for width in range(1, 13)] == list(range(1, 13))
+
+
+def test_what_would_steer_a_terminal_is_written_out():
+    assert visible("a\x1b[2Jb\x07\x9b\u202e") == r"a\x1b[2Jb\x07\x9b\u202e"
+    assert visible("über\tall\n…") == "über\tall\n…"
 
 
 def test_a_wrong_name_gets_the_nearest_one_or_what_there_is():

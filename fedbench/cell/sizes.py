@@ -10,6 +10,7 @@ import numpy as np
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import MIXED, Client
+from fedbench.words import counted
 
 # A suite's key, and what one value is called.
 KEYS = {"capacity": ("capacities", "depth"), "rank": ("ranks", "rank"), "width": ("widths", "width")}
@@ -53,5 +54,7 @@ class Sizes:
             )
         values = self.given[way]
         if place >= len(values):
-            raise UserError(f"{key}: {len(values)} values for {self.number} clients; give one for each")
+            raise UserError(
+                f"{key}: {counted(len(values), 'value')} for {counted(self.number, 'client')}; give one for each"
+            )
         return values[place], values[place]

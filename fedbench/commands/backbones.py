@@ -50,9 +50,9 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
 
 def _show(found: list[Size], classes: int, batch: int, device: str) -> None:
     """A line for each backbone, and what was timed."""
-    from rich.console import Console
+    from fedbench.commands.screen import Screen
 
-    console = Console(highlight=False)
+    console = Screen()
     table = listing(("backbone", "pixels", "parameters", "GMACs", "images/s"), map(_row, found))
     for column in table.columns[1:]:
         column.justify = "right"

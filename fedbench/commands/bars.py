@@ -16,7 +16,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-BAR, BESIDE_TITLE = 16, 50  # columns of a bar, and of all that stands in a bar's line beside its title
+from fedbench.words import clipped
+
+BAR, CLOCK, LEFT = 16, 8, 4  # columns of a bar, of a time and of the word before the second one
+LEAST = 20  # columns of a title: below, the bar goes first, and then the time that has passed
 
 
 class Bars:
@@ -24,13 +27,16 @@ class Bars:
 
     def __init__(self, console: Console, rounds: int) -> None:
         """rounds: of all cells together."""
-        self.console = console
+        room = console.width - (2 + 2 * len(str(rounds)) + 1 + 1 + LEFT + 1 + CLOCK + 1)
+        with_bar = room - (BAR + 1) - (CLOCK + 1) >= LEAST
+        with_passed = room - (CLOCK + 1) >= LEAST
+        self.room = max(1, room - with_bar * (BAR + 1) - with_passed * (CLOCK + 1))
         self.progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=BAR),
+            *([BarColumn(bar_width=BAR)] if with_bar else []),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            *([TimeElapsedColumn()] if with_passed else []),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=console,
@@ -47,9 +53,7 @@ class Bars:
             self.progress.stop()
 
     def add(self, folder: str, title: str, rounds: int) -> None:
-        room = max(20, self.console.width - BESIDE_TITLE)
-        short = title if len(title) <= room else f"{title[: room - 1]}…"
-        self.of[folder] = self.progress.add_task(short, total=rounds)
+        self.of[folder] = self.progress.add_task(clipped(title, self.room), total=rounds)
 
     def advance(self, folder: str, t: int) -> None:
         """Show t rounds as done; more than one at once where a cell goes on from its checkpoint."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry
 from fedbench.runs.plan import NUMERICAL
+from fedbench.words import counted
 
 ENOUGH_DISK_GIB = 2.0
 ENOUGH_MEMORY_GIB = 2.0
@@ -86,7 +87,9 @@ def _plugins(files: Sequence[str]) -> Iterator[Finding]:
     except UserError as error:
         yield Finding("STOP", "plugins", str(error), "mend the file, or leave out --plugin")
         return
-    yield Finding("ok", "plugins", f"{len(registry.entry_points)} installed, {sum(1 for _ in catalogue)} components")
+    yield Finding(
+        "ok", "plugins", f"{len(registry.entry_points)} installed, {counted(sum(1 for _ in catalogue), 'component')}"
+    )
     for plugin, message in catalogue.broken.items():
         yield Finding("note", "plugin", message, f"update or uninstall {registry.package(plugin)}")
     for message in catalogue.clashes.values():
@@ -119,7 +122,10 @@ def _data(files: Sequence[str]) -> Iterator[Finding]:
 
 
 def _folder(what: str, folder: Path, mend: str) -> Finding:
-    if not os.access(disk.existing(folder), os.W_OK):
+    try:
+        with tempfile.TemporaryDirectory(dir=disk.existing(folder)):  # rights alone promise little: /proc, a full quota
+            pass
+    except OSError:
         return Finding("STOP", what, f"{folder} cannot be written to", mend)
     free = disk.free_disk(folder) / 2**30
     if free < ENOUGH_DISK_GIB:

@@ -46,8 +46,7 @@ def list_(as_json: bool, plugins: tuple) -> None:
 
     Data sets are looked for in ./data/NAME, or in $FEDBENCH_DATA/NAME. No file is opened.
     """
-    from rich.console import Console
-
+    from fedbench.commands.screen import Screen
     from fedbench.commands.shelf import entries
     from fedbench.data import data_dir, root_of
     from fedbench.disk import cache_dir
@@ -57,7 +56,7 @@ def list_(as_json: bool, plugins: tuple) -> None:
     if as_json:
         _print_json([{**vars(entry), "root": str(entry.root) if entry.root else None} for entry in found])
         return
-    console = Console(highlight=False)
+    console = Screen()
     rows = [(entry.name, entry.summary.split(". ")[0].rstrip("."), entry.status) for entry in found]
     table = listing(("data set", "what it is", "here"), rows)
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
@@ -93,14 +92,13 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     """
     import sys
 
-    from rich.console import Console
-
+    from fedbench.commands.screen import Screen
     from fedbench.commands.shelf import Shelf, entries
     from fedbench.data.sources import MISSING
     from fedbench.errors import UserError
     from fedbench.registry.registry import Registry
 
-    registry, console = Registry(plugins), Console(highlight=False)
+    registry, console = Registry(plugins), Screen()
     known = [entry for entry in entries(registry) if entry.root]
     if (root or sets) and len(names) != 1:
         raise UserError("--root and --set go with one NAME")
@@ -135,14 +133,14 @@ def prepare(
     A suite would do so by itself, when it first needs the images. What is there is not done again; what was interrupted
     leaves nothing behind. An archive with a wrong checksum is not unpacked.
     """
-    from rich.console import Console
     from rich.filesize import decimal
 
+    from fedbench.commands.screen import Screen
     from fedbench.commands.shelf import Shelf
     from fedbench.registry.registry import Registry
 
     shelf = Shelf(Registry(plugins), name, _options(root, sets))
-    console = Console(highlight=False, soft_wrap=True)
+    console = Screen(soft_wrap=True)
     unpacked = shelf.unpack(unverified)
     done = shelf.prepare(
         image_size, (lambda said: None) if as_json else (lambda said: console.print(said, markup=False))

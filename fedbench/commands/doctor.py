@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fedbench.commands.choices import PLUGINS, RESULTS
+from fedbench.words import counted
 
 
 @click.command(short_help="Check this machine: what would stop a run, and the mend.")
@@ -21,12 +22,12 @@ def doctor(plugins: tuple, results: str) -> None:
     """
     import sys
 
-    from rich.console import Console
     from rich.text import Text
 
     from fedbench.commands.checkup import checkup
+    from fedbench.commands.screen import Screen
 
-    console = Console(highlight=False)
+    console = Screen()
     styles = {"ok": "green", "note": "yellow", "STOP": "red"}
     stops = 0
     for finding in checkup(plugins, results):
@@ -35,5 +36,7 @@ def doctor(plugins: tuple, results: str) -> None:
         console.print(line, soft_wrap=True)
         if finding.mend:
             console.print(Text(f"{'':15}-> {finding.mend}"), soft_wrap=True)
-    console.print("Nothing would stop a run." if not stops else f"{stops} things would stop a run.", style="bold")
+    console.print(
+        "Nothing would stop a run." if not stops else f"{counted(stops, 'thing')} would stop a run.", style="bold"
+    )
     sys.exit(1 if stops else 0)

@@ -30,14 +30,14 @@ def export(cell: str, form: str, out: str | None, force: bool, plugins: tuple) -
 
     The cell's images are not needed. A cell that has no model yet (no `state.json`) gets one by `fedbench run --force`.
     """  # fmt: skip
-    from rich.console import Console
     from rich.text import Text
 
+    from fedbench.commands.screen import Screen
     from fedbench.export import export as write
     from fedbench.registry.registry import Registry
 
     written = write(cell, form, out or f"{Path(cell).resolve().name}-{form}", Registry(plugins), force)
-    console = Console(highlight=False)
+    console = Screen()
     for name, size in written.files.items():
         console.print(Text(f"{size:>12,} bytes  {written.folder / name}"), soft_wrap=True)
     if written.note:

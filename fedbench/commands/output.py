@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 def put(view: View, form: str) -> None:
     """rich is for a terminal; the others are those of `fedbench.report.text`."""
     if form == "rich":
-        from rich.console import Console
-
+        from fedbench.commands.screen import Screen
         from fedbench.report.terminal import show
 
-        show(view, Console(highlight=False))
+        show(view, Screen())
     else:
         from fedbench.report.text import render
 

@@ -68,16 +68,16 @@ def plan(
 
 def _trying() -> AbstractContextManager:
     """What is shown while cells are tried."""
-    from rich.console import Console
+    from fedbench.commands.screen import Screen
 
-    return Console(stderr=True).status("How fast is this machine? Trying cells for a moment ...")
+    return Screen(stderr=True).status("How fast is this machine? Trying cells for a moment ...")
 
 
 def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
     """A line a cell under its scenario, what all of them come to, and what needs a word."""
-    from rich.console import Console
+    from fedbench.commands.screen import Screen
 
-    console = Console(highlight=False)
+    console = Screen()
     _table(console, rows, timed=time is not None)
     _sums(console, suite, rows)
     if time:
@@ -87,6 +87,8 @@ def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
 
 def _table(console: Console, rows: list[dict], timed: bool) -> None:
     from rich.text import Text
+
+    from fedbench.words import counted
 
     many = len({seed for row in rows for *_, seed in row["names"] if seed is not None}) > 1
     time = ["time"] if timed else []
@@ -103,7 +105,7 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
     for row, texts in zip(rows, table[1:], strict=True):
         scenario, _, variant, _ = row["names"][0]
         stage = f" · tuning, to round {', '.join(map(str, row['rungs']))}" if "rungs" in row else ""
-        place = f"{scenario}{f' [{variant}]' if variant else ''} · {row['rounds']} rounds{stage}"
+        place = f"{scenario}{f' [{variant}]' if variant else ''} · {counted(row['rounds'], 'round')}{stage}"
         if place != above:
             console.print(Text(place, style="bold"), soft_wrap=True)
             above = place

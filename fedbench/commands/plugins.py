@@ -41,11 +41,10 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     fedbench plugins list
     fedbench plugins list --components --kind allocation
     """
-    from rich.console import Console
-
+    from fedbench.commands.screen import Screen
     from fedbench.registry.registry import Registry
 
-    registry, console = Registry(plugins), Console(highlight=False)
+    registry, console = Registry(plugins), Screen()
     if components or kind:
         _components(registry.catalogue, kind, console)
         return
@@ -69,14 +68,14 @@ def show(name: str, plugins: tuple) -> None:
     """
     import json
 
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
+    from fedbench.commands.screen import Screen
     from fedbench.registry.catalogue import REQUIRED
     from fedbench.registry.registry import Registry
 
-    catalogue, console = Registry(plugins).catalogue, Console(highlight=False)
+    catalogue, console = Registry(plugins).catalogue, Screen()
     found = _named(catalogue, name)
     for component in found:
         console.print(
@@ -112,13 +111,13 @@ def check(name: str, plugins: tuple) -> None:
     """
     import sys
 
-    from rich.console import Console
     from rich.text import Text
 
+    from fedbench.commands.screen import Screen
     from fedbench.registry.registry import Registry
 
     is_file = name.endswith(".py")
-    registry, console = Registry((*plugins, name) if is_file else plugins), Console(highlight=False)
+    registry, console = Registry((*plugins, name) if is_file else plugins), Screen()
     package = str(registry.files.get(name.rpartition("/")[2])) if is_file else None
     found = [c for c in registry.catalogue if c.package == package] if is_file else _named(registry.catalogue, name)
     broken = False

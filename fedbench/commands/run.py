@@ -78,8 +78,7 @@ def run(
     on from there. Exit code: 0 all fine, 1 some cells failed or are left over, 2 the input is wrong; 130 ended by
     Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
     """  # fmt: skip
-    from rich.console import Console
-
+    from fedbench.commands.screen import Screen
     from fedbench.commands.watch import Watch
     from fedbench.registry.registry import Registry
     from fedbench.runs import runner
@@ -87,7 +86,7 @@ def run(
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet = quiet or as_json
     try:
-        with raising(), Watch(Console(highlight=False), quiet) as watch:
+        with raising(), Watch(Screen(), quiet) as watch:
             outcome = runner.run(suite, sets=sets, plugins=plugins, jobs=workers(jobs), observe=watch, **choices)
     except Interrupted as interrupted:
         with suppress(OSError):  # the terminal was closed
@@ -115,9 +114,9 @@ def _tell_how_to_resume(force: bool) -> None:
 def _close(outcome, roles: dict[str, str]) -> None:
     """The leaderboards, or a summary of many, and what to do next."""
 
-    from rich.console import Console
     from rich.text import Text
 
+    from fedbench.commands.screen import Screen
     from fedbench.report.terminal import show
     from fedbench.report.views import chosen
     from fedbench.results import load
@@ -125,7 +124,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.runs.executors.output import OUTPUT
     from fedbench.words import counted, duration
 
-    console = Console(highlight=False)
+    console = Screen()
     kept = len(outcome.manifests) - outcome.ran - outcome.elsewhere
     console.print(
         f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
@@ -157,9 +156,13 @@ def _close(outcome, roles: dict[str, str]) -> None:
 
 
 def _list_failed(console: Console, outcome, spoke: set[str]) -> None:
-    """Where the reasons of the first failures stand, and what they printed; spoke: the cells that printed anything."""
+    """Where the reasons of the first failures stand, or the reason where it could not be written down.
+
+    spoke: the cells that printed anything.
+    """
     from rich.text import Text
 
+    from fedbench.results.manifest import read_manifest
     from fedbench.runs.executors.output import OUTPUT
     from fedbench.words import counted
 
@@ -167,8 +170,10 @@ def _list_failed(console: Console, outcome, spoke: set[str]) -> None:
     console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")
     for name in list(outcome.failed)[:MOST_SHOWN]:
         also = f", {OUTPUT}" if name in spoke else ""
-        line = f"  {outcome.titles[name]}: {outcome.folder / name / 'manifest.json'}{also}"
-        console.print(Text(line), soft_wrap=True)
+        place, failed = outcome.folder / name, outcome.failed[name]
+        written = (read_manifest(place) or {}).get("status") == failed["status"]
+        told = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
+        console.print(Text(f"  {outcome.titles[name]}: {told}"), soft_wrap=True)
     if (left := len(outcome.failed) - MOST_SHOWN) > 0:
         console.print(f"  and {left} more")
 

@@ -12,6 +12,7 @@ from fedbench.data.decode import Sample, image_dataset
 from fedbench.data.files import in_threads
 from fedbench.errors import UserError
 from fedbench.types import Dataset
+from fedbench.words import counted
 
 LINE = re.compile(r"(\S.*?)[ \t]+([0-9]{1,9})[ \t]*")
 
@@ -130,7 +131,9 @@ class Lists:
             return True
         if self.leave_out:
             return False
-        raise UserError(f"{file}:{line.number}: label {line.label}, but the {self.classes} classes are labelled from 0")
+        raise UserError(
+            f"{file}:{line.number}: label {line.label}, but the labels of {counted(self.classes, 'class')} begin with 0"
+        )
 
     def _all_there(self, file: Path, lines: Sequence[Listed], paths: Sequence[str]) -> None:
         there = in_threads(lambda i: (self.images / paths[i]).is_file(), len(paths), f"looking up {file.name}")

@@ -18,6 +18,7 @@ from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
 from fedbench.types import SIZES, Dataset
+from fedbench.words import counted
 
 if TYPE_CHECKING:
     from fedbench.models.backbone import Source
@@ -91,7 +92,9 @@ class Assets:
         for key in SIZES:
             given = config.get(key, {}).get("by_client")
             if given and len(given) < len(clients):
-                raise UserError(f"{key}: {len(given)} values for {len(clients)} clients; give one for each")
+                raise UserError(
+                    f"{key}: {counted(len(given), 'value')} for {counted(len(clients), 'client')}; give one for each"
+                )
 
     def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
         """What stands behind the names of a configuration: the pixels and the weights."""

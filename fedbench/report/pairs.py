@@ -14,6 +14,7 @@ from fedbench.report.legends import CONDITIONS, too_few, verdicts
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.statistics.pairs import BETTER, EQUAL, NOT_TOLD, WORSE, Pair
+from fedbench.words import counted
 
 MOST = 28  # lines of a table, the pairs of eight methods; of more a matrix of signs fits a screen
 SIGNS = {BETTER: ">", WORSE: "<", EQUAL: "=", NOT_TOLD: "?"}
@@ -55,7 +56,10 @@ def _page(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> Pa
     caption += f" · minus {baseline}" if baseline else ""
     if len(pairs) <= MOST:
         return Page(heading(board), [Table(_listed(board, pairs, baseline), caption)], notes)
-    more = f"{len(pairs)} pairs: --baseline METHOD lists those of one method with their numbers; csv and json have all"
+    more = (
+        f"{counted(len(pairs), 'pair')}: --baseline METHOD lists those of one method with their numbers; "
+        "csv and json have all"
+    )
     return Page(heading(board), [Table(_matrix(board, pairs), caption)], notes, [more])
 
 

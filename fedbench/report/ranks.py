@@ -90,14 +90,14 @@ def _tests(one: Standing) -> list[str]:
     found = []
     if one.friedman:
         chi2, p = one.friedman
-        what = f"{len(one.methods)} methods in {len(one.ranks)} scenarios"
+        what = f"{counted(len(one.methods), 'method')} in {counted(len(one.ranks), 'scenario')}"
         found.append(f"Friedman: chi2({len(one.methods) - 1}) = {chi2:.2f}, p = {probability(p)}, of {what}")
     return found + how_grouped(one)
 
 
 def how_grouped(one: Standing) -> list[str]:
     """By which test the letters of `group` are, and of what they speak; nothing where there are none."""
-    over = f"{len(one.ranks)} scenarios by Wilcoxon's signed ranks, said of scenarios like these"
+    over = f"{counted(len(one.ranks), 'scenario')} by Wilcoxon's signed ranks, said of scenarios like these"
     seeds = "seeds by paired t-tests of means over these scenarios, said of these alone"
     return [f"group: over {over if one.wilcoxon else seeds}"] if one.groups else []
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.report.page import Column, Shown, View
+from fedbench.words import clipped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +27,7 @@ def show(view: View, console: Console) -> None:
                 if text:
                     console.print(Text(text, style=style))
             for columns in _fitting(table.columns, console.width):
-                console.print(_table(columns, table.faint, console))
+                console.print(_table(columns, [c.title for c in table.columns], table.faint, console))
                 console.print()
         for note in page.remarks:
             console.print(_indented(note, "dim"))
@@ -82,11 +83,27 @@ def _content(column: Column) -> int:
 
 
 def _floor(column: Column) -> int:
-    """How narrow a column may get: a name keeps ten letters or its `least`, a title five or that, numbers all they
-    have."""
+    """How narrow a column may get: names keep ten letters or their `least`, and what tells them apart; a title five or
+    its `least`; numbers all they have."""
     if column.part == "name":
-        return min(_content(column), max(10, column.least))
+        names = [cell.text for cell in column.cells]
+        widths = range(min(_content(column), max(10, column.least)), _content(column))
+        enough = (width for width in widths if _tell_apart(_cut(names, [width] * len(names), names), names))
+        return next(enough, _content(column))
     return max(_content(column), min(len(column.title), column.least))
+
+
+def _cut(names: Sequence[str], widths: Sequence[int], among: Collection[str]) -> list[str]:
+    """Names cut to their widths: at the end, or in the middle where another name among all begins alike."""
+    found = []
+    for name, width in zip(names, widths, strict=True):
+        alike = any(other != name and other.startswith(name[: width - 1]) for other in among)
+        found.append(clipped(name, width) if alike or len(name) <= width else f"{name[: width - 1]}…")
+    return found
+
+
+def _tell_apart(found: Sequence[str], names: Sequence[str]) -> bool:
+    return len(set(found)) == len(set(names))
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
@@ -109,8 +126,8 @@ def _padded(column: Column, cell: Shown) -> str:
     return f"{cell.text} {cell.spread:>{spread}}" if spread else cell.text
 
 
-def _table(columns: Sequence[Column], faint: Collection[int], console: Console) -> Table:
-    """Columns that fit; the rows at the positions `faint` stand back."""
+def _table(columns: Sequence[Column], among: Collection[str], faint: Collection[int], console: Console) -> Table:
+    """Columns that fit, their titles among those of all tables; the rows at the positions `faint` stand back."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -126,9 +143,11 @@ def _table(columns: Sequence[Column], faint: Collection[int], console: Console) 
         pad_edge=False,
         header_style="bold",
     )
-    for column, size in zip(columns, sizes, strict=True):
-        title = column.title
-        if column.title == "Γ*" and not console.encoding.startswith("utf"):
+    titles = _cut([column.title for column in columns], sizes, among)
+    whole = [cell.text for cell in columns[0].cells]
+    names = _cut(whole, [sizes[0]] * len(whole), whole)
+    for column, title, size in zip(columns, titles, sizes, strict=True):
+        if title == "Γ*" and not console.encoding.startswith("utf"):
             title = "G*"
         found.add_column(
             Text(title),  # a str would be read as rich's markup, and a domain may be called "[/x]"
@@ -140,7 +159,6 @@ def _table(columns: Sequence[Column], faint: Collection[int], console: Console) 
     for i in range(len(columns[0].cells)):
         if columns[-1].part == "cost" and not any(column.cells[i].text for column in columns[1:]):
             continue
-        found.add_row(
-            *(Text(_padded(column, column.cells[i])) for column in columns), style="dim" if i in faint else ""
-        )
+        numbers = (Text(_padded(column, column.cells[i])) for column in columns[1:])
+        found.add_row(Text(names[i]), *numbers, style="dim" if i in faint else "")
     return found

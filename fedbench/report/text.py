@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fedbench.report.page import Column, Shown, Table, View
+from fedbench.words import visible
 
 
 def render(view: View, format: str) -> str:
@@ -42,7 +43,7 @@ def _piped(cells: Sequence[str]) -> str:
 
 def _escape_markdown(text: str) -> str:
     """Text on one line without what Markdown would read as its own."""
-    return "".join(f"\\{c}" if c in "\\|*_`<[]" else c for c in text).replace("\n", " ")
+    return "".join(f"\\{c}" if c in "\\|*_`<[]" else c for c in visible(text)).replace("\n", " ")
 
 
 def _markdown(cell: Shown) -> str:
@@ -59,7 +60,7 @@ LATEX = {
 
 def to_latex(view: View) -> str:
     """A booktabs table for each caption; scores, gaps and costs apart. Remarks, notes and sources are comments."""
-    lines = ["% \\usepackage{booktabs}"]
+    lines = ["% \\usepackage{booktabs,adjustbox}"]
     for page in view.pages:
         for table in page.tables:
             for columns, *told in _halves(table):
@@ -80,12 +81,13 @@ def _halves(table: Table) -> Iterator[tuple[Sequence[Column], str, str]]:
 
 
 def _tabular(columns: Sequence[Column], caption: str) -> list[str]:
-    """The lines of a LaTeX table with booktabs' rules."""
+    """The lines of a LaTeX table with booktabs' rules, made smaller where it is wider than the text."""
     rows = range(len(columns[0].cells))
     return [
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_escape_latex(caption)}}}",
+        r"\begin{adjustbox}{max width=\linewidth}",
         rf"\begin{{tabular}}{{l{''.join('l' if column.left else 'r' for column in columns[1:])}}}",
         r"\toprule",
         " & ".join(_escape_latex(column.title) for column in columns) + r" \\",
@@ -93,13 +95,14 @@ def _tabular(columns: Sequence[Column], caption: str) -> list[str]:
         *(" & ".join(_latex(column.cells[i]) for column in columns) + r" \\" for i in rows),
         r"\bottomrule",
         r"\end{tabular}",
+        r"\end{adjustbox}",
         r"\end{table}",
         "",
     ]
 
 
 def _escape_latex(text: str) -> str:
-    return "".join(LATEX.get(c, c) for c in text)
+    return "".join(LATEX.get(c, c) for c in visible(text))
 
 
 def _latex(cell: Shown) -> str:

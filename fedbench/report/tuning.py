@@ -128,7 +128,7 @@ def _page(title: str, ones: Sequence[Tuned]) -> Page:
     caption = (
         f"{search.metric} on validation images · {counted(len(search.candidates), 'candidate')}"
         + (halved if len(contest.rungs) > 1 else "")
-        + f" of {contest.rungs[-1]} rounds · {counted(len(search.seeds), 'seed')}"
+        + f" of {counted(contest.rungs[-1], 'round')} · {counted(len(search.seeds), 'seed')}"
     )
     return Page(title, [Table(columns, caption)], [note for one in ranked for note in _notes(one)])
 

@@ -112,8 +112,9 @@ class Claims:
         return f"process {run.get('pid')} on {run.get('host')}" if run else "another process"
 
     def _sweep(self) -> None:
-        """Delete what machines told runs that were killed, or told after the end: see `executors.dispatch`."""
-        for file in self.folder.glob(".*.events"):
+        """Delete the claims of runs that were killed, and what machines told these, or told after the end: see
+        `executors.dispatch`."""
+        for file in (*self.folder.glob(".*.events"), *self.folder.glob(".*.claim")):
             id = file.name.split(".")[1]
             with suppress(UserError, OSError), _lock(self.folder):  # a disk that is read-only, say
                 if not self.holder(id):

@@ -55,7 +55,7 @@ class Choices:
             mark = Mark(f"--set {text}")
             if not equals or not value.strip():
                 self.problems.add(
-                    mark, "expected dotted.key=value, for example train.rounds=3; nothing is written null"
+                    mark, "expected dotted.key=value, for example train.rounds=3; to set nothing, write null: key=null"
                 )
                 continue
             try:

@@ -13,7 +13,7 @@ from fedbench.suite import validate
 from fedbench.suite.keys import Expected
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.problems import Problems
-from fedbench.words import shortened, shown, suggestion
+from fedbench.words import counted, shortened, shown, suggestion
 
 # Columns that say whose number a row is, those by which a suite may ask for rows, and those for people alone.
 CHOOSING = ("paper", "table")
@@ -63,7 +63,7 @@ def _rows(text: str, path: str, problems: Problems) -> Iterator[tuple[Mark, dict
         for cells in reader:
             mark = Mark(path, reader.line_num, 1)
             if cells and len(cells) != len(header):
-                problems.add(mark, f"expected {len(header)} values, one for each column, got {len(cells)}")
+                problems.add(mark, f"expected {counted(len(header), 'value')}, one for each column, got {len(cells)}")
             elif cells:
                 yield mark, dict(zip(header, cells, strict=True))
     except csv.Error as error:

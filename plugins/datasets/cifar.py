@@ -17,6 +17,7 @@ from fedbench.data.files import content, content_hashes, in_threads
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.types import Dataset, Images, Splits
+from fedbench.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,7 @@ class Version:
         base = self.source.parts[0].at(folder).parent
         classes = [line for line in content(base, self.names).decode("utf-8", "replace").split() if line]
         if len(set(classes)) != self.num_classes or len(classes) != self.num_classes:
-            raise UserError(f"{base / self.names} must name {self.num_classes} classes, not {len(classes)}")
+            raise UserError(f"{base / self.names} must name {counted(self.num_classes, 'class')}, not {len(classes)}")
         hashes = content_hashes(base, [*self.train, self.test, self.names])
         facts = [VERSION, PIL.__version__, self.name, image_size, interpolation, list(hashes.values())]
         fingerprint = hash_of_json(facts)

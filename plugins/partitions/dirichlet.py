@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.types import Client
+from fedbench.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +58,8 @@ def draw_until(
     """The first draw in which each of the n clients has `min_examples` of the images y (N,)."""
     if len(y) < n * min_examples:
         raise UserError(
-            f"{len(y)} training images; {n} clients with min_examples {min_examples} need {n * min_examples}"
+            f"{counted(len(y), 'training image')}; {counted(n, 'client')} with min_examples {min_examples} need "
+            f"{n * min_examples}"
         )
     best = 0
     for _ in range(DRAWS):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.types import MIXED, Client
+from fedbench.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,7 @@ def make(clients: int = 10) -> Callable[..., list[Client]]:
         import numpy as np
 
         if len(y) < clients:
-            raise UserError(f"iid: {len(y)} training images for {clients} clients")
+            raise UserError(f"iid: {counted(len(y), 'training image')} for {counted(clients, 'client')}")
         parts = [np.sort(part) for part in np.array_split(generator.permutation(len(y)), clients)]
         return [Client(id, MIXED if num_domains > 1 else 0, part) for id, part in enumerate(parts)]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.types import Client
+from fedbench.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +82,10 @@ def divided(y: np.ndarray, has: np.ndarray, generator: np.random.Generator) -> l
     for label, takers in enumerate(has.T):
         of_label, clients = generator.permutation(np.flatnonzero(y == label)), np.flatnonzero(takers)
         if len(of_label) < len(clients):
-            raise UserError(f"a class has {len(of_label)} training images, fewer than its {len(clients)} clients")
+            raise UserError(
+                f"a class has {counted(len(of_label), 'training image')}, fewer than its "
+                f"{counted(len(clients), 'client')}"
+            )
         for client, part in zip(clients, np.array_split(of_label, len(clients)), strict=True):
             owner[part] = client
     ends = np.cumsum(np.bincount(owner, minlength=len(has)))

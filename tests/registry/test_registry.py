@@ -110,6 +110,14 @@ def test_the_doctor_names_a_broken_package_and_goes_on(install, tmp_path):
     assert done.exit_code == 0, done.stdout
 
 
+def test_the_doctor_tries_whether_a_folder_can_be_written_to(tmp_path, monkeypatch):
+    """Rights alone promise little: root has all of them below /proc."""
+    monkeypatch.setenv("FEDBENCH_CACHE", "/proc/cache")
+    done = fedbench("doctor", "--results", "new/results", cwd=tmp_path)
+    assert done.exit_code == 1 and "STOP cache" in done.stdout and "1 thing would stop a run" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_broken_plugin_file_ends_the_command(tmp_path):
     (tmp_path / "mine.py").write_text("import nothing_of_this_name")
     done = fedbench("plugins", "list", "--components", "--plugin", "mine.py", cwd=tmp_path)

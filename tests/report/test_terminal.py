@@ -39,6 +39,21 @@ def test_long_names_end_in_an_ellipsis_and_numbers_stay_whole(tmp_path):
     assert next(line for line in lines if line.startswith("b ")).split()[1:] == ["50.0"] * 8
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_names_and_titles_that_differ_are_never_cut_alike(tmp_path, width):
+    """Whether they differ at the end or before."""
+    methods = ("fedra_with_random_layers_a", "fedra_with_random_layers_b", "fedra_with_prefix_layers_b")
+    domains = dict.fromkeys([f"region{i}" for i in range(10, 16)], 0.5)
+    for method in methods:
+        write_cell(tmp_path / "s", method, evaluation=eval_rows({1: domains}))
+    tables = shown([board(tmp_path)], width).split("\nmethod ")[1:]
+    heads = [word for table in tables for word in table.partition("\n")[0].split() if word.startswith("re")]
+    assert len(heads) == len(set(heads)) == 6
+    for table in tables:
+        rows = [line.split()[0] for line in table.split("\n\n")[0].splitlines()[2:]]
+        assert len(rows) == len(set(rows)) == 3
+
+
 def test_all_in_one_table_where_there_is_room(tmp_path):
     write_suite(tmp_path / "s", seeds=(0,))
     lines = shown([board(tmp_path)], 140).splitlines()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
+import pytest
 from boards import board, rendered, write
 from command import fedbench
 from factories import eval_rows, write_cell
@@ -23,6 +27,22 @@ def test_latex_escapes(tmp_path):
     assert r"fed\_ra\&co & 80.0 & 60.0 & 70.0 & 60.0 & $-$20.0 \\" in text
     assert r"accuracy, \% $\cdot$ round 12" in text and r"\toprule" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")
+def test_latex_tables_are_no_wider_than_an_article(tmp_path):
+    domains = {f"a long domain {i}": 0.5 for i in range(12)}
+    for method in ("fedra", "alllarge"):
+        write_cell(tmp_path / "s", method, evaluation=eval_rows({1: domains}))
+    head = [r"\documentclass{article}", r"\usepackage{booktabs,adjustbox}", r"\begin{document}"]
+    body = rendered([board(tmp_path)], "latex")
+    (tmp_path / "paper.tex").write_text("\n".join([*head, body, r"\end{document}"]))
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "paper"], cwd=tmp_path, capture_output=True, text=True
+    )
+    if "adjustbox.sty' not found" in done.stdout:
+        pytest.skip("LaTeX's adjustbox is not installed")
+    assert done.returncode == 0 and "Overfull" not in done.stdout, done.stdout[-1500:]
 
 
 def test_papers_are_cited_below_the_tables_of_the_formats_for_papers(tmp_path):

@@ -104,11 +104,24 @@ def test_a_process_of_somebody_elses_that_proc_does_not_show_is_not_gone(tmp_pat
     assert other.take(CELL)
 
 
+def test_claims_that_runs_left_behind_are_deleted_by_the_next_run_whatever_it_computes(tmp_path, clock):
+    """Of cells that were finished just before a run was killed, say, which nobody asks for again."""
+    left_behind(tmp_path, gone())
+    (tmp_path / ".000000000000.claim").write_text(json.dumps({"token": "old", "run": ELSEWHERE, "worker": None}))
+    with Claims(tmp_path) as other:
+        assert [file.name for file in tmp_path.glob("*.claim")] == [".000000000000.claim"]  # it may be alive
+        other.take(CELL)
+        with Claims(tmp_path):
+            clock.seconds += 2 * STALE_AFTER
+            wait_for_a_sign_of_life(tmp_path / f".{CELL}.claim")
+        assert [file.name for file in tmp_path.glob("*.claim")] == [f".{CELL}.claim"]
+    assert not list(tmp_path.glob("*.claim"))
+
+
 def test_events_that_nobody_reads_any_more_are_deleted(tmp_path, clock):
     """Of a run that was killed: known to be gone, or silent for too long; and told after the end of its cell."""
     left_behind(tmp_path, gone())
-    far = ".000000000000.claim"
-    (tmp_path / far).write_text(json.dumps({"token": "old", "run": ELSEWHERE, "worker": None}))
+    (tmp_path / ".000000000000.claim").write_text(json.dumps({"token": "old", "run": ELSEWHERE, "worker": None}))
     events = [tmp_path / f".{id}.0123.events" for id in (CELL, "000000000000", "111111111111", "222222222222")]
     for file in events:
         file.touch()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from command import TINY, fedbench, write_suite
@@ -31,6 +33,7 @@ def test_a_disk_that_runs_full_costs_the_cells_that_find_it_so_and_no_more(small
     assert "tiny: only 8.0 MiB free" in done.stderr and "--results DIR" in done.stderr
     assert "Traceback" not in done.output
     assert done.output.count("cannot be written (No space left on device)") >= 2
+    assert all(Path(small_disk, file).is_file() for file in re.findall(r"\S+manifest\.json$", done.stdout, re.M))
     assert "2 cells failed" in done.stdout and len(read_index(small_disk / "r/tiny").entries) == 3
     assert not list((small_disk / "r").rglob("*.tmp"))
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from fedbench.errors import UserError
 from fedbench.report.pictures.style import GREY, WIDTH, paper
 from fedbench.report.scenarios import Standing
+from fedbench.words import counted
 
 CAUTION = (
     "Bars: mean ranks within Nemenyi's critical difference (CD), which depends on the pool of methods (Benavoli et al. "
@@ -38,7 +39,7 @@ def diagram(standing: Standing) -> Figure:
         _draw(figure.subplots(), standing, joined, rows)
         told = CAUTION + (LETTERS if standing.groups else NO_LETTERS)
         figure.supxlabel(told, fontsize=7, color=GREY, x=0.01, ha="left")
-        title = f"{standing.suite}: mean ranks over {len(standing.ranks)} scenarios ({standing.metric})"
+        title = f"{standing.suite}: mean ranks over {counted(len(standing.ranks), 'scenario')} ({standing.metric})"
         figure.suptitle(title, fontsize=9, x=0.01, ha="left")
     return figure
 

@@ -20,6 +20,7 @@ from fedbench.results.status import ENDED, TAKEN
 from fedbench.runs.executors import OnEvent
 from fedbench.runs.executors.local import GRACE
 from fedbench.runs.executors.workers import ONE_THREAD
+from fedbench.words import counted
 
 ENDING = GRACE + 10.0  # seconds that cells elsewhere have to end and to answer, before they are cancelled
 
@@ -212,7 +213,7 @@ class Dispatch:
             self.again.append(one)
             self._tell(one, {"event": "lost", "reason": reason})
             return
-        why = f"lost {one.losses} times in a row without getting further, the last time because {reason}"
+        why = f"lost {counted(one.losses, 'time')} in a row without getting further, the last time because {reason}"
         end = {"status": "failed", "reason": why, "seconds": 0.0}
         with suppress(Taken, UserError):  # the latter where the disk is full, say
             handed_out(one.claim)  # from now on, whatever may be left of it writes nothing

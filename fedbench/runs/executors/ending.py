@@ -55,7 +55,7 @@ def _end(
     if report["memory"] and memory_limit:
         reason = f"out of memory: it took {memory(report['memory'])}, and --memory-limit is {memory(memory_limit)}"
     elif worker.late:
-        reason = f"not done after {timeout:g} seconds" if worker.ready and timeout else "its process did not get ready"
+        reason = f"not done after {timeout:g} s" if worker.ready and timeout else "its process did not get ready"
     return {
         **facts,
         "status": "timeout" if worker.late else "failed",

@@ -1,0 +1,6 @@
+"""`python -m fedbench`: the command line, for whoever has several Pythons."""
+
+from fedbench.cli import main
+
+if __name__ == "__main__":
+    main(prog_name="fedbench")
