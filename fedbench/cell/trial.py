@@ -64,6 +64,7 @@ class Trial:
         self.source = source = source or self._source(registry)
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         splits = self.dataset.load()
+        self.left_out = splits.left_out
         mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
         train, test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
         self.train = train

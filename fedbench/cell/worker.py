@@ -136,6 +136,8 @@ class _Computation:
         write_manifest(self.folder, self.manifest)
         self.registry.tell("fedbench_cell_started", manifest=self.manifest)
         self.trial = trial = Trial(self.manifest["config"], self.registry, device, store=self.checkpoints.store)
+        if trial.left_out:
+            self.manifest["left_out"] = trial.left_out
         progress = self.progress
         self._halve(progress.round)  # one that was killed before it could say that it had come so far
 

@@ -155,7 +155,7 @@ def prepare(
     for domain, (train, test) in done.images.items():
         console.print(f"{domain:{width}} {train:>9,} training {test:>8,} test images", markup=False)
     if done.skipped:
-        console.print(f"{len(done.skipped):,} images cannot be read and were skipped")
+        console.print(f"{len(done.skipped):,} of {done.listed:,} images cannot be read and were left out")
     took = "there already" if done.known else f"took {done.seconds:.1f} s"
     if done.cache and done.size is not None:
         console.print(f"{decimal(done.size)} at {image_size} pixels, {took}: {done.cache}", markup=False)

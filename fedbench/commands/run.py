@@ -117,6 +117,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from rich.text import Text
 
     from fedbench.commands.screen import Screen
+    from fedbench.commands.watch import left_out
     from fedbench.report.terminal import show
     from fedbench.report.views import chosen
     from fedbench.results import load
@@ -143,6 +144,8 @@ def _close(outcome, roles: dict[str, str]) -> None:
     if quietly := spoke - outcome.failed.keys():
         told = f"{counted(len(quietly), 'finished cell')} printed something: {outcome.folder}/*/{OUTPUT}"
         console.print(Text(told, style="dim"), soft_wrap=True)
+    for event in outcome.left_out:
+        console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
     if outcome.failed:
         _list_failed(console, outcome, spoke)
     for which in outcome.undecided:
@@ -188,5 +191,6 @@ def _summary(outcome) -> dict:
         "counts": dict(outcome.counts),
         "left": outcome.left,
         **({"undecided": list(outcome.undecided)} if outcome.undecided else {}),
+        **({"left_out": outcome.left_out} if outcome.left_out else {}),
         "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},
     }

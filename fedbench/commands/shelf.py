@@ -14,6 +14,7 @@ from rich.filesize import decimal
 
 from fedbench.data.archive import md5, unpack
 from fedbench.data.cache import entry_of, holds
+from fedbench.data.decode import check_options, told_unreadable
 from fedbench.data.lists import read_list
 from fedbench.data.sources import Part, Source, root_of
 from fedbench.errors import UserError
@@ -70,12 +71,17 @@ class Shelf:
         self.registry, self.name = registry, name
         self.ref = reference(registry.catalogue, "dataset", {"name": name, **options}, "fedbench data")
         self.source = registry.catalogue.find("dataset", name).source
+        self.skips = self.ref.get("unreadable") == "skip"
         root = self.ref.get("root")
         self.root = self.source.place(name, root) if self.source else root_of(name, root)
 
     def make(self, image_size: int, unreadable: str | None = None) -> Dataset:
-        """The data set, its files looked at but not decoded. unreadable: instead of its own option of that name."""
-        changed = {"unreadable": unreadable} if unreadable and "unreadable" in self.ref else {}
+        """The data set, its files looked at but not decoded. unreadable: instead of its own option of that name, which
+        is looked at all the same."""
+        changed = {}
+        if unreadable and "unreadable" in self.ref:
+            check_options(image_size, unreadable=self.ref["unreadable"])
+            changed = {"unreadable": unreadable}
         return self.registry.make("dataset", {**self.ref, **changed}, image_size=image_size)
 
     def check(self, image_size: int) -> Iterator[Finding]:
@@ -95,22 +101,28 @@ class Shelf:
                 splits = dataset.load()
                 numbers = list(self._numbers(dataset, splits))
         except UserError as error:
-            yield Finding("WRONG", str(error))
+            yield Finding("WRONG", self._told(image_size, error))
             return
         yield from numbers
-        yield from self._unreadable(image_size, splits.skipped)
+        yield self._unreadable(dataset, splits)
 
-    def _unreadable(self, image_size: int, skipped: tuple[str, ...]) -> Iterator[Finding]:
-        if not skipped:
-            yield Finding("ok", "every image can be read")
-            return
-        try:  # the images are decoded: this tells the reasons
+    def _told(self, image_size: int, error: UserError) -> str:
+        """What is wrong with the options as they are: of what is found where images are skipped, the reason."""
+        try:
             with self._blaming():
-                self.make(image_size, unreadable="fail").load()
-        except UserError as error:
-            yield Finding("WRONG", str(error))
-        else:
-            yield Finding("WRONG", f"{len(skipped):,} images cannot be read, such as {skipped[0]}")
+                self.make(image_size).load()
+        except UserError as own:
+            return str(own)
+        return str(error)
+
+    def _unreadable(self, dataset: Dataset, splits: Splits) -> Finding:
+        """Those are as they were wanted where `unreadable: skip` is asked for."""
+        if not splits.skipped:
+            return Finding("ok", "every image can be read")
+        why = dataset.why or (lambda path: "cannot be read")
+        what = "and are left out" if self.skips else "(`unreadable: skip` leaves them out)"
+        said = told_unreadable(str, splits.skipped, splits.listed, why, what)
+        return Finding("note" if self.skips else "WRONG", said)
 
     def _archives(self, source: Source) -> Iterator[Finding]:
         archives = {part.archive: part for part in source.parts if part.archive}
@@ -193,7 +205,7 @@ class Shelf:
             counts = images(dataset, splits)
         size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None
         place = entry if entry.is_dir() else None
-        return Prepared(counts, splits.skipped, place, size, known, time.perf_counter() - started)
+        return Prepared(counts, splits.skipped, splits.listed, place, size, known, time.perf_counter() - started)
 
     def _blaming(self) -> AbstractContextManager[None]:
         return self.registry.blaming("dataset", self.name)
@@ -201,11 +213,13 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` did. images: {domain: (training, test)} · cache, size: the folder and its bytes, None for a data
-    set that keeps nothing there · known: whether it was there before · seconds: what it took."""
+    """What `prepare` did. images: {domain: (training, test)} · listed: how many there are with those skipped · cache,
+    size: the folder and its bytes, None for a data set that keeps nothing there · known: whether it was there before ·
+    seconds: what it took."""
 
     images: Mapping[str, tuple[int, int]]
     skipped: tuple[str, ...]
+    listed: int
     cache: Path | None
     size: int | None
     known: bool

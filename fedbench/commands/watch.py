@@ -27,6 +27,12 @@ MARKS = {
 }
 
 
+def left_out(event: dict[str, Any]) -> str:
+    """What is said of data that lack images."""
+    counts = f"{event['images']:,} of {event['of']:,} images"
+    return f"{event['data']}: {counts} cannot be read and are left out (`unreadable: skip`)"
+
+
 class Watch:
     """Listens to a run's events and shows them; a context manager, so that bars are cleared whatever happens."""
 
@@ -71,6 +77,9 @@ class Watch:
         if event["event"] == "waiting":
             cells, holders = counted(event["cells"], "cell"), ", ".join(event["holders"])
             self.console.print(f"Waiting for {cells} that another run computes: {holders}", soft_wrap=True)
+            return
+        if event["event"] == "left_out":
+            self.console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
             return
         folder = event["folder"]
         cell = self.cells[Path(folder).name.rpartition("-")[2]]

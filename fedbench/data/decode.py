@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedbench.data.cache import NewArray, cached
-from fedbench.data.files import Folder, Store, in_threads
+from fedbench.data.files import Folder, Store, Unreadable, in_threads
 from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.types import Dataset, Images, Splits
-from fedbench.words import human_bytes
+from fedbench.words import counted, human_bytes, suggestion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 DECODE_VERSION = 1
 INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
 UNREADABLE = ("fail", "skip")
+MOST_TOLD = 10  # images that cannot be read
 RESIZE = ("antialiased", "reference")
 
 
@@ -51,21 +53,29 @@ def image_dataset(
 
     root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every image,
     paths, labels, domains, H = `image_size`, `interpolation` and the versions of what decodes. Images that cannot be
-    read are left out of the cache; `unreadable` says whether `load` then fails, so one cache entry serves both.
+    read are left out of the cache; `unreadable` says whether that is an error, so one cache entry serves both where all
+    can be opened. Which cannot be opened is part of the fingerprint.
 
-    Raises: UserError for an unknown option value or a file that cannot be opened; from `load`, for images
-    that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
+    Raises: UserError for an unknown option value, and unless they are skipped for all images that cannot be opened;
+    from `load`, for those that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
     """
     import PIL
 
     check_options(image_size, interpolation, unreadable, resize)
     store = Folder(root) if isinstance(root, Path) else root
-    hashes = store.hashes([sample.path for sample in (*train, *test)])
+    paths = [sample.path for sample in (*train, *test)]
+    hashes = store.hashes(paths)
+    lost = [path for path in paths if path not in hashes]
+    why = functools.partial(_complaint, store)
+    if lost and unreadable == "fail":
+        raise UserError(told_unreadable(store.place, lost, len(paths), why))
     facts = [DECODE_VERSION, PIL.__version__, image_size, interpolation, domains, classes, train, test]
     facts.append(list(hashes.values()))
     kind = "uint8"
     if resize == "reference":  # without it the fingerprint is what it was before there was the option
         facts, kind = [*facts, resize, package_version("torch")], "float32"
+    if lost:
+        facts.append({"left out": lost})
     fingerprint = hash_of_json(facts)
 
     def build(new_array: NewArray) -> Splits:
@@ -83,8 +93,8 @@ def image_dataset(
             _judge_skipped(store, splits, train, test, unreadable, domains, classes)
         return splits
 
-    pixels_in_all = (len(train) + len(test)) * 3 * image_size**2
-    return Dataset(tuple(domains), tuple(classes), fingerprint, load, pixels_in_all * (4 if kind == "float32" else 1))
+    size = len(paths) * 3 * image_size**2 * (4 if kind == "float32" else 1)
+    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, why)
 
 
 def check_options(
@@ -101,7 +111,7 @@ def check_options(
 
 
 def decode(
-    store: Store, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: dict[str, str]
+    store: Store, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: Mapping[str, str]
 ) -> tuple[Images, list[str]]:
     """Fill x (n, 3, H, H), uint8 or float32: the images that can be read, and the paths of those that cannot."""
     import numpy as np
@@ -109,6 +119,8 @@ def decode(
     side = x.shape[-1]
 
     def work(i: int) -> bool:
+        if samples[i].path not in hashes:
+            return False
         encoded = store.read(samples[i].path)
         if hash_of_bytes(encoded) != hashes[samples[i].path]:
             raise UserError(f"{store.place(samples[i].path)} changed while the data set was being prepared; run again")
@@ -187,7 +199,8 @@ def resized(image: Image.Image, image_size: int, interpolation: str) -> np.ndarr
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise UserError(f"{option} must be one of {', '.join(known)}, not {value!r}")
+        near = suggestion(value, known, "") if isinstance(value, str) else ""
+        raise UserError(f"{option} must be one of {', '.join(known)}, not {value!r}{near}")
 
 
 @contextmanager
@@ -212,25 +225,39 @@ def _judge_skipped(
 ) -> None:
     """Raise what unreadable images call for: under `skip` only where a class lost all its images."""
     if unreadable == "fail":
-        shown = "\n".join(f"  {store.place(path)}: {_complaint(store, path)}" for path in splits.skipped[:10])
-        more = f"\n  and {len(splits.skipped) - 10} more" if len(splits.skipped) > 10 else ""
-        raise UserError(
-            f"{len(splits.skipped)} of {len(train) + len(test)} images cannot be read "
-            f"(`unreadable: skip` leaves them out):\n{shown}{more}"
-        )
+        why = functools.partial(_complaint, store)
+        raise UserError(told_unreadable(store.place, splits.skipped, splits.listed, why))
     for name, samples, images in (("training", train, splits.train), ("test", test, splits.test)):
         left = set(zip(images.domain.tolist(), images.y.tolist(), strict=True))
         for domain, label in sorted({(s.domain, s.label) for s in samples} - left):
             raise UserError(
                 f"domain {domains[domain]!r} has no readable {name} image of class {classes[label]!r} "
-                f"({len(splits.skipped)} unreadable images were skipped)"
+                f"({counted(len(splits.skipped), 'unreadable image')} left out)"
             )
+
+
+def told_unreadable(
+    place: Callable[[str], str],
+    paths: Sequence[str],
+    of: int,
+    why: Callable[[str], str],
+    what: str = "(`unreadable: skip` leaves them out)",
+) -> str:
+    """How many of the images cannot be read, and of the first few their places and reasons."""
+    lines = [f"\n  {place(path)}: {why(path)}" for path in paths[:MOST_TOLD]]
+    more = f"\n  and {len(paths) - MOST_TOLD:,} more" if len(paths) > MOST_TOLD else ""
+    return f"{len(paths):,} of {of:,} images cannot be read {what}:{''.join(lines)}{more}"
 
 
 def _complaint(store: Store, path: str) -> str:
     try:
+        encoded = store.read(path)
+        if not encoded:
+            return "an empty file"
         with _strict_pillow():
-            pixels(store.read(path), 8, "nearest")
+            pixels(encoded, 8, "nearest")
+    except Unreadable as error:
+        return error.why
     except Exception as error:
         unknown = type(error).__name__ == "UnidentifiedImageError"
         return "not an image" if unknown else str(error) or type(error).__name__

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +20,23 @@ from fedbench.errors import UserError
 CHUNK = 32
 T = TypeVar("T")
 
+# What may stand under the name of a file and is none; to open some of these waits for ever.
+_OTHERS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class Unreadable(UserError):
+    """A file, or a row of a table, whose bytes cannot be had. why: the reason, without its place."""
+
+    def __init__(self, place: object, why: str) -> None:
+        super().__init__(f"cannot open {place}: {why}")
+        self.why = why
+
 
 class Store(Protocol):
     """Where encoded images are read from: a folder, or the rows of a table."""
@@ -26,7 +45,7 @@ class Store(Protocol):
         """The bytes of one image. Raises: UserError where they cannot be had."""
 
     def hashes(self, paths: Sequence[str]) -> dict[str, str]:
-        """sha256 of every image's bytes."""
+        """sha256 of every image's bytes, in the order of `paths`, but of those whose bytes cannot be had."""
 
     def place(self, path: str) -> str:
         """What to call an image in a message."""
@@ -42,38 +61,61 @@ class Folder:
         return content(self.root, path)
 
     def hashes(self, paths: Sequence[str]) -> dict[str, str]:
-        return content_hashes(self.root, paths)
+        return scanned(self.root, paths)[0]
 
     def place(self, path: str) -> str:
         return str(self.root / path)
 
 
 def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """sha256 of every file; one that has the size and times it had at the last scan is not read again.
+    """sha256 of every file, as `scanned` has it. Raises: UserError where one cannot be opened."""
+    hashes, lost = scanned(root, paths)
+    for path, why in lost.items():
+        raise Unreadable(root / path, why)
+    return hashes
 
-    Raises: UserError where a file cannot be opened.
-    """
+
+def scanned(root: Path, paths: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """sha256 of every file that can be read, and why of every other; one that has the size and times it had at the last
+    scan is not read again."""
     sidecar = cache_dir() / "hashes" / f"{hash_of_bytes(os.fsencode(root.resolve()))[:24]}.json"
     known = kept(sidecar) or {}  # path -> [[size, mtime, ctime], sha256]
     started = time.time_ns()
 
-    def work(i: int) -> tuple[list[int], str]:
+    def work(i: int) -> tuple[list[int], str] | str:
         try:
-            stat = (root / paths[i]).stat()
-        except OSError as error:
-            raise UserError(f"cannot open {root / paths[i]}: {error.strerror}") from error
-        facts = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
-        seen = known.get(paths[i])
-        if seen and seen[0] == facts:
-            return facts, seen[1]
-        return facts, hash_of_bytes(content(root, paths[i]))
+            found = checked(root / paths[i])
+            facts = [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+            seen = known.get(paths[i])
+            return (facts, seen[1] if seen and seen[0] == facts else hash_of_bytes(content(root, paths[i])))
+        except Unreadable as error:
+            return error.why
 
-    found = dict(zip(paths, in_threads(work, len(paths), "hashing images"), strict=True))
+    done = dict(zip(paths, in_threads(work, len(paths), "hashing images"), strict=True))
+    lost = {path: why for path, why in done.items() if isinstance(why, str)}
+    found = {path: fact for path, fact in done.items() if not isinstance(fact, str)}
     # a file touched within the clock's resolution of the scan could change again and keep its times
     settled = {path: fact for path, fact in found.items() if max(fact[0][1:]) < started - 2_000_000_000}
     if any(known.get(path) != list(fact) for path, fact in settled.items()):
         keep(sidecar, known | settled)
-    return {path: digest for path, (_, digest) in found.items()}
+    return {path: digest for path, (_, digest) in found.items()}, lost
+
+
+def checked(file: Path) -> os.stat_result:
+    """The facts of a file, which is not opened. Raises: Unreadable where there is none: also for a link that leads
+    nowhere, a folder, a FIFO, a socket and a device."""
+    try:
+        found = file.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Unreadable(file, "a link that leads back to itself") from error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR) and os.path.islink(file):
+            raise Unreadable(file, "a link that leads nowhere") from error
+        raise Unreadable(file, error.strerror or str(error)) from error
+    for is_one, noun in _OTHERS:
+        if is_one(found.st_mode):
+            raise Unreadable(file, f"{noun}, not a file")
+    return found
 
 
 def in_threads(work: Callable[[int], T], count: int, title: str) -> list[T]:
@@ -112,8 +154,9 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def content(root: Path, path: str) -> bytes:
-    """The bytes of one file below root. Raises: UserError where it cannot be opened."""
+    """The bytes of one file below root. Raises: Unreadable where there are none to be had."""
+    checked(root / path)
     try:
         return (root / path).read_bytes()
     except OSError as error:
-        raise UserError(f"cannot open {root / path}: {error.strerror}") from error
+        raise Unreadable(root / path, error.strerror or str(error)) from error

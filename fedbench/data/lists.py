@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbench.data.decode import Sample, image_dataset
-from fedbench.data.files import in_threads
+from fedbench.data.files import Unreadable, content, in_threads
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 from fedbench.words import counted
@@ -31,9 +32,9 @@ def read_list(file: Path) -> list[Listed]:
     Raises: UserError with file and line where a line is no path with a whole number after it, or the list is empty.
     """
     try:
-        text = file.read_bytes().decode("utf-8-sig", "surrogateescape")
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
+        text = content(file.parent, file.name).decode("utf-8-sig", "surrogateescape")
+    except Unreadable as error:
+        raise UserError(f"cannot read {file}: {error.why}") from error
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
@@ -136,7 +137,8 @@ class Lists:
         )
 
     def _all_there(self, file: Path, lines: Sequence[Listed], paths: Sequence[str]) -> None:
-        there = in_threads(lambda i: (self.images / paths[i]).is_file(), len(paths), f"looking up {file.name}")
+        """That it can be read is not looked at here: a link that leads nowhere is there."""
+        there = in_threads(lambda i: os.path.lexists(self.images / paths[i]), len(paths), f"looking up {file.name}")
         if not all(there):
             first = there.index(False)
             raise UserError(

@@ -82,10 +82,12 @@ class Assets:
         """What is known already of a data set, by image size."""
         return self._datasets.setdefault(json.dumps(dataset_ref(data), sort_keys=True), {})
 
-    def prepare(self, config: Mapping[str, Any]) -> None:
-        """Decode a cell's images into the cache and deal them to its clients. Raises UserError where that fails."""
+    def prepare(self, config: Mapping[str, Any]) -> dict[str, int]:
+        """Decode a cell's images into the cache and deal them to its clients; how many are left out, see `Splits`.
+        Raises UserError where that fails."""
         dataset = self.dataset(config["data"], self.backbone(config["backbone"])["image_size"])
-        train = dataset.load().train
+        splits = dataset.load()
+        train = splits.train
         partition = self.registry.make("partition", config["data"]["partition"])
         proxy = proxy_of(train, config["data"].get("proxy"), config["seed"])
         clients = dealt(partition, train, len(dataset.domains), config["seed"], proxy)
@@ -95,6 +97,7 @@ class Assets:
                 raise UserError(
                     f"{key}: {counted(len(given), 'value')} for {counted(len(clients), 'client')}; give one for each"
                 )
+        return splits.left_out
 
     def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
         """What stands behind the names of a configuration: the pixels and the weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.report.budget import Budget, spending
@@ -25,7 +25,8 @@ WORDS = {
 def notes(
     cells: Mapping[str, Sequence[Result]], rows: Sequence[Row], metric: str, budget: Budget | None = None
 ) -> list[str]:
-    """One sentence each: cells without a result, rows without the metric or within no budget, unequal seeds."""
+    """One sentence each: cells without a result, rows without the metric or within no budget, images that were left
+    out, unequal seeds."""
     missing: dict[str, list[str]] = {}  # by why
     for label, results in cells.items():
         for which, why in _unfinished(results):
@@ -36,11 +37,19 @@ def notes(
             found.append(over)
         elif row.status == "finished" and not row.runs:
             found.append(f"{row.label}: has no {metric}")
+    found += _left_out(r for results in cells.values() for r in results)
     counts = {row.label: [r.seed for r in row.runs] for row in rows if row.runs}
     if len(set(map(tuple, counts.values()))) > 1:
         text = "; ".join(f"{label} {', '.join(map(str, seeds))}" for label, seeds in counts.items())
         found.append(f"seeds are unequal ({text}): the gap pairs the seeds both have")
     return found
+
+
+def _left_out(results: Iterable[Result]) -> Iterator[str]:
+    """What the data lack; every row of a leaderboard has the same."""
+    told = {(left["images"], left["of"]) for r in results if (left := r.manifest.get("left_out"))}
+    for images, of in sorted(told):
+        yield f"{images:,} of {of:,} images of the data set cannot be read and were left out (`unreadable: skip`)"
 
 
 def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ MEND = "Delete the folder it lies in and run the suite again: only that cell is 
 MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("status", "started", "id", "signal"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
-    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files"), dict),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
     "seconds": int | float,
 }
@@ -30,6 +30,7 @@ CONFIG_TYPES: dict[str, Any] = {
     "seed": int,
 }
 FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
+LEFT_OUT_TYPES: dict[str, Any] = {"images": int, "of": int}
 NAMED = ("backbone", "adapter", "data", "method")
 
 
@@ -68,6 +69,8 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
             check(f"config.{key}.{way}", [] if given is True else given, list)
             for value in () if given is True else given:
                 check(f"a {noun} of config.{key}.{way}", value, kind)
+    for what, wanted in LEFT_OUT_TYPES.items() if manifest.get("left_out") else ():
+        check(f"left_out.{what}", manifest["left_out"].get(what), wanted)
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             check(f"{what}.{name}", value, str)

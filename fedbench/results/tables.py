@@ -104,7 +104,8 @@ ONLY_WITH_ROWS = ("server", "uploads", "right")  # tables that a cell is without
 # one of them has none.
 BESIDE = ("right",)
 
-# What depends on the machine and the hour, and is left out when two results are compared for equality.
+# What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
+# older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data.
 TIMINGS = {
     "eval": (),
     "rounds": ("seconds",),
@@ -113,7 +114,7 @@ TIMINGS = {
     "server": (),
     "uploads": (),
     "right": (),
-    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn"),
+    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out"),
 }
 
 

@@ -33,6 +33,7 @@ from fedbench.suite import Suite
 from fedbench.suite.references import reference
 
 Observe = Callable[[str, list[Cell], list[Cell]], Listen]
+LeftOut = dict[tuple[str, str], dict[str, int]]  # of data by name and fingerprint, see `Splits.left_out`
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Run:
     executor: str
     execute: Execute
     began: float
+    left_out: LeftOut
     stage: str = ""
 
     @classmethod
@@ -77,7 +79,7 @@ class Run:
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
             require_room(folder)
-        _prepare_data(missing, assets)
+        left_out = _prepare_data(missing, assets)
         prepare_folder(folder)
         names = entries(named, folder)
         merge_index(folder, suite.name, names)
@@ -85,7 +87,7 @@ class Run:
         if suite.tuning:
             write_search(folder, suite.name, search_of(suite.tuning))
         run = (suite, registry, options, folder, named, names, chosen, before, missing)
-        return cls(*run, executor["name"], execute, began, stage)
+        return cls(*run, executor["name"], execute, began, left_out, stage)
 
     def compute(self, observe: Observe | None = None) -> Ends:
         """Have the executor compute cells until none is left, or too many have failed."""
@@ -94,6 +96,8 @@ class Run:
         )
         name = f"{self.suite.name} · {self.stage}" if self.stage else self.suite.name
         listen = observe(name, self.cells, self.missing) if observe else lambda event: None
+        for data, left in self.left_out.items():
+            listen({"event": "left_out", "data": data[0], **left})
         ends = Ends(listen, self.options.max_failures)
         with Claims(self.folder) as claims:
             backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note)
@@ -175,16 +179,20 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: list[Cell], assets: Assets) -> None:
-    """Find what is wrong with data before the first cell starts, and leave workers a cache to read from."""
+def _prepare_data(missing: list[Cell], assets: Assets) -> LeftOut:
+    """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
+    is left out of the data."""
+    found: LeftOut = {}
     for cell in missing:
         try:
-            assets.prepare(cell.config)
+            if left := assets.prepare(cell.config):
+                found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
             totals_of(assets, cell.id, cell.config)  # builds the cell from shapes: options that cannot work end here
         except UserError:
             raise
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
             continue
+    return found
 
 
 def _asked_for_nothing(executor: str, left: int) -> UserError:

@@ -37,13 +37,24 @@ class Splits:
     test: Images
     skipped: tuple[str, ...] = ()
 
+    @property
+    def listed(self) -> int:
+        """How many images the data set names, those that were skipped included."""
+        return len(self.train) + len(self.test) + len(self.skipped)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many `images` were skipped, `of` how many; empty where none was."""
+        return {"images": len(self.skipped), "of": self.listed} if self.skipped else {}
+
 
 @dataclass(frozen=True)
 class Dataset:
     """What a dataset plugin returns: the facts at once, the pixels when `load()` is called.
 
     `fingerprint` changes whenever an image, a label or the split could; it enters the identity of every cell.
-    size: the bytes of all its decoded images, where they are known before.
+    size: the bytes of all its decoded images, where they are known before · why: of an image that was skipped, by its
+    path, the reason.
     """
 
     domains: tuple[str, ...]
@@ -51,6 +62,7 @@ class Dataset:
     fingerprint: str
     load: Callable[[], Splits]
     size: int | None = None
+    why: Callable[[str], str] | None = None
 
     def domain_name(self, domain: int) -> str:
         """What the results call a client's domain: `mixed` where it has several."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench import hookimpl
 from fedbench.data.decode import Sample, image_dataset
-from fedbench.data.files import content, content_hashes, in_threads
+from fedbench.data.files import Unreadable, content, in_threads, scanned
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
 from fedbench.types import Dataset
@@ -167,11 +167,14 @@ class Rows:
         }
 
     def read(self, path: str) -> bytes:
-        cell = self._cell(path)
+        cell = self._row(path)
+        if cell is None or cell["bytes"] is None and cell["path"] is None:
+            raise Unreadable(self.place(path), f"no image in column {self.image!r}")
         return cell["bytes"] if cell["bytes"] is not None else content(Path("/"), cell["path"])
 
     def hashes(self, paths: Sequence[str]) -> dict[str, str]:
-        """sha256 of every image. Those of a table that did not change since the last scan are not computed again."""
+        """sha256 of every image that there is. Those of a table that did not change since the last scan are not
+        computed again."""
         inside: dict[str, str | None] = {}
         for split, half in self.halves.items():
             mine = [path for path in paths if path.rpartition("/")[0] == split]
@@ -182,29 +185,33 @@ class Rows:
             else:
                 hashes = self._inside(mine)
             inside |= dict(zip(mine, hashes, strict=True))
-        outside = {path: self._cell(path)["path"] for path, digest in inside.items() if digest is None}
-        files = content_hashes(Path("/"), sorted(set(outside.values())))
-        return {path: digest or files[outside[path]] for path, digest in inside.items()}
+        outside = {path: self._file(path) for path, digest in inside.items() if digest is None}
+        files, _ = scanned(Path("/"), sorted({file for file in outside.values() if file}))
+        found = {path: digest or files.get(outside[path]) for path, digest in inside.items()}
+        return {path: digest for path, digest in found.items() if digest}
 
     def place(self, path: str) -> str:
-        cell, (split, _, row) = self._cell(path), path.rpartition("/")
-        return cell["path"] if cell["bytes"] is None else f"row {row} of split {split!r}"
+        split, _, row = path.rpartition("/")
+        return self._file(path) or f"row {row} of split {split!r}"
 
     def _inside(self, paths: Sequence[str]) -> list[str | None]:
-        """The hashes of images that the table itself holds; None for those that lie in files."""
+        """The hashes of images that the table itself holds; None for those that lie in files, or are not there."""
 
         def work(i: int) -> str | None:
-            cell = self._cell(paths[i])
-            return None if cell["bytes"] is None else hash_of_bytes(cell["bytes"])
+            cell = self._row(paths[i])
+            return hash_of_bytes(cell["bytes"]) if cell and cell["bytes"] is not None else None
 
         return in_threads(work, len(paths), "hashing images")
 
-    def _cell(self, path: str) -> dict[str, Any]:
+    def _file(self, path: str) -> str:
+        """The file of an image that lies in one."""
+        cell = self._row(path)
+        return cell["path"] or "" if cell and cell["bytes"] is None else ""
+
+    def _row(self, path: str) -> dict[str, Any] | None:
         split, _, row = path.rpartition("/")
-        cell = self.halves[split][int(row)][self.image]
-        if cell is None or cell["bytes"] is None and cell["path"] is None:
-            raise UserError(f"hf: row {row} of split {split!r} has no image in column {self.image!r}")
-        return cell
+        found: dict[str, Any] | None = self.halves[split][int(row)][self.image]
+        return found
 
 
 def _facts(file: str) -> list[Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from fedbench import hookimpl
 from fedbench.data import Part, Source, root_of
 from fedbench.data.decode import Sample, image_dataset
+from fedbench.data.files import Unreadable, content
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 
@@ -66,9 +67,10 @@ def _validation(base: Path, label: dict[str, int]) -> list[Sample]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return [line.rstrip("\r") for line in file.read_text("utf-8-sig", "surrogateescape").split("\n")]
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
+        text = content(file.parent, file.name).decode("utf-8-sig", "surrogateescape")
+    except Unreadable as error:
+        raise UserError(f"cannot read {file}: {error.why}") from error
+    return [line.rstrip("\r") for line in text.split("\n")]
 
 
 @hookimpl

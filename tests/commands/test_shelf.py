@@ -140,6 +140,26 @@ def test_unreadable_images_are_named(tmp_path):
     assert "dim/airplane/dim 0001.jpg: not an image" in wrong[0]
 
 
+def test_unreadable_images_that_are_to_be_skipped_are_as_they_were_wanted(tmp_path):
+    nicopp(tmp_path / "data/nicopp")
+    write(tmp_path / "data/nicopp/NICO_DG/dim/airplane/dim 0001.jpg", "no image")
+    image = tmp_path / "data/nicopp/NICO_DG/rock/airplane/rock 0001.jpg"
+    image.unlink()
+    image.symlink_to("gone")
+    said = findings("nicopp", "--set", "unreadable=skip", cwd=tmp_path)
+    [(_, told)] = [finding for finding in said if finding[0] == "note"]
+    assert told.startswith("2 of 36 images cannot be read and are left out:")
+    assert "dim 0001.jpg: not an image" in told and f"{image.name}: a link that leads nowhere" in told
+    assert "2 of 36 images cannot be read and were left out" in data(
+        "prepare", "nicopp", "--image-size", 32, "--set", "unreadable=skip", cwd=tmp_path
+    )
+    wrong = [text for level, text in findings("nicopp", cwd=tmp_path, code=2) if level == "WRONG"]
+    assert len(wrong) == 1 and "2 of 36 images cannot be read (`unreadable: skip` leaves them out)" in wrong[0]
+    for words in (("check", "--image-size", 32), ("prepare", "--image-size", 32)):
+        said = flat(data(words[0], "nicopp", *words[1:], "--set", "unreadable=skpi", cwd=tmp_path, code=2))
+        assert "not 'skpi'" in said and 'did you mean "skip"?' in said
+
+
 def test_wrong_list_and_wrong_checksum_are_told(tmp_path):
     write(tmp_path / "data/cifar10/cifar-10-binary.tar.gz", "no archive")
     wrong = [text for level, text in findings("cifar10", cwd=tmp_path, code=2) if level == "WRONG"]

@@ -195,7 +195,7 @@ def test_unknown_options_and_missing_files_are_user_errors(tmp_path):
         dataset(tmp_path, samples, samples, interpolation="cubic")
     with pytest.raises(UserError, match="unreadable must be one of fail, skip, not 'ignore'"):
         dataset(tmp_path, samples, samples, unreadable="ignore")
-    with pytest.raises(UserError, match=r"cannot open .*gone\.png: No such file"):
+    with pytest.raises(UserError, match=r"1 of 2 images cannot be read .*\n.*gone\.png: No such file"):
         dataset(tmp_path, samples, [Sample("gone.png", 0, 0)])
 
 

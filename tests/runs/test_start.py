@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command import TINY, environment, run, write_suite
+from command import TINY, environment, fedbench, run, write_suite
+
+from fedbench.results import content_hash
 
 
 def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_path):
@@ -55,7 +57,31 @@ def test_data_faults_end_the_run_before_the_first_cell(tmp_path):
     assert done.exit_code == 2
     assert "pictures/one/a/0.png: not an image" in done.stderr
     assert not (tmp_path / "r").exists()
-    assert run("--set", "data.unreadable=skip", cwd=tmp_path).exit_code == 0
+
+
+def test_images_that_are_left_out_are_told_counted_and_kept(tmp_path):
+    _image_tree(tmp_path / "pictures")
+    data = "data: {name: image_folder, root: pictures, unreadable: skip}"
+    write_suite(tmp_path, "allsmall", {"data: dots": data})
+    (tmp_path / "pictures/one/a/0.png").write_bytes(b"no image")
+    (tmp_path / "pictures/two/b/3.png").unlink()
+    (tmp_path / "pictures/two/b/3.png").symlink_to("../../../.git/annex/objects/3.png")
+    said = run(cwd=tmp_path).stdout
+    told = "image_folder: 2 of 16 images cannot be read and are left out (`unreadable: skip`)\n"
+    before, first, after = said.partition("[1/1]")
+    assert told in before and first and told in after
+    (path,) = (tmp_path / "r/tiny").glob("*/manifest.json")
+    assert json.loads(path.read_text())["left_out"] == {"images": 2, "of": 16}
+    assert json.loads(run("--json", cwd=tmp_path).stdout)["left_out"] == [
+        {"data": "image_folder", "images": 2, "of": 16}
+    ]
+    shown = " ".join(fedbench("compare", "r", cwd=tmp_path).stdout.split())
+    assert "2 of 16 images of the data set cannot be read and were left out (`unreadable: skip`)" in shown
+    hashed = content_hash(tmp_path / "r")
+    path.write_text(path.read_text().replace('"left_out"', '"not_said"'))
+    assert content_hash(tmp_path / "r") != hashed  # any other word would be part of it
+    path.write_text(path.read_text().replace('"not_said"', '"torn"').replace('{\n  "images": 2,\n  "of": 16\n }', "[]"))
+    assert content_hash(tmp_path / "r") == hashed  # a cell of an older fedbench, which did not count
 
 
 def _image_tree(root: Path) -> None:

@@ -173,8 +173,10 @@ def test_columns_that_do_not_fit_are_told_with_what_there_is(pets, tmp_path):
 def test_unlabelled_rows_and_rows_without_image_are_told(pets):
     table(Path(pets), "test", {"img": cells(1, 2), "what": [-1, 1]}, img=PICTURE, what=CLASS)
     assert "1 of 2 rows of split 'test' have no whole number or text in 'what'" in refused(pets)
-    table(Path(pets), "test", {"img": [None, *cells(2)], "what": [0, 1]}, img=PICTURE, what=CLASS)
-    assert "row 0 of split 'test' has no image in column 'img'" in refused(pets)
+    table(Path(pets), "test", {"img": [None, *cells(2, 3)], "what": [0, 1, 0]}, img=PICTURE, what=CLASS)
+    said = refused(pets)
+    assert "1 of 7 images cannot be read" in said and "row 0 of split 'test': no image in column 'img'" in said
+    assert hf.make(8, pets, unreadable="skip").load().skipped == ("test/0",)
 
 
 def test_what_cannot_be_loaded_is_told_with_what_was_wanted(pets, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -158,11 +160,11 @@ def test_missing_or_empty_root_tells_the_layout(tmp_path):
 def test_images_at_the_wrong_level_are_named(root):
     flat, deep = root.parent / "flat", root.parent / "deep"
     write(flat / "cat.png")
-    assert "itself holds 1 images, such as cat.png; expected" in refused(flat)
+    assert "itself holds 1 image, such as cat.png; expected" in refused(flat)
     assert "art/cat holds 10 images outside class folders" in refused(root / "art")
     deep.mkdir()
     root.rename(deep / "train")
-    assert "lies one folder too deep; expected" in refused(deep)
+    assert "40 images lie one folder too deep, such as" in refused(deep)
 
 
 def test_folder_without_images_is_named_and_can_be_left_out(root):
@@ -179,3 +181,113 @@ def test_wrong_options_are_user_errors(root):
         assert "must be a list of different folder names" in refused(root, domains=domains)
     for fraction in (0, 1, -0.1):
         assert "between 0 and 1" in refused(root, test_fraction=fraction)
+
+
+def test_classes_are_chosen_and_ordered_as_domains_are(root):
+    write(root / "art" / "bird" / "1.png")  # too few of it, and in one domain only
+    write(root / "photo" / "bird" / "1.png")
+    data = make(8, str(root), classes=["dog", "cat"])
+    assert data.classes == ("dog", "cat") and len(data.load().train) + len(data.load().test) == 40
+    dogs = data.load().train.x[data.load().train.y == 0, 0, 0, 0]
+    assert set((dogs % 100 // 50).tolist()) == {0}
+    assert shades(make(8, str(root), classes=["dog"]).load().test) == [
+        shade for shade in shades(data.load().test) if shade % 100 < 50
+    ]
+    assert "lacks class 'dgo'; did you mean \"dog\"?" in refused(root, classes=["cat", "dgo"])
+    assert "write 7 in quotes" in refused(root, classes=[7, 8])
+    assert "classes must be a list of different folder names" in refused(root, classes="dog")
+
+
+def test_classes_left_out_are_the_data_set_it_was(root):
+    """Cells of before there was the option keep their identity."""
+    both = make(8, str(root), classes=["cat", "dog"]).fingerprint
+    assert make(8, str(root)).fingerprint == both
+    assert make(8, str(root), classes=["dog", "cat"]).fingerprint != both
+
+
+def spoil(folder: Path) -> dict[str, str]:
+    """What may stand under the name of an image and is none; and what is to be said of each."""
+    (folder / "nowhere.png").symlink_to("gone/0.png")
+    (folder / "loop.png").symlink_to("loop.png")
+    os.mkfifo(folder / "fifo.png")
+    (folder / "folder.png").mkdir()
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "device.png").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as own:
+        place = os.getcwd()
+        os.chdir(folder)  # the path of a socket is at most 107 bytes long
+        own.bind("socket.png")
+        os.chdir(place)
+    return {
+        "nowhere": "a link that leads nowhere",
+        "loop": "a link that leads back to itself",
+        "fifo": "a FIFO, not a file",
+        "folder": "a folder, not a file",
+        "empty": "an empty file",
+        "device": "a device, not a file",
+        "socket": "a socket, not a file",
+    }
+
+
+def test_what_is_no_image_never_leaves_in_silence(root):
+    """git-annex and DVC leave links that lead nowhere, and a FIFO would be waited for."""
+    whole = make(8, str(root)).load()
+    told = spoil(root / "art" / "cat")
+    said = refused(root)
+    assert "6 of 47 images cannot be read (`unreadable: skip` leaves them out):" in said
+    for name, why in told.items():
+        assert name == "empty" or f"{root}/art/cat/{name}.png: {why}" in said
+    data = make(8, str(root), unreadable="skip")
+    splits = data.load()
+    assert set(splits.skipped) == {f"art/cat/{name}.png" for name in told} and splits.listed == 47
+    assert len(splits.train) + len(splits.test) == 40 == len(whole.train) + len(whole.test)
+    assert {name: data.why(f"art/cat/{name}.png") for name in told} == told
+    fingerprint = data.fingerprint
+    assert make(8, str(root), unreadable="skip").fingerprint == fingerprint
+    (root / "art" / "cat" / "nowhere.png").unlink()
+    assert make(8, str(root), unreadable="skip").fingerprint != fingerprint
+
+
+@pytest.mark.parametrize("permissions", [0o000, 0o200])
+def test_image_that_may_not_be_read_is_told(root, permissions, monkeypatch):
+    file = root / "art" / "cat" / "0.png"
+    file.chmod(permissions)
+    if os.access(file, os.R_OK):  # root may read anything
+        real = Path.read_bytes
+
+        def read_bytes(path: Path) -> bytes:
+            if path == file:
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path)
+
+        monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert f"{file}: Permission denied" in refused(root)
+    assert make(8, str(root), unreadable="skip").load().skipped == ("art/cat/0.png",)
+
+
+def test_all_faults_of_a_tree_are_told_in_one_call(root):
+    write(root / "loose.png")
+    write(root / "art" / "stray.png")
+    write(root / "photo" / "dog" / "inner" / "1.png")
+    write(root / "art" / "bird" / "1.png")
+    (root / "sketch").symlink_to("gone")
+    (root / "lists").mkdir()
+    spoil(root / "photo" / "cat")
+    (root / "clip").mkdir()
+    write(root / "clip" / "cat" / "1.png")
+    write(root / "clip" / "cat" / "2.png")
+    said = refused(root)
+    assert said.startswith(f"{root}: 9 faults; expected images in <root>/<domain>/<class>/")
+    for fault in (
+        "itself holds 1 image, such as loose.png",
+        "art holds 1 image outside class folders, such as stray.png",
+        "photo/dog/inner/1.png lies one folder too deep",
+        "sketch is a link that leads nowhere, where a folder of images may be expected",
+        "lists holds no images",
+        "domain 'clip' lacks class 'dog', which domain 'art' has",
+        "domain 'clip' lacks class 'bird', which domain 'art' has",
+        "art/bird has 1 image",
+        "7 of 50 images cannot be read (`unreadable: skip` leaves them out): photo/cat/device.png (a device, not",
+    ):
+        assert fault in said
+    assert "and 4 more" in said and "7 of 50" not in refused(root, unreadable="skip")
