@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedbench.commands.output import put
 from fedbench.errors import UserError
+
+if TYPE_CHECKING:
+    from fedbench.results import Result
 
 # By parameter, the options that ask for something else than leaderboards, one at a time.
 VIEWS = {
@@ -20,6 +26,7 @@ VIEWS = {
     "ranks": "--ranks",
     "images": "--images",
     "tuning": "--tuning",
+    "changes": "--changes",
 }
 
 
@@ -56,6 +63,17 @@ VIEWS = {
 @click.option("--tuning", is_flag=True, help="How methods were tuned: who won, and what fewer trials would have given.")
 @click.option("--images", nargs=2, metavar="A B", help="Two methods' trained models, test image by test image.")
 @click.option(
+    "--changes",
+    is_flag=True,
+    help="What differs from the first of two PATHs to the second. Two that share names are set against each other so "
+    "where no view and no other format is asked for.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["worse", "different"]),
+    help="With --changes: exit code 1 where a method is worse or a cell fails that had not, or where anything differs.",
+)
+@click.option(
     "--equivalent",
     type=click.FloatRange(min=0),
     metavar="POINTS",
@@ -76,6 +94,7 @@ def compare(
     methods: tuple,
     variants: tuple,
     hashes: bool,
+    fail_on: str | None,
     form: str,
     **asked: Any,
 ) -> None:
@@ -92,11 +111,12 @@ def compare(
     fedbench compare results/extreme_hetero --ranks
     fedbench compare results/quickstart --images fedra depthfl
     fedbench compare results/feature_skew_tuned --tuning
+    fedbench compare before after --fail-on worse
     fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
+    from fedbench.report import views
     from fedbench.report.grouping import select
-    from fedbench.report.views import chosen
     from fedbench.results import content_hash, load
 
     if hashes:
@@ -105,9 +125,47 @@ def compare(
         return
     images = asked["images"]
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
-    given = [option for option, value in kinds.items() if value]
+    given = [option for option, value in kinds.items() if value] or ["--changes"] * bool(fail_on)
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} are views of their own: choose one")
+    if fail_on and given != ["--changes"]:
+        raise UserError("--fail-on judges --changes, and no other view")
+    chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants)
+    two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None
+    if (two or given == ["--changes"]) and _changes(paths, chosen, fail_on, form, asked, wanted=not two):
+        return
     found = load(paths or ("results",), candidates="--tuning" in given)
-    results = select(found, scenarios, methods, variants=variants)
-    put(chosen(results, *given, form=form, images=images, **asked), form)
+    put(views.chosen(chosen(found), *given, form=form, images=images, **asked), form)
+
+
+def _changes(
+    paths: Sequence[str],
+    chosen: Callable[[Sequence[Result]], list[Result]],
+    fail_on: str | None,
+    form: str,
+    asked: Mapping[str, Any],
+    wanted: bool,
+) -> bool:
+    """Set two folders against each other, and end with exit code 1 as asked; False where that is not wanted and they
+    share no name."""
+    from fedbench.report.changes.found import changes
+    from fedbench.report.changes.names import shared
+    from fedbench.report.changes.page import view
+    from fedbench.results import load
+
+    if len(paths) != 2:
+        raise UserError(f"--changes takes two PATHs, before and after, and not {len(paths)}")
+    if asked["baseline"] is not None:
+        raise UserError("--changes has no baseline but the first PATH: leave out --baseline")
+    sides = [load([path]) for path in paths]
+    if not wanted and not shared(*sides):
+        return False
+    kept = set(map(id, chosen([*sides[0], *sides[1]])))
+    before, after = ([result for result in side if id(result) in kept] for side in sides)
+    found = changes((paths[0], paths[1]), before, after, asked["metric"], asked["at"], asked["equivalent"])
+    put(view(found), form)
+    for line in found.faults:
+        click.echo(f"Left out: {line}", err=True)
+    if found.faults or (fail_on == "worse" and found.worse) or (fail_on == "different" and found.different):
+        sys.exit(1)
+    return True

@@ -121,7 +121,7 @@ def _apart(results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]
     if not started:
         return [("", list(results))]
     for r in results:
-        flat = dict(_flatten(part_of(r if r.manifest else started[0])))
+        flat = dict(flatten(part_of(r if r.manifest else started[0])))
         key = json.dumps(flat, sort_keys=True)
         parts[key] = flat
         groups.setdefault(key, []).append(r)
@@ -130,10 +130,10 @@ def _apart(results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]
     return [("; ".join(f"{n}={parts[k][n]}" for n in differing if n in parts[k]), group) for k, group in groups.items()]
 
 
-def _flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
+def flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
     """A nested configuration as dotted keys with their values as text."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -41,6 +41,7 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
     ("heading", "module"),
     [
         *(("CSV", "records"), ("Beside a paper", "paper.records"), ("What leaves the clients", "traffic")),
+        *(("Many leaderboards", "summary"), ("Two folders", "changes.records")),
         *(("Pairs", "pairs"), ("Over scenarios", "ranks"), ("Images", "images")),
     ],
 )

@@ -1,0 +1,70 @@
+"""What compare does with many cells grows with their number, and not with its square."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+from fedbench.report.board import Leaderboard, Row
+from fedbench.report.changes.names import compared, shared
+from fedbench.report.changes.settings import settings
+from fedbench.report.evidence import concluded
+from fedbench.report.measures import Run, score
+from fedbench.report.summary import summaries, view
+from fedbench.report.text import render
+from fedbench.results import Result
+from fedbench.results.index import Entry
+
+
+def boards(scenarios):
+    """Two methods with a seed each."""
+    return concluded([_board(f"scenario {i}", i / scenarios) for i in range(scenarios)])
+
+
+def _board(name, value):
+    rows = []
+    for method in ("fedra", "depthfl"):
+        run = Run(0, 1, {}, {}, value, value)
+        rows.append(Row(method, "", "accuracy", "finished", [run], {}, score([value]), None, None, None, None))
+    where = ("s", name, "", "micro_vit", "strokes6", "paper", "accuracy", "test", "final", None, None)
+    return Leaderboard(*where, [], rows, [f"a note on {name}"])
+
+
+def results(side, count):
+    """Cells that failed, whose tables nobody reads."""
+    return [
+        Result(
+            "s",
+            Entry(f"s{i}", "fedra", "", 0, f"s{i}-0123456789ab", "micro_vit", "strokes6", "paper"),
+            Path(side) / f"s{i}",
+            {"status": "failed", "config": {"train": {"rounds": 3}}, "versions": {"torch": side}},
+        )
+        for i in range(count)
+    ]
+
+
+def summed_up(count):
+    found = boards(count)
+    return lambda: [render(view(summaries(found)), form) for form in ("markdown", "csv")]
+
+
+def set_against(count):
+    sides = results("before", count), results("after", count)
+    return lambda: (shared(*sides), settings(compared(*sides)))
+
+
+@pytest.mark.parametrize(("prepare", "few"), [(summed_up, 60), (set_against, 300)])
+def test_eight_times_as_many_take_no_forty_times_as_long(prepare, few):
+    """Eight times as long is fair, and a square would be 64 times."""
+    prepare(few)()  # imports
+    spent = []
+    for count in (few, 8 * few):
+        work, best = prepare(count), float("inf")
+        for _ in range(2):
+            began = process_time()
+            work()
+            best = min(best, process_time() - began)
+        spent.append(best)
+    assert spent[1] < 24 * spent[0]
