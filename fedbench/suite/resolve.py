@@ -258,7 +258,7 @@ class _Resolver:
             node = settings.get(*path)
             missing = [key for key in keys if node.get(key) is None] if node is not None and node.is_mapping else []
             if node is not None and missing:
-                self.problems.add(node.named, f"{'.'.join(path)} needs {', '.join(missing)}")
+                self.problems.add(node.named, f"{'.'.join(path)} needs {', '.join(map(shown, missing))}")
         return settings
 
 

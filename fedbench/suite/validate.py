@@ -159,7 +159,7 @@ def _validated(node: Node, shape: Any, problems: Problems, where: str) -> Node:
             else:
                 node = _report(node, error, shape, problems, where)
         for path, names in missing.items():
-            problems.add(node.at(*path).named, f"{_title(path, where)} needs {', '.join(names)}")
+            problems.add(node.at(*path).named, f"{_title(path, where)} needs {', '.join(map(shown, names))}")
         if len(errors) > MOST:  # what is wrong with the others stands in the tree yet
             problems.raise_any()
     return node

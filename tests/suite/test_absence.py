@@ -65,7 +65,7 @@ def test_stragglers_may_be_completed_by_another_layer(suite_of, faults_of):
     parts = SMALL.replace("scenarios:", "  faults: {stragglers: {slowdown: 3, deadline: 1, late: lost}}\nscenarios:")
     whole = parts.replace("skew: {}", "skew: {faults: {stragglers: {probability: 0.5}}}")
     assert config(suite_of(whole))["faults"]["stragglers"]["probability"] == 0.5
-    assert faults_of(parts) == ["s.yaml:6:12: faults.stragglers needs probability"]
+    assert faults_of(parts) == ['s.yaml:6:12: faults.stragglers needs "probability"']
 
 
 def test_no_guard_is_the_cell_without_the_key(suite_of):

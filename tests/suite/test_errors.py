@@ -21,10 +21,10 @@ WRONG = {
         "suite: small\ntimeout: 0": "s.yaml:2:10: timeout: expected a number above 0, got 0",
         "suite: small\nsweeps: {}": 's.yaml:2:1: unknown key "sweeps"; did you mean "sweep"?',
         "suite: small\nadapter: lora": 's.yaml:2:1: unknown key "adapter"; it belongs to the settings, under defaults or a scenario',
-        "suite: small\nexpected: [{scenario: skew, dataset: b}]": "s.yaml:2:12: expected[0] needs backbone, method, metric, value_percent",
+        "suite: small\nexpected: [{scenario: skew, dataset: b}]": 's.yaml:2:12: expected[0] needs "backbone", "method", "metric", "value_percent"',
         "suite: small\nexpected: 3": "s.yaml:2:11: expected: expected a list of numbers, or {file: ..., paper: ..., table: ...}, got 3",
         "suite: small\nexpected: {file: x, paper: y, tabel: z}": 's.yaml:2:31: unknown key "tabel" in expected; did you mean "table"?',
-        "suite: small\nexpected: {file: x.csv}": "s.yaml:2:1: expected needs paper",
+        "suite: small\nexpected: {file: x.csv}": 's.yaml:2:1: expected needs "paper"',
         "suite: small\nexpected: {file: x.csv, paper: y, table: 1}": "s.yaml:2:42: expected table: expected a text, got 1",
         "suite: small\nexpected: {file: x.csv, paper: y}": "s.yaml:2:18: x.csv: cannot be read: No such file or directory",
         "suite: small\nsweep: {train.rounds: []}": "s.yaml:2:23: sweep.train.rounds: must not be empty",
@@ -90,12 +90,12 @@ WRONG = {
         "  backbone: micro_vit\n  faults: {dropuot: 0.1}\n": 's.yaml:4:12: unknown key "dropuot" in defaults.faults; did you mean "dropout"?',
         "  backbone: micro_vit\n  faults: 0.1\n": "s.yaml:4:11: defaults.faults: expected a mapping (key: value), got 0.1",
         "  backbone: micro_vit\n  dropout: 0.1\n": 's.yaml:4:3: unknown key "dropout" in defaults; it belongs to faults',
-        "  backbone: micro_vit\n  faults: {stragglers: {probability: 0.5, late: lost}}\n": "s.yaml:4:12: faults.stragglers needs slowdown, deadline",
+        "  backbone: micro_vit\n  faults: {stragglers: {probability: 0.5, late: lost}}\n": 's.yaml:4:12: faults.stragglers needs "slowdown", "deadline"',
         f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: 0.5}}}}\n": "s.yaml:4:78: defaults.faults.stragglers.slowdown: "
         "expected a number of at least 1, or [lowest, highest] of them, got 0.5",
         f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: [4, 2]}}}}\n": "s.yaml:4:78: defaults.faults.stragglers.slowdown: "
         "expected a number of at least 1, or [lowest, highest] of them, got [4, 2]",
-        "  backbone: micro_vit\n  faults: {corrupted: {kind: nan}}\n": "s.yaml:4:12: faults.corrupted needs probability",
+        "  backbone: micro_vit\n  faults: {corrupted: {kind: nan}}\n": 's.yaml:4:12: faults.corrupted needs "probability"',
         "  backbone: micro_vit\n  faults: {corrupted: {probability: 0.1, kind: nann}}\n": "s.yaml:4:48: defaults.faults.corrupted.kind: "
         'expected "nan", "inf", "wrong_shape", "scaled" or "noise", got "nann"; did you mean "nan"?',
         "  backbone: micro_vit\n  faults: {corrupted: {probability: 2, kind: nan}}\n": "s.yaml:4:37: defaults.faults.corrupted.probability: "
@@ -151,7 +151,7 @@ WRONG = {
         "  a/b: {}\n": 's.yaml:7:3: expected letters, digits, and _ - . + after the first, at most 80 of them, got "a/b"',
     },
     "scenarios:\n  skew: {}\n": {
-        "": "s.yaml:1:1: a suite needs scenarios",
+        "": 's.yaml:1:1: a suite needs "scenarios"',
         "scenarios: {}\n": "s.yaml:6:12: scenarios: must not be empty",
     },
     "methods: [fedra]": {
