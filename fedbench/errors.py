@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class UserError(Exception):
     """Input that cannot work: what, where, and what would be right. The command line exits with 2."""
+
+
+class UnknownName(UserError):
+    """Nothing answers to a name. near: what may have been meant, the nearest first."""
+
+    def __init__(self, told: str, near: Sequence[str] = ()) -> None:
+        super().__init__(told + (f"; did you mean {', '.join(near)}?" if near else ""))
+        self.told, self.near = told, near
 
 
 class DataMissing(UserError):

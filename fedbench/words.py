@@ -119,9 +119,11 @@ def shown(value: Any, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """The names that a wrong one comes close to, the closest first."""
-    return difflib.get_close_matches(word, list(known), most)
+def nearest(word: str, known: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
+    """The names that a wrong one comes close to, whatever its case, the closest first. least: how close, where 1 is
+    equal and 0 has nothing in common."""
+    folded = {name.lower(): name for name in known}
+    return [folded[name] for name in difflib.get_close_matches(word.lower(), folded, most, least)]
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
@@ -130,9 +132,8 @@ def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
-    """`; did you mean "fedra"?`, whatever its case, or what there is to choose from; not that where `what` is ""."""
+    """`; did you mean "fedra"?`, or what there is to choose from; not that where `what` is ""."""
     names = sorted(set(known))
-    folded = {name.lower(): name for name in names}
-    if near := nearest(word.lower(), folded):
-        return f"; did you mean {shown(folded[near[0]])}?"
+    if near := nearest(word, names):
+        return f"; did you mean {shown(near[0])}?"
     return f"; {what}: {shortened(names)}" if names and what else ""

@@ -174,9 +174,10 @@ def _in_profiles(component: Component, key: str) -> str:
 def _components(catalogue: Catalogue, kind: str | None, console: Console) -> None:
     from fedbench.errors import UserError
     from fedbench.registry.catalogue import KINDS
+    from fedbench.words import suggestion
 
     if kind and kind not in KINDS:
-        raise UserError(f"--kind: there is no {kind!r}; kinds are {', '.join(KINDS)}")
+        raise UserError(f"--kind: there is no {kind!r}{suggestion(kind, KINDS, '')}; kinds are {', '.join(KINDS)}")
     rows = [(c.kind, c.name, c.package, _first_sentence(c.summary)) for c in catalogue if kind in (None, c.kind)]
     console.print(listing(("kind", "name", "package", "what it is"), rows))
     for plugin, message in catalogue.broken.items():

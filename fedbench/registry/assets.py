@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import fedbench
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.disk import remembered
-from fedbench.errors import UserError
+from fedbench.errors import UnknownName, UserError
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
 from fedbench.types import SIZES, Dataset
-from fedbench.words import counted
+from fedbench.words import counted, nearest
 
 if TYPE_CHECKING:
     from fedbench.models.backbone import Source
@@ -64,8 +64,14 @@ class Assets:
 
         key = json.dumps(ref, sort_keys=True)
         if key not in self._sources:
-            with torch.device("meta"), self.registry.blaming("backbone", ref["name"]):
-                self._sources[key] = self.registry.make("backbone", dict(ref), load=False)
+            try:
+                with torch.device("meta"), self.registry.blaming("backbone", ref["name"]):
+                    self._sources[key] = self.registry.make("backbone", dict(ref), load=False)
+            except UnknownName as error:  # it was left to timm, which knows nothing of the others
+                own = nearest(
+                    ref["name"], [name for name in self.registry.catalogue.components["backbone"] if name != "timm"]
+                )
+                raise UnknownName(error.told, [*own, *error.near]) from None
         return copy.deepcopy(self._sources[key])
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:

@@ -14,7 +14,7 @@ from fedbench.suite.node import Mark, Node
 from fedbench.suite.overlay import nest, sets_anew, written_out
 from fedbench.suite.problems import Problems
 from fedbench.suite.yaml import parse_value
-from fedbench.words import shown, suggestion
+from fedbench.words import nearest, shown, suggestion
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,21 @@ class Choices:
             label, dotted = found
             if dotted.split(".")[0] not in OWN_SETTINGS:
                 return Choice(text, label=label, options=self.methods.override(dotted, value, key))
-        layer = validate.settings(nest(dotted, value, key), self.problems)
+        elif astray := self._astray(dotted):
+            self.problems.add(key, f"{shown(dotted)}: options of a method are methods.NAME.option{astray}")
+            return Choice(text)
+        layer = validate.settings(nest(dotted, value, key), self.problems, self.methods.references.catalogue)
         return Choice(text, self.methods.checked(layer) if label else layer, label)
+
+    def _astray(self, dotted: str) -> str:
+        """What a key means that begins with a method's name, or nearly with `methods`; "" for any other."""
+        head, dot, rest = dotted.partition(".")
+        if not dot or head in validate.keys.Settings.__annotations__:
+            return ""
+        if nearest(head, [PREFIX[:-1]]):
+            return f"; did you mean {shown(PREFIX + rest)}?"
+        found = next((label for label in self.methods.entries if label.lower() == head.lower()), None)
+        return f"; did you mean {shown(f'{PREFIX}{found}.{rest}')}?" if found else ""
 
     def sets(self, texts: Sequence[str]) -> dict[str, Choice]:
         """`dotted.key=value` of the command line, by key; of one key the last word holds."""

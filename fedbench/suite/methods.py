@@ -47,6 +47,9 @@ class Methods:
         """`methods.fedra.missing_layers` as (label, dotted option); None and a problem where no such method is
         listed."""
         rest, label = dotted.removeprefix(PREFIX), self.label_of(dotted)
+        if label is None and rest in self.entries:
+            self.problems.add(key, f"{shown(dotted)}: expected an option of that method, {PREFIX}{rest}.option")
+            return None
         if label is None:
             hint = suggestion(rest.split(".")[0], self.entries, "this suite lists")
             told = f"{shown(dotted)}: expected methods.NAME.option, with a method of this suite{hint}"
@@ -97,7 +100,7 @@ class Methods:
         )
         extends = entry.get("extends")
         if extends is None:
-            return [replace(entry, value={"name": entry.get("name")}), options]
+            return [replace(entry, value={"name": self._registered(entry.at("name"), options)}), options]
         if extends.value in below:
             circle = " -> ".join((*below, label, extends.value))
             self.problems.add(extends.mark, f"the methods extend each other in a circle: {circle}")
@@ -106,6 +109,19 @@ class Methods:
                 return [*self._chain(extends.value, (*below, label)), options]
             return [replace(entry, value={"name": self._known(extends)}), options]
         return [replace(entry, value=INVALID), options]
+
+    def _registered(self, name: Node, options: Node) -> Node:
+        """The name of a registered method. A name of one's own is told what it lacks."""
+        catalogue = self.references.catalogue
+        registered = catalogue.components["method"]
+        if name.value in registered or name.key == name.mark or catalogue.broken:  # a bare name is told as any other
+            return name
+        having = [one for one, found in registered.items() if options.value.keys() <= found.options.keys()]
+        base = having[0] if options.value and len(having) == 1 else "METHOD"
+        told = f"no method is called {shown(name.value)}{suggestion(name.value, registered, '')}"
+        own = f"{{name: {name.value}, extends: {base}}}"
+        self.problems.add(name.mark, f"{told}; a name of your own says what it varies: {own}".replace("?;", "?"))
+        return replace(name, value=INVALID)
 
     def _known(self, extends: Node) -> Node:
         """The name of a registered method. A wrong one is told here: the suite's own names may have been meant."""

@@ -8,12 +8,13 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
+from fedbench.suite.belonging import belongs
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import BESIDE, NESTED, stack, written_out
 from fedbench.suite.problems import Problems
 from fedbench.suite.validate import COMPONENTS
 from fedbench.suite.yaml import parse_value
-from fedbench.words import shown, suggestion
+from fedbench.words import nearest, shown, suggestion
 
 # Options that take more than their default shows; a contract of the core with every component of the kind.
 _ALSO_TEXT = {("backbone", "pretrained")}
@@ -111,7 +112,9 @@ class References:
         for key in [] if component.open else given:
             if key not in component.options:
                 extra = ("extends", *OWN_SETTINGS) if component.kind == "method" else ()
-                hint = suggestion(key, [*component.options, *beside, *extra], "its options")
+                own = [*component.options, *beside, *extra]
+                astray = "" if nearest(key, own, least=0.8) else belongs(key, self.catalogue)  # more than a slip
+                hint = astray or suggestion(key, own, "its options")
                 told = f"{component.kind} {shown(label or component.name)} has no option {shown(key)}"
                 self.problems.add(given[key].named, told + (hint or "; it has none"))
 

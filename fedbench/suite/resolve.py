@@ -56,7 +56,7 @@ class _Resolver:
         self.path, self.catalogue, self.data = path, catalogue, data
         self.problems = Problems()
         tree = expected.written_out(read(path, self.problems), path, self.problems)
-        self.tree = validate.suite_file(tree, self.problems)
+        self.tree = validate.suite_file(tree, self.problems, catalogue)
         if not self.tree.is_mapping:
             self.problems.raise_any()
         own = self._plain("profile", "paper")
@@ -144,13 +144,13 @@ class _Resolver:
         """The candidates of the tuning, each as its values and the choices they are; none where there is no tuning, or
         where the command line says all that it would choose."""
         tune = self.tree.get("tune")
-        if tune is None or not tune.is_valid:
+        if tune is None or not tune.is_valid or not {"trials", "space"} <= tune.value.keys():
             return []
         space.check(tune, self.problems)
         ranges = {
             key: node
             for key, node in tune.at("space").value.items()
-            if not replaced(key, self.methods.label_of(key), self.sets, None)
+            if node.value and not replaced(key, self.methods.label_of(key), self.sets, None)
         }
         drawn = space.candidates(ranges, tune) if ranges else []
         return [

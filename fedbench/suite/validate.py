@@ -10,10 +10,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from fedbench.registry.catalogue import Catalogue
 from fedbench.suite import keys
+from fedbench.suite.belonging import belongs, near_home
 from fedbench.suite.node import INVALID, Node, Path
 from fedbench.suite.problems import Problems
-from fedbench.suite.shapes import homes, keys_of
+from fedbench.suite.shapes import keys_of
 from fedbench.types import SIZES
 from fedbench.words import nearest, shown, suggestion
 
@@ -76,13 +78,13 @@ def adapter(shape: Any) -> TypeAdapter:
     return TypeAdapter(shape)
 
 
-def settings(node: Node, problems: Problems, where: str = "") -> Node:
-    """Partial settings, written out and checked. `where` is how messages call them."""
-    return _validated(_written_out(node), keys.Settings, problems, where)
+def settings(node: Node, problems: Problems, catalogue: Catalogue | None = None) -> Node:
+    """Partial settings, written out and checked. catalogue: knows where keys belong that stand in the wrong place."""
+    return _validated(_written_out(node), keys.Settings, problems, "", catalogue)
 
 
-def suite_file(node: Node, problems: Problems) -> Node:
-    """A whole suite, written out and checked."""
+def suite_file(node: Node, problems: Problems, catalogue: Catalogue | None = None) -> Node:
+    """A whole suite, written out and checked. catalogue: as `settings` has it."""
     for path in (("defaults",), *_names(node, "scenarios"), *_names(node, "overlays")):
         node = _change(node, path, _written_out)
     for scenario in _names(node, "scenarios"):
@@ -92,7 +94,7 @@ def suite_file(node: Node, problems: Problems) -> Node:
     if methods and isinstance(methods.value, list):
         listed = [_change(_named(method), ("adapter",), _named) for method in methods.value]
         node = node.put(("methods",), replace(methods, value=listed))
-    return _validated(node, keys.SuiteFile, problems, "")
+    return _validated(node, keys.SuiteFile, problems, "", catalogue)
 
 
 def expected_file(node: Node, problems: Problems) -> Node:
@@ -147,7 +149,7 @@ def _named_items(node: Node) -> Node:
     return replace(node, value=[_named(item) for item in node.value]) if isinstance(node.value, list) else node
 
 
-def _validated(node: Node, shape: Any, problems: Problems, where: str) -> Node:
+def _validated(node: Node, shape: Any, problems: Problems, where: str, catalogue: Catalogue | None = None) -> Node:
     try:
         adapter(shape).validate_python(node.plain())
     except ValidationError as found:
@@ -157,7 +159,7 @@ def _validated(node: Node, shape: Any, problems: Problems, where: str) -> Node:
             if error["type"] == "missing":
                 missing.setdefault(error["loc"][:-1], []).append(str(error["loc"][-1]))
             else:
-                node = _report(node, error, shape, problems, where)
+                node = _report(node, error, shape, problems, where, catalogue)
         for path, names in missing.items():
             problems.add(node.at(*path).named, f"{_title(path, where)} needs {', '.join(map(shown, names))}")
         if len(errors) > MOST:  # what is wrong with the others stands in the tree yet
@@ -165,7 +167,9 @@ def _validated(node: Node, shape: Any, problems: Problems, where: str) -> Node:
     return node
 
 
-def _report(node: Node, error: ErrorDetails, shape: Any, problems: Problems, where: str) -> Node:
+def _report(
+    node: Node, error: ErrorDetails, shape: Any, problems: Problems, where: str, catalogue: Catalogue | None
+) -> Node:
     """Tell one of pydantic's errors where it belongs, and take the wrong part out of the tree."""
     path: Path = error["loc"]
     kind = error["type"]
@@ -175,7 +179,7 @@ def _report(node: Node, error: ErrorDetails, shape: Any, problems: Problems, whe
     at = node.get(*path)
     if kind == "extra_forbidden":
         assert at is not None, path
-        problems.add(at.named, _unknown(path, shape, where))
+        problems.add(at.named, _unknown(path, shape, where, catalogue))
         node = node.put(path, None)
         meant = nearest(str(path[-1]), NEEDED)
         if (
@@ -224,12 +228,10 @@ def _wrong(error: ErrorDetails, path: Path, at: Node) -> str:
     return f"expected {expected}, got {shown(value)}{hint}"
 
 
-def _unknown(path: Path, shape: Any, where: str) -> str:
+def _unknown(path: Path, shape: Any, where: str, catalogue: Catalogue | None) -> str:
     """`unknown key "roundz" in train; did you mean "rounds"?`"""
     key, known = str(path[-1]), keys_of(shape, path[:-1])
     title = _title(path[:-1], where)
     told = f"unknown key {shown(key)}" + (f" in {title}" if title != _title((), "") else "")
-    home = next((home for home in homes() if home.split(".")[-1] == key), None)
-    if home and key not in known:
-        return f"{told}; it belongs to {home.rpartition('.')[0] or 'the settings, under defaults or a scenario'}"
-    return told + suggestion(key, known)
+    near = suggestion(key, known, "")
+    return told + (belongs(key, catalogue, known) or near or near_home(key) or suggestion(key, known))

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedbench import hookimpl
 from fedbench.disk import hash_of_file
-from fedbench.errors import UserError
+from fedbench.errors import UnknownName, UserError
 from fedbench.models.backbone import Architecture, Source
 from fedbench.words import nearest
 
@@ -31,7 +31,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     base = name.split(".")[0]
     if not timm.is_model(base):
         near = nearest(base, timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"]), 3)
-        raise UserError(f"no backbone is called {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+        raise UnknownName(f"no backbone is called {name!r}", near)
     try:
         model: Any = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
     except Exception as error:  # timm and the hub client raise many kinds; the cause is kept

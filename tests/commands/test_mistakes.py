@@ -32,6 +32,7 @@ def refused(done, *told: str) -> str:
         ("capacities: [2, 1]", "capacities: [2, 1, 1]", ("tiny.yaml:6:", "3 capacities given")),
         ("methods: [fedra]", "methods: [fedar]", ("no method is called", "did you mean", "fedra")),
         ("methods: [fedra]", "methods: []", ("methods",)),
+        ("backbone: tiny", "backbone: Tinny", ("no backbone is called 'Tinny'; did you mean tiny",)),
         ("backbone: tiny", "backbone: vit_bse_patch16_224", ("vit_bse_patch16_224", "vit_base_patch16_224")),
         ("data: dots", "data: dotts", ("no dataset is called", "dots")),
         ("data: dots", "data: {name: dots, per_clas: 3}", ("per_clas", "per_class")),
@@ -189,4 +190,5 @@ def test_a_path_that_the_system_refuses(tmp_path, words):
 
 def test_an_unknown_component_or_kind(tmp_path):
     refused(fedbench("plugins", "show", "fedar", cwd=tmp_path), "did you mean 'fedra'?")
-    refused(fedbench("plugins", "list", "--kind", "methods", cwd=tmp_path), "kinds are", "method")
+    refused(fedbench("plugins", "show", "FedRA", cwd=tmp_path), "did you mean 'fedra'?")
+    refused(fedbench("plugins", "list", "--kind", "methods", cwd=tmp_path), 'did you mean "method"?; kinds are')
