@@ -200,6 +200,8 @@ def _legend(found: Sequence[Summary]) -> list[str]:
             "letters beside a number: methods that share one in that scenario are not told apart (paired t-tests, "
             f"{CONDITIONS}).{left_out(boards)}"
         )
+    if any(len(row.group) > LETTERS for board in boards for row in board.rows):
+        told.append("…: there are more letters, which csv and json have.")
     if any(one.mean_ranks for one in found):
         told.append(
             "mean rank: 1 is the best mean over seeds in a scenario, ties share the mean of their ranks; ceilings have "

@@ -55,7 +55,7 @@ def set_against(count):
     return lambda: (shared(*sides), settings(compared(*sides)))
 
 
-@pytest.mark.parametrize(("prepare", "few"), [(summed_up, 60), (set_against, 300)])
+@pytest.mark.parametrize(("prepare", "few"), [(summed_up, 25), (set_against, 200)])
 def test_eight_times_as_many_take_no_forty_times_as_long(prepare, few):
     """Eight times as long is fair, and a square would be 64 times."""
     prepare(few)()  # imports

@@ -10,7 +10,7 @@ import re
 import pytest
 from boards import ROLES, write
 from command import fedbench
-from factories import write_cell
+from factories import round_row, write_cell
 
 from fedbench.commands.run import _close
 from fedbench.report.leaderboards import leaderboards
@@ -27,7 +27,7 @@ def scenario(folder, name, levels=LEVELS, seeds=3, **options):
     for method, level in levels.items():
         # fedra and depthfl differ by a noise that is theirs, so that a letter can be shared
         values = [(level + NOISE[s], level - NOISE[s] * len(method)) for s in range(seeds)]
-        write(folder / "s", method, *values, scenario=name, **options)
+        write(folder / "s", method, *values, scenario=name, rounds=[round_row(12, 0, [0])], **options)
 
 
 def summary(folder, **options):
@@ -109,10 +109,11 @@ def test_many_leaderboards_are_summed_up_on_a_terminal_alone(tmp_path):
     def boards(*words):
         return fedbench("compare", "s", *words, cwd=tmp_path).output
 
-    assert boards() == boards("--summary") and f"A summary of {FEW + 1} leaderboards: --boards" in boards()
+    assert f"A summary of {FEW + 1} leaderboards: --boards" in boards()
     assert boards("--boards").count("accuracy, % · ") == FEW + 1
     for words in (("--scenario", "s[0-7]"), ("--baseline", "fedra")):
-        assert "mean rank" not in boards(*words) and "s · s0 · " in boards(*words)
+        told = boards(*words)
+        assert "mean rank" not in told and "s · s0 · " in told
     # what programs read never depends on how much there is
     assert boards("--format", "csv") == boards("--format", "csv", "--boards")
     refused = fedbench("compare", "s", "--summary", "--baseline", "fedra", cwd=tmp_path)
