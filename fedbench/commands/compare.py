@@ -151,6 +151,7 @@ def _changes(
     from fedbench.report.changes.found import changes
     from fedbench.report.changes.names import shared
     from fedbench.report.changes.page import view
+    from fedbench.report.measures import AT
     from fedbench.results import load
 
     if len(paths) != 2:
@@ -158,7 +159,7 @@ def _changes(
     if asked["baseline"] is not None:
         raise UserError("--changes has no baseline but the first PATH: leave out --baseline")
     sides = [load([path]) for path in paths]
-    if not wanted and not shared(*sides):
+    if not wanted and not (asked["at"] in AT and shared(*sides)):
         return False
     kept = set(map(id, chosen([*sides[0], *sides[1]])))
     before, after = ([result for result in side if id(result) in kept] for side in sides)

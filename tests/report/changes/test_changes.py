@@ -6,6 +6,7 @@ import csv
 import io
 import json
 
+import factories
 import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
@@ -64,12 +65,12 @@ def test_cells_of_one_id_with_other_results_are_listed_the_largest_first(tmp_pat
     assert starting(done.output, "fedra")[:5] == ["fedra", "4", "70.0", "69.5", "-0.5"]
 
 
-def test_another_version_makes_other_ids_and_methods_are_set_against_themselves(tmp_path):
+def test_another_version_makes_other_ids_and_methods_are_set_against_themselves(tmp_path, monkeypatch):
     for side, fedra, depthfl, lr in (("before", 0.7, 0.6, 0.1), ("after", 0.68, 0.6001, 0.2)):
+        versions = {"torch": "2.9" if side == "before" else "3.0", "timm": "1"}
+        monkeypatch.setitem(factories.AS_RUN, "versions", versions)
         level(tmp_path / side, "fedra", fedra, spread=lr * 10, train__lr=lr)
         level(tmp_path / side, "depthfl", depthfl, spread=lr * 10, train__lr=lr)
-        for cell in (tmp_path / side / "s").glob("*-*"):
-            edit(cell, versions={"torch": "2.9" if side == "before" else "3.0", "timm": "1"})
     done = change(tmp_path, columns=80)
     assert done.exit_code == 0 and "8 different under another id" in done.output
     assert starting(done.output, "versions.torch") == ["versions.torch", "2.9", "3.0", "8", "of", "8"]
@@ -158,6 +159,7 @@ def test_two_folders_with_common_names_are_set_against_each_other_unless_boards_
         "1 name in both" in change(tmp_path).output and change(tmp_path).output == change(tmp_path, "--changes").output
     )
     assert change(tmp_path, "--boards").output.count("round 12") == 2
+    assert change(tmp_path, "--at", "bytes").output.count("1 seed") >= 2  # a budget is one of each leaderboard
     rows = list(csv.DictReader(io.StringIO(change(tmp_path, "--format", "csv").stdout)))
     assert {row["suite"] for row in rows} == {"s (before/s)", "s (after/s)"}  # what programs read is what it was
 
