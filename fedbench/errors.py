@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 
 class UserError(Exception):
-    """Input that cannot work: what, where, and what would be right. The command line exits with 2."""
+    """Input that cannot work: what, where, and what would be right. The command line exits with 2.
+
+    option: which option of the component that raises it is to blame, as in `targets`, where that is known.
+    """
+
+    def __init__(self, *message: object, option: str = "") -> None:
+        super().__init__(*message)
+        self.option = option
 
 
 class UnknownName(UserError):

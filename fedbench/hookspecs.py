@@ -7,7 +7,8 @@ The `fedbench_register_*` hooks are each called with one function, `register(nam
 
 :param name: how suites call the component; unique within its kind over all installed packages.
 :param make: the function that makes it. Its parameters are the options a suite may set, its defaults their defaults
-    (JSON values), its docstring what `fedbench plugins show` prints, the first paragraph what the list does.
+    (JSON values), their annotations what they take (`fedbench.options`), its docstring what `fedbench plugins show`
+    prints, the first paragraph what the list does.
 :param profiles: optional, `{"reference": {option: value}}`: what a fidelity profile sets instead of the defaults.
 :param later: optional, names of options that came after results were kept. Where they have their defaults, a
     configuration leaves them out, and so the cells of before keep their identities.

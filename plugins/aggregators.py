@@ -5,33 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families import aggregation
-from fedbench.families.aggregation import each_returned, trimmed
+from fedbench.families.aggregation import Weights, each_returned, trimmed
 from fedbench.method import State
+from fedbench.options import Positive, Range, judged
 from fedbench.types import Cohort, Plan, Uploads
 
 Aggregate = Callable[[State, Uploads, Plan, Cohort], State]
 
-OUTSIDE = ("always", "with_client_0")
-
 
 # FedRA, Eq. 3 (v1), which the other depth-allocated methods use too.
-def weighted_mean(weights: str = "examples", outside_layers: str = "always") -> Aggregate:
+@judged("weighted_mean")
+def weighted_mean(
+    weights: Weights = "examples", outside_layers: Literal["always", "with_client_0"] = "always"
+) -> Aggregate:
     """The per-layer mean over the clients that hold a layer; a layer nobody returned keeps its value.
 
     weights: by number of `examples`, or `uniform`. outside_layers: when adapters that stand in no layer are
     averaged, `always` or only `with_client_0`, as in the FedRA authors' code.
     """
-    if weights not in aggregation.WEIGHTS:
-        raise UserError(f"weighted_mean: weights is {' or '.join(aggregation.WEIGHTS)}, not {weights!r}")
-    if outside_layers not in OUTSIDE:
-        raise UserError(f"weighted_mean: outside_layers is {' or '.join(OUTSIDE)}, not {outside_layers!r}")
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         new = aggregation.weighted_mean(state, uploads, plan, cohort, weights)
@@ -60,7 +58,8 @@ def coordinate_median() -> Aggregate:
 
 
 # Yin et al., ICML 2018, arXiv 1803.01498, Algorithm 1, Option II.
-def trimmed_mean(trim: float = 0.1) -> Aggregate:
+@judged("trimmed_mean")
+def trimmed_mean(trim: Annotated[float, Range(0, below=0.5)] = 0.1) -> Aggregate:
     """The mean of every number over the clients that returned it, each with one vote, without the share `trim` of the
     smallest and of the largest.
 
@@ -68,8 +67,6 @@ def trimmed_mean(trim: float = 0.1) -> Aggregate:
     is the median. The paper takes trim n for a whole number; rounding up cuts one client at either end where only a few
     hold a layer. It has no weights, as its clients have equally many examples.
     """
-    if not 0 <= trim < 0.5:
-        raise UserError(f"trimmed_mean: trim is from 0, below 0.5, not {trim}")
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         return each_returned(state, uploads, plan, lambda rows: trimmed(rows, cut(len(rows), trim)))
@@ -83,17 +80,14 @@ def cut(n: int, trim: float) -> int:
 
 
 # Sun et al., 2019, arXiv 1911.07963, Section 4: nobody moves the model further than a limit.
-def norm_clipping(max_norm: float | None = None, weights: str = "examples") -> Aggregate:
+@judged("norm_clipping")
+def norm_clipping(max_norm: Positive | None = None, weights: Weights = "examples") -> Aggregate:
     """The per-layer mean, after the update of every client, what it sends minus the global value, is scaled down to a
     norm of at most `max_norm`, over all tensors that it holds.
 
     max_norm: null takes the median of the norms that came back in the round. weights: of the mean, by number of
     `examples`, as FedAvg in the paper, or `uniform`.
     """
-    if max_norm is not None and (isinstance(max_norm, bool) or not isinstance(max_norm, int | float) or max_norm <= 0):
-        raise UserError(f"norm_clipping: max_norm is a number above 0, or null, not {max_norm!r}")
-    if weights not in aggregation.WEIGHTS:
-        raise UserError(f"norm_clipping: weights is {' or '.join(aggregation.WEIGHTS)}, not {weights!r}")
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         if uploads.arrived.any():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Generator, Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families import allocation
+from fedbench.options import judged
 from fedbench.types import Plan
 
-HOLDS = ("trained", "all")
 
-
+@judged("knapsack")
 def knapsack(
     capacities: Tensor,
     num_layers: int,
@@ -21,7 +22,7 @@ def knapsack(
     history: Tensor,
     layer_memory: Tensor,
     memory_budgets: Tensor,
-    hold: str = "trained",
+    hold: Literal["trained", "all"] = "trained",
 ) -> Tensor | Plan:
     """The layers of most value that fit into a client's memory: M_n maximises sum_j v_j M_nj subject to sum_j c_j M_nj
     <= b_n and at most L_n layers. A plain rule of ours, no paper's.
@@ -30,8 +31,6 @@ def knapsack(
     yet; c_j the bytes that training it takes; b_n those of L_n mean layers. Equal values are settled by chance. hold:
     `trained` skips the other layers, as FedRA does; `all` runs them frozen.
     """
-    if hold not in HOLDS:
-        raise UserError(f"knapsack: hold is {' or '.join(HOLDS)}, not {hold!r}")
     values = torch.where(history == 0, scores.max().clamp(min=0) + 1, scores).double()
     M = torch.zeros(len(capacities), num_layers, dtype=torch.bool)
     for n, (L_n, budget) in enumerate(zip(capacities.tolist(), memory_budgets.tolist(), strict=True)):

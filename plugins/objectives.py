@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.method import Setup
+from fedbench.options import Count, NotNegative, judged
 from fedbench.types import Objective
 
 
@@ -46,15 +46,14 @@ def make_cross_entropy() -> Objective:
     return cross_entropy
 
 
-def make_mutual_kl(setup: Setup, ramp_rounds: int | None = None, epsilon: float = 0.0) -> Objective:
+@judged("mutual_kl")
+def make_mutual_kl(setup: Setup, ramp_rounds: Count | None = None, epsilon: NotNegative = 0.0) -> Objective:
     """sum_i CE_i + w(t) / (m - 1) sum KL(o_j || o_i), with w(t) ramped up over `ramp_rounds` (default: all
     rounds of the run).
 
     epsilon is added to the distribution that is imitated.
     """
     T_w = setup.train["rounds"] if ramp_rounds is None else ramp_rounds
-    if T_w < 1:
-        raise UserError(f"mutual_kl: ramp_rounds is at least 1, not {T_w}")
     return functools.partial(mutual_kl, ramp_rounds=T_w, epsilon=epsilon)
 
 

@@ -6,8 +6,9 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
 
 
-def component(kind, name, profiles=None, open=False, later=(), **options):
-    return Component(name, kind, f"plugin_{name}", "tests", f"about {name}", options, profiles or {}, open, later=later)
+def component(kind, name, profiles=None, open=False, later=(), takes=None, **options):
+    about = (name, kind, f"plugin_{name}", "tests", f"about {name}", options, profiles or {}, open)
+    return Component(*about, later=later, takes=takes or {})
 
 
 def built_catalogue() -> Catalogue:

@@ -72,6 +72,7 @@ def show(name: str, plugins: tuple) -> None:
     from rich.text import Text
 
     from fedbench.commands.screen import Screen
+    from fedbench.options import told
     from fedbench.registry.catalogue import REQUIRED
     from fedbench.registry.registry import Registry
 
@@ -85,14 +86,19 @@ def show(name: str, plugins: tuple) -> None:
             console.print(Padding(Text(paragraph), (0, 0, 0, 2)))
         if component.paper:
             console.print(Padding(Text(f"Paper: {component.paper}"), (0, 0, 0, 2)))
-        profiles = {key: value for options in component.profiles.values() for key, value in options.items()}
         rows = [
-            (key, "required" if default == REQUIRED else json.dumps(default), _in_profiles(component, key))
+            (
+                key,
+                "required" if default == REQUIRED else json.dumps(default),
+                told(component.takes[key]) if key in component.takes else "",
+                _in_profiles(component, key),
+            )
             for key, default in component.options.items()
         ]
+        heads = ("option", "default", "takes", "in a profile")
+        filled = [i for i in range(len(heads)) if i < 2 or any(row[i] for row in rows)]
         if rows:
-            heads = ("option", "default", "in a profile") if profiles else ("option", "default")
-            console.print(listing(heads, [row[: len(heads)] for row in rows]))
+            console.print(listing([heads[i] for i in filled], [[row[i] for i in filled] for row in rows]))
         if component.open:
             console.print("  and any further option, which is passed on", style="dim")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from torch import Tensor
 from fedbench.models.places import trained_by
 from fedbench.types import Cohort, Plan, Uploads
 
-WEIGHTS = ("examples", "uniform")
+Weights = Literal["examples", "uniform"]
+WEIGHTS = get_args(Weights)
 PLAIN_MEAN = {"name": "weighted_mean", "weights": "uniform"}
 
 

@@ -3,7 +3,7 @@ approximation of a rank."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.families.aggregation import WEIGHTS, client_weights, mean, weighted_mean
+from fedbench.families.aggregation import client_weights, mean, weighted_mean
 from fedbench.method import Setup, State
 from fedbench.models.additions import FROZEN
 from fedbench.models.backbone import Blocks
@@ -126,12 +126,6 @@ def with_pairs(
 def zero_padded(one: Came) -> tuple[Tensor, Tensor]:
     """sum_n w_n pad(A_n) and sum_n w_n pad(B_n): what a client did not train counts as 0, and all share the divisor."""
     return mean(one.A, one.weights), mean(one.B, one.weights)
-
-
-def check_weights(method: str, weights: str, known: Sequence[str] = WEIGHTS) -> None:
-    """Raises UserError for another weighting than a method knows."""
-    if weights not in known:
-        raise UserError(f"{method}: weights is {' or '.join(known)}, not {weights!r}")
 
 
 def replaced(state: State, values: Mapping[str, Tensor]) -> State:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
+from fedbench.options import Text
 from fedbench.words import meant
 
 # The last fully connected layer of each sub-layer, l_i^0 and l_i^1 (FedRA, Sec. 3.2), in timm's names.
 LAST_FC = {"VisionTransformer": ("attn.proj", "mlp.fc2"), "MlpMixer": ("mlp_tokens.fc2", "mlp_channels.fc2")}
+
+
+# What an adapter's option `targets` takes that `resolve_targets` is to resolve.
+Module = Annotated[str, Text("the name of a module")]
+Targets = Annotated[str, Text("last_fc, reference, or the name of a module")] | list[Module]
 
 
 def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[nn.Module, str]]:

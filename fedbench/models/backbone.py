@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -252,7 +252,8 @@ def _can_be_cut(model: nn.Module) -> bool:
     return parts and (hasattr(model, "stem") or (hasattr(model, "patch_embed") and hasattr(model, "_pos_embed")))
 
 
-STARTS = ("pretrained", "random")
+Begin = Literal["pretrained", "random"]
+STARTS = get_args(Begin)
 
 
 def begin(body: Body, option: str, how: str, seed: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedbench.data.sources import Source
 from fedbench.errors import UserError
+from fedbench.options import Schema, declared, faults, place
 from fedbench.words import meant
 
 KINDS = {
@@ -64,9 +65,10 @@ _GIVEN = {
 @dataclass(frozen=True)
 class Component:
     """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
-    others), its options with their defaults; for a method its role, one of ROLES, for a data set where its files come
-    from, for an executor whether its cells run on other machines. later: the options that came when results were kept
-    already, paper: where it is from, look: how pictures draw it, see `hookspecs`."""
+    others), its options with their defaults, and what those take that declare it (`fedbench.options`); for a method its
+    role, one of ROLES, for a data set where its files come from, for an executor whether its cells run on other
+    machines. later: the options that came when results were kept already, paper: where it is from, look: how pictures
+    draw it, see `hookspecs`."""
 
     name: str
     kind: str
@@ -84,6 +86,7 @@ class Component:
     details: str = ""
     paper: str = ""
     look: int | None = None
+    takes: dict[str, Schema] = field(default_factory=dict)
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
@@ -123,8 +126,19 @@ class Component:
         facts["later"] = list(facts.get("later", ()))
         if odd := [option for option in facts["later"] if options.get(option, REQUIRED) == REQUIRED]:
             raise ValueError(f"{kind} {name!r} has no option {odd[0]!r} with a default, and names it in `later`")
+        takes = {option: schema for option, schema in declared(make).items() if option in options}
+        for given in (options, *facts.get("profiles", {}).values()):
+            _check_own(f"{kind} {name!r}", takes, given)
         summary, *others = [" ".join(part.split()) for part in (inspect.getdoc(make) or "").split("\n\n")]
-        return cls(name, kind, plugin, package, summary, options, open=open_, details="\n\n".join(others), **facts)
+        details = "\n\n".join(others)
+        return cls(name, kind, plugin, package, summary, options, open=open_, details=details, takes=takes, **facts)
+
+
+def _check_own(what: str, takes: dict[str, Schema], given: dict[str, Any]) -> None:
+    """Raises ValueError where a default, or a value of a profile, is not what its option takes."""
+    for option in takes.keys() & given.keys():
+        for path, message in faults(takes[option], given[option]) if given[option] != REQUIRED else ():
+            raise ValueError(f"{what} breaks its own word on {place(option, path)}: {message}")
 
 
 def _plain(name: str, value: Any) -> Any:

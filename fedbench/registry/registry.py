@@ -191,7 +191,8 @@ class Registry:
 
     def _stamp(self) -> list[Any]:
         """What changes when a package or a plugin's file does."""
-        facts: list[Any] = [__version__, sys.version, self.troubles, _file_stamp("fedbench.registry.catalogue")]
+        facts: list[Any] = [__version__, sys.version, self.troubles]
+        facts += [_file_stamp(module) for module in ("fedbench.registry.catalogue", "fedbench.options")]
         for point in self.entry_points.values():
             facts.append([point.name, point.value, _package(point), _version(point)])
             facts.append(_file_stamp(point.module))

@@ -80,12 +80,15 @@ def _reference(kind: str, own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _properties(component: Component) -> dict[str, Any]:
-    return {key: _option(component.kind, key, default) for key, default in component.options.items()}
+    return {key: _option(component, key, default) for key, default in component.options.items()}
 
 
-def _option(kind: str, key: str, default: Any) -> dict[str, Any]:
+def _option(component: Component, key: str, default: Any) -> dict[str, Any]:
+    kind, takes = component.kind, component.takes.get(key)
     if kind == "method" and key in NESTED:
         return _reference(NESTED[key], {})
+    if takes is not None:
+        return takes if default == REQUIRED else {**takes, "default": default}
     if default == REQUIRED:
         return {"description": "required"}
     if default is None:

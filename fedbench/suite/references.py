@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedbench import options
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
 from fedbench.suite.belonging import belongs
@@ -142,9 +143,14 @@ class References:
         return replace(part, value=INVALID)
 
     def _typed(self, component: Component, key: str, part: Node) -> Node:
-        """The option's value if it has its default's type; null takes anything, a text also a list of texts."""
+        """The option's value if it is what the option says it takes, or has its default's type where it says nothing:
+        null takes anything then, a text also a list of texts."""
         default, value = component.options.get(key), part.plain()
-        if default is None or default == REQUIRED or not part.is_valid:
+        if not part.is_valid or (type(value) is type(default) and value == default):
+            return part
+        if (takes := component.takes.get(key)) is not None:
+            return self._judged(component, key, part, takes)
+        if default is None or default == REQUIRED:
             return part
         expected = _expected(default, value, (component.kind, key) in _ALSO_TEXT)
         if expected:
@@ -153,6 +159,19 @@ class References:
         if isinstance(default, float):
             return replace(part, value=float(value))
         return part
+
+    def _judged(self, component: Component, key: str, part: Node, takes: options.Schema) -> Node:
+        """The option's value if it is what the option says it takes."""
+        value = part.plain()
+        found = list(options.faults(takes, value))
+        for path, message in found:
+            at = part.at(*path)
+            mark = at.named if message.startswith("unknown key") else at.mark
+            self.problems.add(mark, f"{component.name} {options.place(key, path)}: {message}")
+        if found:
+            return replace(part, value=INVALID)
+        floats = isinstance(component.options.get(key), float) and isinstance(value, int)
+        return replace(part, value=float(value)) if floats else part
 
 
 def _expected(default: Any, value: Any, also_text: bool) -> str | None:

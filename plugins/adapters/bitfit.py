@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +12,10 @@ from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.models.adapter import Stack, resolve_targets
+from fedbench.models.adapter import Module, Stack, resolve_targets
 from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear
+from fedbench.options import Text, judged
 
 
 class BitFit(nn.Module, ABC):
@@ -64,7 +66,10 @@ class BitFitNorm(BitFit):
         return F.layer_norm(x, self.shape, self.weight, bias, self.eps)
 
 
-def bitfit(targets: str | list = "all") -> Callable[[Blocks], None]:
+@judged("bitfit")
+def bitfit(
+    targets: Annotated[str, Text("all, or the name of a module")] | list[Module] = "all",
+) -> Callable[[Blocks], None]:
     """The layers' bias terms, trained from their pre-trained values on (BitFit, ACL 2022).
 
     targets: `all` (those of every linear layer and layer norm in the layers, as the paper), or a list of module names

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,9 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.models.adapter import Stack, last_fc
 from fedbench.models.backbone import Blocks
+from fedbench.options import Count, judged
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
-WHERE = ("both", "mlp")
 STD = 0.01  # of the weights at the start, cut off at two of them (Houlsby et al., Sec. 3.6; their code takes 0.001)
 
 
@@ -66,18 +67,15 @@ class Bottleneck(nn.Module):
         return F.linear(low, own["up"], own["up_bias"])
 
 
-def bottleneck(size: int = 8, activation: str = "gelu", where: str = "both") -> Callable[[Blocks], None]:
+@judged("bottleneck")
+def bottleneck(
+    size: Count = 8, activation: Literal["gelu", "relu", "silu"] = "gelu", where: Literal["both", "mlp"] = "both"
+) -> Callable[[Blocks], None]:
     """A small MLP with a skip connection behind each sub-layer, before the residual sum (Houlsby et al., ICML 2019).
 
     size: the width of its hidden layer · activation: gelu, relu or silu · where: `both` sub-layers, or `mlp`, behind
     the second alone (Pfeiffer et al., EACL 2021). Houlsby et al. train the layer norms too; here they stay frozen.
     """
-    if size < 1:
-        raise UserError(f"bottleneck: size must be at least 1; it is {size}")
-    if activation not in ACTIVATIONS:
-        raise UserError(f"bottleneck: activation is {', '.join(ACTIVATIONS)}, not {activation!r}")
-    if where not in WHERE:
-        raise UserError(f"bottleneck: where is {' or '.join(WHERE)}, not {where!r}")
 
     def attach(blocks: Blocks) -> None:
         width = blocks.timm.num_features

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Annotated
 
 import loralib
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.models.adapter import LowRank, SeededDropout, Stack, resolve_targets
+from fedbench.models.adapter import LowRank, SeededDropout, Stack, Targets, resolve_targets
 from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear, low_rank_linear
+from fedbench.options import Count, Positive, Range, judged
 
 
 class LoRALinear(loralib.Linear):
@@ -104,8 +106,12 @@ class LoRAConv2d(nn.Module):
         return nn.functional.conv2d(low, own["lora_B"])
 
 
+@judged("lora")
 def lora(
-    rank: int = 8, alpha: float = 8.0, dropout: float = 0.0, targets: str | list = "last_fc"
+    rank: Count = 8,
+    alpha: Positive = 8.0,
+    dropout: Annotated[float, Range(0, below=1)] = 0.0,
+    targets: Targets = "last_fc",
 ) -> Callable[[Blocks], None]:
     """Low-rank adapters B A in the target layers, scaled by alpha / rank, with dropout on their input.
 
@@ -113,8 +119,6 @@ def lora(
     `reference` (that, and the patch embedding's convolution, as the FedRA authors' code), or a list of module
     names.
     """
-    if rank < 1 or not 0 <= dropout < 1:
-        raise UserError(f"lora: rank must be at least 1 and dropout in [0, 1); they are {rank} and {dropout}")
 
     def attach(blocks: Blocks) -> None:
         for parent, attribute in resolve_targets(blocks, targets):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,8 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.models.adapter import Stack
 from fedbench.models.backbone import Blocks
+from fedbench.options import Count, judged
 
-INIT = ("uniform", "normal")
 NORMAL_STD = 0.02  # as timm draws a ViT's position embeddings
 
 
@@ -88,17 +88,16 @@ class Without(Slots):
         return normed
 
 
-def vpt(prompts: int = 10, deep: bool = False, init: str = "uniform") -> Callable[[Blocks], None]:
+@judged("vpt")
+def vpt(
+    prompts: Count = 10, deep: bool = False, init: Literal["uniform", "normal"] = "uniform"
+) -> Callable[[Blocks], None]:
     """Learned tokens beside those of the image (VPT, ECCV 2022): before the first layer, or anew in every layer.
 
     prompts: how many · deep: every layer has its own, in place of those of the layer below · init: `uniform` (within
     sqrt(6 / (3 P^2 + D)) for patches of P x P pixels, as the paper's code) or `normal` (standard deviation 0.02). For
     a ViT; the paper's dropout of prompts is not offered.
     """
-    if prompts < 1:
-        raise UserError(f"vpt: prompts must be at least 1; it is {prompts}")
-    if init not in INIT:
-        raise UserError(f"vpt: init is {' or '.join(INIT)}, not {init!r}")
 
     def attach(blocks: Blocks) -> None:
         model: Any = blocks.model  # a timm ViT, whose parts mypy does not know

@@ -17,6 +17,7 @@ from fedbench import hookimpl
 from fedbench.disk import hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Architecture, Source
+from fedbench.options import Natural, judged
 
 IMAGE_SIZE = 32
 HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the normalisation
@@ -95,7 +96,8 @@ def _source(name: str, pretrained: bool | str, weights_seed: int, load: bool) ->
     return Source(model, IMAGE_SIZE, HALF, HALF, fingerprint=f"{name}-{origin}", architecture=Architecture(*TIMM[name]))
 
 
-def make_vit(pretrained: bool | str = True, weights_seed: int = 0, load: bool = True) -> Source:
+@judged("micro_vit")
+def make_vit(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = True) -> Source:
     """A Vision Transformer of 12 blocks, 0.4 million parameters, for 32x32 images, pre-trained on glyphs.
 
     pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
@@ -104,7 +106,8 @@ def make_vit(pretrained: bool | str = True, weights_seed: int = 0, load: bool = 
     return _source("micro_vit", pretrained, weights_seed, load)
 
 
-def make_mixer(pretrained: bool | str = True, weights_seed: int = 0, load: bool = True) -> Source:
+@judged("micro_mixer")
+def make_mixer(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = True) -> Source:
     """An MLP-Mixer of 12 blocks, 0.4 million parameters, for 32x32 images, pre-trained on glyphs.
 
     pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds

@@ -14,8 +14,10 @@ from fedbench import hookimpl
 from fedbench.data import NewArray, Part, Source, cached, root_of
 from fedbench.data.decode import check_options, resized
 from fedbench.data.files import content, content_hashes, in_threads
+from fedbench.data.options import Interpolation, Root
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
+from fedbench.options import judged
 from fedbench.types import Dataset, Images, Splits
 from fedbench.words import counted
 
@@ -130,7 +132,8 @@ CIFAR100 = Version(
 )
 
 
-def cifar10(image_size: int, root: str | None = None, interpolation: str = "bicubic") -> Dataset:
+@judged("cifar10")
+def cifar10(image_size: int, root: Root | None = None, interpolation: Interpolation = "bicubic") -> Dataset:
     """CIFAR-10: 10 classes of 32 x 32 photographs, one domain.
 
     root: the folder with cifar-10-batches-bin/ of the binary version, or that folder itself; `cifar10` in the folder of
@@ -139,7 +142,8 @@ def cifar10(image_size: int, root: str | None = None, interpolation: str = "bicu
     return CIFAR10.dataset(image_size, root, interpolation)
 
 
-def cifar100(image_size: int, root: str | None = None, interpolation: str = "bicubic") -> Dataset:
+@judged("cifar100")
+def cifar100(image_size: int, root: Root | None = None, interpolation: Interpolation = "bicubic") -> Dataset:
     """CIFAR-100: 100 fine classes of 32 x 32 photographs, one domain.
 
     root: the folder with cifar-100-binary/, or that folder itself; `cifar100` in the folder of data sets if not given

@@ -6,11 +6,14 @@ what the brushes of `glyphs.py` paint. Orderings of methods vary with the seed: 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from fedbench import hookimpl
 from fedbench.data import NewArray, cached
 from fedbench.errors import UserError
+from fedbench.options import Natural, Range, judged
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
 
@@ -20,7 +23,8 @@ VERSION = 1  # raise it whenever thinning or dealing changes here or in lines.py
 INK = 8.0  # grey level, of 16, from which a scan counts as ink
 
 
-def make(image_size: int, test_share: float = 0.2, draw: int = 0) -> Dataset:
+@judged("digits")
+def make(image_size: int, test_share: Annotated[float, Range(above=0, below=1)] = 0.2, draw: Natural = 0) -> Dataset:
     """Handwritten digits, 10 classes, in the domains solid, outline, texture, dim, clutter and sketch.
 
     test_share: part of each class and domain that is kept for testing · draw: another number deals the 1,797
@@ -28,10 +32,6 @@ def make(image_size: int, test_share: float = 0.2, draw: int = 0) -> Dataset:
     """
     if image_size < 1:
         raise UserError(f"digits: image_size must be at least 1, not {image_size}")
-    if not 0 < test_share < 1:
-        raise UserError(f"digits: test_share must lie between 0 and 1, not {test_share}")
-    if draw < 0:
-        raise UserError(f"digits: draw must be 0 or more, not {draw}")
     version = f"v{VERSION}-renderer{glyphs.RENDERER}"
     fingerprint = f"digits-{version}-{image_size}px-test{float(test_share)!r}-draw{draw}"
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from fedbench import hookimpl
 from fedbench.data import Part, Source, root_of
 from fedbench.data.lists import Lists
+from fedbench.data.options import Interpolation, OnUnreadable, Resize, Root
+from fedbench.options import Count, judged
 from fedbench.types import Dataset
 
 # domain: size of its archive, lines of its training and of its test list ("cleaned version" of the official page)
@@ -39,13 +41,14 @@ SOURCE = Source(
 )
 
 
+@judged("domainnet")
 def make(
     image_size: int,
-    root: str | None = None,
-    classes: int = 100,
-    unreadable: str = "fail",
-    interpolation: str = "bicubic",
-    resize: str = "antialiased",
+    root: Root | None = None,
+    classes: Count = 100,
+    unreadable: OnUnreadable = "fail",
+    interpolation: Interpolation = "bicubic",
+    resize: Resize = "antialiased",
 ) -> Dataset:
     """DomainNet: clipart, infograph, painting, quickdraw, real, sketch; the first 100 of 345 classes.
 

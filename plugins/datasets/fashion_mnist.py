@@ -20,8 +20,10 @@ from fedbench import hookimpl
 from fedbench.data import NewArray, Part, Source, cached
 from fedbench.data.decode import check_options, resized
 from fedbench.data.files import Store, in_threads
+from fedbench.data.options import Interpolation, Root
 from fedbench.disk import hash_of_bytes, hash_of_json, remembered
 from fedbench.errors import DataMissing, UserError
+from fedbench.options import Count, Natural, judged
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
 
@@ -87,14 +89,15 @@ SOURCE = Source(
 )
 
 
+@judged(NAME)
 def make(
     image_size: int,
     styles: bool = False,
-    train_per_class: int | None = None,
-    test_per_class: int | None = None,
-    draw: int = 0,
-    root: str | None = None,
-    interpolation: str = "bicubic",
+    train_per_class: Count | None = None,
+    test_per_class: Count | None = None,
+    draw: Natural = 0,
+    root: Root | None = None,
+    interpolation: Interpolation = "bicubic",
 ) -> Dataset:
     """Fashion-MNIST: 10 classes of clothes, 28 x 28 and grey, one domain; or its lines in the six styles of strokes6.
 
@@ -107,8 +110,6 @@ def make(
     check_options(image_size, interpolation)
     if styles and interpolation != "bicubic":
         raise UserError(f"{NAME}: interpolation: {interpolation} goes with images that are resized, not with styles")
-    if draw < 0:
-        raise UserError(f"{NAME}: draw must be 0 or more, not {draw}")
     domains, wanted = glyphs.STYLES if styles else ("all",), (train_per_class, test_per_class)
     amounts = [_amount(half, each, len(domains)) for half, each in zip(HALVES, wanted, strict=True)]
     read = _reader(root)

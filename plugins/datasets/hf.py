@@ -13,30 +13,37 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedbench import hookimpl
 from fedbench.data.decode import Sample, image_dataset
 from fedbench.data.files import Unreadable, content, in_threads, scanned
+from fedbench.data.options import Interpolation, OnUnreadable
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
+from fedbench.options import Text, judged
 from fedbench.types import Dataset
 
 if TYPE_CHECKING:
     import datasets
 
 
+Split = Annotated[str, Text("a split, such as train[:90%]")]
+Column = Annotated[str, Text("a column's name")]
+
+
+@judged("hf")
 def make(
     image_size: int,
-    path: str,
-    config: str | None = None,
-    train: str = "train",
-    test: str = "test",
-    image: str | None = None,
-    label: str | None = None,
-    domain: str | None = None,
-    unreadable: str = "fail",
-    interpolation: str = "bicubic",
+    path: Annotated[str, Text("a data set's name on the Hub, or a folder")],
+    config: Annotated[str, Text("a configuration's name")] | None = None,
+    train: Split = "train",
+    test: Split = "test",
+    image: Column | None = None,
+    label: Column | None = None,
+    domain: Column | None = None,
+    unreadable: OnUnreadable = "fail",
+    interpolation: Interpolation = "bicubic",
 ) -> Dataset:
     """A Hugging Face image data set, by its name on the Hub or a local folder; needs the extra `datasets`.
 

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 from fedbench import hookimpl
 from fedbench.data.decode import Sample, check_options, image_dataset
+from fedbench.data.options import Interpolation, OnUnreadable, Resize, Root
 from fedbench.errors import UserError
+from fedbench.options import Length, Natural, Range, Text, judged
 from fedbench.seeding import seed_of
 from fedbench.types import Dataset
 from fedbench_plugins.datasets.image_tree import Tree
 
+Folders = Annotated[list[Annotated[str, Text("a folder's name")]], Length(1, distinct=True)]
 
+
+@judged("image_folder")
 def make(
     image_size: int,
-    root: str,
-    test_fraction: float = 0.2,
-    unreadable: str = "fail",
-    split_seed: int = 0,
-    domains: Sequence[str] | None = None,
-    interpolation: str = "bicubic",
-    resize: str = "antialiased",
-    classes: Sequence[str] | None = None,
+    root: Root,
+    test_fraction: Annotated[float, Range(above=0, below=1)] = 0.2,
+    unreadable: OnUnreadable = "fail",
+    split_seed: Natural = 0,
+    domains: Folders | None = None,
+    interpolation: Interpolation = "bicubic",
+    resize: Resize = "antialiased",
+    classes: Folders | None = None,
 ) -> Dataset:
     """Your own images in root/domain/class, split into training and test within each domain and class.
 
@@ -35,8 +41,6 @@ def make(
     Raises: UserError with all that is wrong with the tree: where it has another layout, a domain lacks a class or
     has fewer than two images of one, or images cannot be opened.
     """
-    if not 0 < test_fraction < 1:
-        raise UserError(f"image_folder: test_fraction must be between 0 and 1, not {test_fraction}")
     folder = Path(root).expanduser()
     check_options(image_size, interpolation, unreadable, resize)
     tree = Tree(folder, domains, classes)

@@ -28,12 +28,12 @@ class Tree:
         where the root is no folder, or domains and classes are no lists of names."""
         if not root.is_dir():
             raise UserError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}; {LAYOUT}")
-        self.root, self.wanted = root, _names("classes", classes)
+        self.root, self.wanted = root, classes
         self.faults: list[str] = []
         self.deep: list[str] = []
         self.broken: set[str] = set()  # domains of which not all is known
         self.dead: set[str] = set()  # links in the place of folders
-        self.images = {domain: self._classes(domain) for domain in self._domains(_names("domains", domains))}
+        self.images = {domain: self._classes(domain) for domain in self._domains(domains)}
         found = sorted({name for classes in self.images.values() for name in classes})
         self.classes = found if self.wanted is None else self.wanted
         if self.deep:
@@ -168,15 +168,3 @@ def _last(path: str) -> str:
 
 def _several(paths: Sequence[str], one: str, many: str) -> str:
     return f"{paths[0]} {one}" if len(paths) == 1 else f"{len(paths):,} images {many}, such as {paths[0]}"
-
-
-def _names(option: str, given: Sequence[str] | None) -> list[str] | None:
-    """The names of an option, a list. Raises: UserError where it is none."""
-    if given is None:
-        return None
-    is_list = isinstance(given, list | tuple)
-    if is_list and (odd := [name for name in given if not isinstance(name, str)]):
-        raise UserError(f"image_folder: {option} are names of folders; write {odd[0]!r} in quotes")
-    if not is_list or not given or len(set(given)) < len(given):
-        raise UserError(f"image_folder: {option} must be a list of different folder names, not {given!r}")
-    return list(given)

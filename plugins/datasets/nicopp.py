@@ -7,6 +7,8 @@ from collections.abc import Callable
 from fedbench import hookimpl
 from fedbench.data import Part, Source, root_of
 from fedbench.data.lists import Lists
+from fedbench.data.options import Interpolation, OnUnreadable, Resize, Root
+from fedbench.options import judged
 from fedbench.types import Dataset
 
 DOMAINS = ("autumn", "dim", "grass", "outdoor", "rock", "water")
@@ -31,12 +33,13 @@ SOURCE = Source(
 )
 
 
+@judged("nicopp")
 def make(
     image_size: int,
-    root: str | None = None,
-    unreadable: str = "fail",
-    interpolation: str = "bicubic",
-    resize: str = "antialiased",
+    root: Root | None = None,
+    unreadable: OnUnreadable = "fail",
+    interpolation: Interpolation = "bicubic",
+    resize: Resize = "antialiased",
 ) -> Dataset:
     """NICO++: autumn, dim, grass, outdoor, rock, water; 60 classes.
 

@@ -7,12 +7,14 @@ that the pre-training of `micro_vit` and `micro_mixer` never drew; the 24 stroke
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 
 from fedbench import hookimpl
 from fedbench.data import NewArray, cached
 from fedbench.errors import UserError
+from fedbench.options import Count, Natural, Range, judged
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
 
@@ -21,8 +23,13 @@ from . import glyphs
 WOBBLE = {"sketch": 0.02}  # how unsteady the hand is; the other styles are drawn with a ruler's calm
 
 
+@judged("strokes6")
 def make(
-    image_size: int, classes: int = 30, train_per_class: int = 40, test_per_class: int = 10, draw: int = 0
+    image_size: int,
+    classes: Annotated[int, Range(2)] = 30,
+    train_per_class: Count = 40,
+    test_per_class: Count = 10,
+    draw: Natural = 0,
 ) -> Dataset:
     """Stroke glyphs in the domains solid, outline, texture, dim, clutter and sketch.
 
@@ -35,8 +42,6 @@ def make(
             raise UserError(f"strokes6: {name} must be at least 1, not {value}")
     if not 2 <= classes <= _most_classes():
         raise UserError(f"strokes6: classes must be between 2 and {_most_classes()}, not {classes}")
-    if draw < 0:
-        raise UserError(f"strokes6: draw must be 0 or more, not {draw}")
     strokes = glyphs.class_strokes("downstream", classes)
     amount = f"{classes}x({train_per_class}+{test_per_class})"
     fingerprint = f"strokes6-renderer{glyphs.RENDERER}-{image_size}px-{amount}-draw{draw}"

@@ -9,7 +9,9 @@ from fedbench import hookimpl
 from fedbench.data import Part, Source, root_of
 from fedbench.data.decode import Sample, image_dataset
 from fedbench.data.files import Unreadable, content
+from fedbench.data.options import Interpolation, OnUnreadable, Root
 from fedbench.errors import UserError
+from fedbench.options import judged
 from fedbench.types import Dataset
 
 WNIDS = Part(("tiny-imagenet-200/wnids.txt", "wnids.txt"), "tiny-imagenet-200.zip", size="237 MB")
@@ -21,7 +23,13 @@ SOURCE = Source(
 )
 
 
-def make(image_size: int, root: str | None = None, unreadable: str = "fail", interpolation: str = "bicubic") -> Dataset:
+@judged("tiny_imagenet")
+def make(
+    image_size: int,
+    root: Root | None = None,
+    unreadable: OnUnreadable = "fail",
+    interpolation: Interpolation = "bicubic",
+) -> Dataset:
     """Tiny ImageNet: 200 classes, one domain; its validation images are the test split.
 
     The official test images have no labels and are not read. root: the folder with tiny-imagenet-200/, or that folder

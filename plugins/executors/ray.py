@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 from fedbench import hookimpl, machine
 from fedbench.errors import UserError
+from fedbench.options import Count, Text, judged
 from fedbench.runs.executors import Execute, OnEvent, remote
 from fedbench.runs.executors.dispatch import Dispatch, Lost, changes
 
@@ -25,15 +26,16 @@ STORE = 80 * 2**20  # bytes of Ray's store of objects; an errand is a few kB
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
+@judged("--executor ray")
 def on_ray(
     most: int | None = None,
     timeout: float | None = None,
     memory_limit: int | None = None,
     gpu: float = 0.0,
-    address: str | None = None,
-    cpus_per_cell: int = 1,
+    address: Annotated[str, Text("HOST:PORT or auto")] | None = None,
+    cpus_per_cell: Count = 1,
     resources: dict[str, float] = {},  # noqa: B006 (an option's default, never changed)
-    attempts: int = 3,
+    attempts: Count = 3,
 ) -> Execute:
     """Run cells as tasks of a Ray cluster: `address` is `HOST:PORT`, `auto` for the one this machine belongs to, or
     null to start one here. `--jobs` says how many run side by side; else as many do as the cluster has room for. A
@@ -41,12 +43,8 @@ def on_ray(
     on elsewhere, and has failed after `attempts` losses in a row without getting further.
     """
     library = _library()
-    if cpus_per_cell < 1 or attempts < 1:
-        raise UserError("--executor ray: cpus_per_cell and attempts are whole numbers from 1")
     if not all(isinstance(amount, int | float) and amount > 0 for amount in resources.values()):
         raise UserError("--executor ray: resources: expected {name: amount}, each amount above 0")
-    if not isinstance(address, str | None):
-        raise UserError(f"--executor ray: address: expected HOST:PORT, auto or null, got {address!r}")
 
     def execute(jobs: Iterable[str], on_event: OnEvent) -> None:
         with _connected(library, address, most, cpus_per_cell):

@@ -8,11 +8,12 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fedbench import hookimpl, machine
 from fedbench.disk import cache_dir
 from fedbench.errors import UserError
+from fedbench.options import Count, Positive, Text, judged
 from fedbench.runs.executors import Execute, OnEvent, remote
 from fedbench.runs.executors.dispatch import Dispatch, Lost, changes
 from fedbench.runs.executors.workers import LOADING
@@ -25,21 +26,22 @@ ARRAY = 1000  # jobs of an array: Slurm's MaxArraySize is 1001 unless it is set
 UNDONE = ("READY", "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "UNKNOWN")
 
 
+@judged("--executor slurm")
 def on_slurm(
     most: int | None = None,
     timeout: float | None = None,
     memory_limit: int | None = None,
     gpu: float = 0.0,
-    partition: str | None = None,
-    account: str | None = None,
-    time: int | None = None,
-    cpus_per_cell: int = 1,
-    memory: float | None = None,
+    partition: Annotated[str, Text("a partition of Slurm")] | None = None,
+    account: Annotated[str, Text("an account of Slurm")] | None = None,
+    time: Count | None = None,
+    cpus_per_cell: Count = 1,
+    memory: Positive | None = None,
     additional: dict[str, Any] = {},  # noqa: B006 (an option's default, never changed)
-    logs: str | None = None,
-    attempts: int = 3,
-    at_once: int = 100,
-    cluster: str = "slurm",
+    logs: Annotated[str, Text("a folder")] | None = None,
+    attempts: Count = 3,
+    at_once: Count = 100,
+    cluster: Literal["slurm", "local"] = "slurm",
 ) -> Execute:
     """Run cells as jobs of Slurm, in arrays. `--jobs` of them, or else `at_once`, are in its queue or at work at a
     time; more follow as these end. `time` is in minutes (null: enough for `--timeout`, or a day), `memory` in GB, and
@@ -50,8 +52,6 @@ def on_slurm(
     a GPU, or for what `additional` calls `gres`.
     """
     library = _library(cluster)
-    if min(cpus_per_cell, attempts, at_once) < 1:
-        raise UserError("--executor slurm: cpus_per_cell, attempts and at_once are whole numbers from 1")
     wanted = {
         "timeout_min": time or (math.ceil((timeout + LOADING) / 60) if timeout else DAY),
         "cpus_per_task": cpus_per_cell,
@@ -148,8 +148,6 @@ def _state(task: Any, mode: str) -> str:
 
 def _library(cluster: str) -> Any:
     """The package `submitit`. Raises: UserError where it is not installed, or Slurm is not."""
-    if cluster not in POLL:
-        raise UserError(f"--executor slurm: cluster: expected slurm or local, got {cluster!r}")
     try:
         import submitit
     except ImportError as error:

@@ -7,10 +7,12 @@ from fedbench.errors import UserError
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.options import Count, judged
 
 
+@judged("allsmall")
 def allsmall(
-    setup: Setup, depth: int | None = None, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy"
+    setup: Setup, depth: Count | None = None, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy"
 ) -> Method:
     """Every client trains the first `depth` layers, and the global model is that shallow model, at test time too.
 

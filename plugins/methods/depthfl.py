@@ -4,28 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.options import Count, judged
 from fedbench.types import Cohort, Exit, Plan, Uploads
 
-ANSWERS = ("ensemble", "last")
-HEADS = ("where_no_exit", "always")
 
-
+@judged("depthfl")
 def depthfl(
     setup: Setup,
-    first_exit: int = 3,
-    every: int = 3,
-    head: str = "where_no_exit",
-    answer: str = "ensemble",
+    first_exit: Count = 3,
+    every: Count = 3,
+    head: Literal["where_no_exit", "always"] = "where_no_exit",
+    answer: Literal["ensemble", "last"] = "ensemble",
     allocation: Ref = "prefix",
     aggregator: Ref = "weighted_mean",
     objective: Ref = "mutual_kl",
@@ -37,11 +36,6 @@ def depthfl(
     of all classifiers' logits, or `last`, the deepest one's; the other is reported too. Classifiers that no
     client has trained yet have no say in either.
     """
-    for option, value, known in (("answer", answer, ANSWERS), ("head", head, HEADS)):
-        if value not in known:
-            raise UserError(f"depthfl: {option} is {' or '.join(known)}, not {value!r}")
-    if first_exit < 1 or every < 1:
-        raise UserError(f"depthfl: first_exit and every are at least 1; they are {first_exit} and {every}")
     L = setup.backbone.num_layers
 
     def exits_of(depth: int) -> list[Exit]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families.wholemodel import (
     Answer,
     Tensors,
@@ -20,13 +19,16 @@ from fedbench.families.wholemodel import (
     wholemodel,
 )
 from fedbench.method import Method, Ref, Setup
+from fedbench.models.backbone import Begin
+from fedbench.options import Count, NotNegative, judged
 
 
+@judged("ditto")
 def ditto(
     setup: Setup,
-    lam: float = 0.75,
-    personal_epochs: int | None = None,
-    body: str = "pretrained",
+    lam: NotNegative = 0.75,
+    personal_epochs: Count | None = None,
+    body: Begin = "pretrained",
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -39,10 +41,6 @@ def ditto(
     v_k begins as the w^t of the first round that the client takes part in. Both take `train.optimizer`; the loss
     recorded is that of w.
     """
-    if lam < 0:
-        raise UserError(f"ditto: lam is at least 0, not {lam}")
-    if personal_epochs is not None and not (isinstance(personal_epochs, int) and personal_epochs > 0):
-        raise UserError(f"ditto: personal_epochs is a whole number above 0, or null, not {personal_epochs!r}")
     model, loss = trainable(setup, body), setup.component("objective", objective)
     epochs = setup.train["local_epochs"] if personal_epochs is None else personal_epochs
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from fedbench import hookimpl
-from fedbench.errors import NotApplicable, UserError
+from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks
+from fedbench.options import Count, Natural, judged
 from fedbench.types import Cohort, Exit, Plan, Report
-
-STRATEGIES = ("randomised", "fixed", "fisher")
 
 # What the released configuration gives a ViT's 12 layers, in 27ths: `layer_prob` of the bottleneck.
 BOTTLENECK = (3.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 2.0, 3.0, 3.0, 3.0)
@@ -58,12 +58,13 @@ def fixed(pi: Tensor, c: Tensor) -> Tensor:
     return rank < c[:, None]
 
 
+@judged("fed_hello")
 def fed_hello(
     setup: Setup,
-    strategy: str = "randomised",
-    shape: str = "bottleneck",
-    prior_rounds: int = 50,
-    fisher_every: int = 50,
+    strategy: Literal["randomised", "fixed", "fisher"] = "randomised",
+    shape: Literal["bottleneck", "triangle", "inverted_triangle", "uniform"] = "bottleneck",
+    prior_rounds: Natural = 50,
+    fisher_every: Count = 50,
     aggregator: Ref = {"name": "weighted_mean", "weights": "uniform"},  # noqa: B006  # only read
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -83,13 +84,6 @@ def fed_hello(
     first batch of the proxy set alone; here the clusters are the best three of the sorted scores, in order, scores
     stay, and all images count. It trains no classifier; ours is trained and averaged as in all methods here.
     """
-    if strategy not in STRATEGIES or shape not in SHAPES:
-        raise UserError(
-            f"fed_hello: strategy is one of {', '.join(STRATEGIES)} and shape one of {', '.join(SHAPES)}, not "
-            f"{strategy!r} and {shape!r}"
-        )
-    if min(prior_rounds, fisher_every - 1) < 0:
-        raise UserError("fed_hello: prior_rounds is at least 0, and fisher_every at least 1")
     if strategy == "fisher" and setup.proxy() is None:
         raise NotApplicable("fed_hello scores layers on images of the server's own: give the suite data.proxy")
 

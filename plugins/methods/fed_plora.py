@@ -8,16 +8,18 @@ import torch
 from torch import Generator
 
 from fedbench import hookimpl
-from fedbench.families.aggregation import weighted_mean
+from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import check_weights, depth_under_ranks, ranks_of
+from fedbench.families.lowrank import depth_under_ranks, ranks_of
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.lowrank import rank_of
+from fedbench.options import judged
 from fedbench.types import Cohort, Plan, Uploads
 
 
-def fed_plora(setup: Setup, weights: str = "examples", objective: Ref = "cross_entropy") -> Method:
+@judged("fed_plora")
+def fed_plora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross_entropy") -> Method:
     """Every client has all R terms of every adapter; each round it trains r_n of them, drawn uniformly, and the server
     averages every term over those who trained it.
 
@@ -27,7 +29,6 @@ def fed_plora(setup: Setup, weights: str = "examples", objective: Ref = "cross_e
     away, which is the same function; prices are those of folding. With r_n = R for everybody it is FedIT. Ours: one
     draw for all layers of a client; weights by examples; a client's first L_n layers where a scenario gives no ranks.
     """
-    check_weights("fed_plora", weights)
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

@@ -13,16 +13,19 @@ from fedbench import hookimpl
 from fedbench.families.wholemodel import Answer, Tensors, Visit, WholeModel, fit, price_of, trainable, wholemodel
 from fedbench.families.width import narrowed
 from fedbench.method import Method, Predict, Ref, Setup, State
+from fedbench.models.backbone import Begin
+from fedbench.options import Share, judged
 from fedbench.types import ClientCost
 
 
+@judged("fedavg")
 def fedavg(
     setup: Setup,
-    body: str = "pretrained",
+    body: Begin = "pretrained",
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
     local: bool = False,
-    width: float = 1.0,
+    width: Share = 1.0,
 ) -> Method:
     """Each client trains all weights of body and classifier from the global model, and the server takes their mean
     (Algorithm 1).

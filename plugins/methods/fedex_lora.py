@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedbench import hookimpl
-from fedbench.families.aggregation import weighted_mean
+from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import added, came, check_weights, names_of, refuse_feddyn
+from fedbench.families.lowrank import added, came, names_of, refuse_feddyn
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.places import places
+from fedbench.options import judged
 from fedbench.types import Cohort, Plan, Uploads
 
 
@@ -32,7 +33,8 @@ def fedex_lora(
     return method
 
 
-def exact_mean(setup: Setup, weights: str = "examples") -> Callable[[State, Uploads, Plan, Cohort], State]:
+@judged("exact_mean")
+def exact_mean(setup: Setup, weights: Weights = "examples") -> Callable[[State, Uploads, Plan, Cohort], State]:
     """The per-layer mean of everything, with R = sum p_k B_k A_k - B A of every low-rank adapter, B and A being the
     means, added to its frozen weight: W <- W + s R, over all rounds.
 
@@ -41,7 +43,6 @@ def exact_mean(setup: Setup, weights: str = "examples") -> Callable[[State, Uplo
     Where clients hold rank-one terms of their own, each factor is averaged over those who hold it, and R is what that
     loses.
     """
-    check_weights("exact_mean", weights)
     refuse_feddyn(setup)
     model = in_layers(setup.backbone)
 

@@ -6,10 +6,10 @@ import torch
 from torch import Generator
 
 from fedbench import hookimpl
+from fedbench.families.aggregation import Weights
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import (
     came,
-    check_weights,
     depth_under_ranks,
     first_terms,
     ranks_of,
@@ -20,10 +20,14 @@ from fedbench.families.lowrank import (
 )
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
+from fedbench.options import judged
 from fedbench.types import Cohort, Plan, Uploads
 
 
-def fedit(setup: Setup, weights: str = "examples", smallest: bool = False, objective: Ref = "cross_entropy") -> Method:
+@judged("fedit")
+def fedit(
+    setup: Setup, weights: Weights = "examples", smallest: bool = False, objective: Ref = "cross_entropy"
+) -> Method:
     """Client n trains the first r_n terms of every low-rank adapter; the server pads A_n and B_n with zeros and
     averages each by itself.
 
@@ -36,7 +40,6 @@ def fedit(setup: Setup, weights: str = "examples", smallest: bool = False, objec
     shares its divisor. FLoRA's code scales differently on server and clients, and draws clients' adapters anew; neither
     is taken over.
     """
-    check_weights("fedit", weights)
     if setup.scenario.ranks is not None:
         refuse_feddyn(setup)  # zeros of those without a term would enter its mean - h / a
     model = in_layers(setup.backbone)

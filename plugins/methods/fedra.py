@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup
+from fedbench.options import judged
 
 ALLOCATIONS = {"keep": "random", "cover": "cover"}
 
 
+@judged("fedra")
 def fedra(
     setup: Setup,
-    missing_layers: str = "keep",
+    missing_layers: Literal["keep", "cover"] = "keep",
     allocation: Ref | None = None,
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
@@ -23,8 +26,6 @@ def fedra(
     missing_layers: `keep` leaves a layer that nobody held at its last value (v1, Eq. 3); `cover` draws M so
     that every layer is held (v1, Eq. 4). allocation: another component in place of FedRA's own draw.
     """
-    if missing_layers not in ALLOCATIONS:
-        raise UserError(f"fedra: missing_layers is keep or cover, not {missing_layers!r}")
     return layerwise(setup, allocation or ALLOCATIONS[missing_layers], aggregator, objective)
 
 

@@ -4,13 +4,13 @@ arXiv 2107.00778)."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families.wholemodel import (
     Answer,
     Tensors,
@@ -24,24 +24,25 @@ from fedbench.families.wholemodel import (
     wholemodel,
 )
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.backbone import HEAD, Classifier
+from fedbench.models.backbone import HEAD, Begin, Classifier
+from fedbench.options import Count, NotNegative, judged
 from fedbench.types import ClientCost
 
 PERSONAL = "personal"
-KINDS = ("linear", "hypernetwork")
 HIDDEN, MADE = "hyper_hidden", "hyper_made"  # the layers of H
 A_M = "a_m"  # what a client keeps then
 Balanced = Callable[[Tensor, Tensor], Tensor]
 
 
+@judged("fedrod")
 def fedrod(
     setup: Setup,
-    balance: str = "softmax",
-    gamma: float = 1.0,
-    body: str = "pretrained",
+    balance: Literal["softmax", "risk"] = "softmax",
+    gamma: NotNegative = 1.0,
+    body: Begin = "pretrained",
     aggregator: Ref = "weighted_mean",
-    personal: str = "linear",
-    hidden: int = 32,
+    personal: Literal["linear", "hypernetwork"] = "linear",
+    hidden: Count = 32,
 ) -> Method:
     """Body and generic head minimise a class-balanced loss and are averaged; every client has a personal head besides,
     trained by plain cross-entropy on the sum of both heads' logits.
@@ -60,14 +61,6 @@ def fedrod(
     the suite's optimiser and clipping for each, H's last layer begins at 0, and a regulariser pulls the generic part
     alone.
     """
-    if balance not in BALANCED:
-        raise UserError(f"fedrod: balance is {' or '.join(BALANCED)}, not {balance!r}")
-    if gamma < 0:
-        raise UserError(f"fedrod: gamma is at least 0, not {gamma}")
-    if personal not in KINDS:
-        raise UserError(f"fedrod: personal is {' or '.join(KINDS)}, not {personal!r}")
-    if not isinstance(hidden, int) or isinstance(hidden, bool) or hidden < 1:
-        raise UserError(f"fedrod: hidden is a whole number from 1 on, not {hidden!r}")
     model = trainable(setup, body)
 
     def balanced_of(N: Tensor) -> Balanced:

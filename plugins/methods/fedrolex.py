@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.width import PLAIN_MEAN, RATES, averaged_slices, count
+from fedbench.families.width import PLAIN_MEAN, RATES, Rates, averaged_slices, count
 from fedbench.method import Method, Ref, Setup
+from fedbench.models.backbone import Begin
+from fedbench.options import judged
 
 
 def rolling(K: int, g: float, t: int) -> Tensor:
@@ -18,10 +18,11 @@ def rolling(K: int, g: float, t: int) -> Tensor:
     return (torch.arange(count(K, g), device="cpu") + t) % K
 
 
+@judged("fedrolex")
 def fedrolex(
     setup: Setup,
-    rates: Sequence[float] = RATES,
-    body: str = "pretrained",
+    rates: Rates = RATES,
+    body: Begin = "pretrained",
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
     scale: bool = True,

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fedbench import hookimpl
-from fedbench.families.split import PLAIN_MEAN, split
+from fedbench.families.split import PLAIN_MEAN, Optimizer, ServerOptimizer, split
 from fedbench.method import Method, Ref, Setup
+from fedbench.models.backbone import Begin
+from fedbench.options import Count, Natural, NotNegative, judged
 
 
+@judged("fedv")
 def fedv(
     setup: Setup,
-    server_lr: float | None = None,
-    fedround: int = 50,
-    head_blocks: int = 0,
-    tail_blocks: int = 0,
-    client_start: str = "random",
-    encoder: str = "pretrained",
-    optimizer: Mapping[str, Any] | None = None,
+    server_lr: NotNegative | None = None,
+    fedround: Count = 50,
+    head_blocks: Natural = 0,
+    tail_blocks: Natural = 0,
+    client_start: Begin = "random",
+    encoder: Begin = "pretrained",
+    optimizer: Optimizer | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
-    server_optimizer: Mapping[str, Any] | None = None,
+    server_optimizer: ServerOptimizer | None = None,
 ) -> Method:
     """Every client has a head and a tail of its own around the server's pre-trained encoder, which steps once a round,
     on the mean gradient of the clients' last steps.

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fedbench import hookimpl
-from fedbench.families.split import PLAIN_MEAN, split
+from fedbench.families.split import PLAIN_MEAN, Optimizer, split
 from fedbench.method import Method, Ref, Setup
+from fedbench.models.backbone import Begin
+from fedbench.options import Count, Natural, NotNegative, Positive, judged
 
 
+@judged("fedvz")
 def fedvz(
     setup: Setup,
-    server_lr: float = 1e-6,
-    server_decay: float = 0.5,
-    epsilon: float = 1e-4,
-    num_directions: int = 1,
-    fedround: int = 50,
-    head_blocks: int = 0,
-    tail_blocks: int = 0,
-    client_start: str = "random",
-    encoder: str = "pretrained",
-    optimizer: Mapping[str, Any] | None = None,
+    server_lr: NotNegative = 1e-6,
+    server_decay: Positive = 0.5,
+    epsilon: Positive = 1e-4,
+    num_directions: Count = 1,
+    fedround: Count = 50,
+    head_blocks: Natural = 0,
+    tail_blocks: Natural = 0,
+    client_start: Begin = "random",
+    encoder: Begin = "pretrained",
+    optimizer: Optimizer | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:

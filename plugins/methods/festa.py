@@ -3,26 +3,26 @@ arXiv 2111.01338)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fedbench import hookimpl
-from fedbench.families.split import PLAIN_MEAN, split
+from fedbench.families.split import PLAIN_MEAN, Optimizer, ServerOptimizer, split
 from fedbench.method import Method, Ref, Setup
+from fedbench.models.backbone import Begin
+from fedbench.options import Count, Natural, NotNegative, judged
 
 ADAM = {"name": "adamw"}  # without weight decay unless it is given
 
 
+@judged("festa")
 def festa(
     setup: Setup,
-    server_lr: float | None = None,
-    server_optimizer: Mapping[str, Any] = ADAM,
-    fedround: int = 50,
-    head_blocks: int = 0,
-    tail_blocks: int = 0,
-    client_start: str = "random",
-    encoder: str = "random",
-    optimizer: Mapping[str, Any] | None = None,
+    server_lr: NotNegative | None = None,
+    server_optimizer: ServerOptimizer | None = ADAM,
+    fedround: Count = 50,
+    head_blocks: Natural = 0,
+    tail_blocks: Natural = 0,
+    client_start: Begin = "random",
+    encoder: Begin = "random",
+    optimizer: Optimizer | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:

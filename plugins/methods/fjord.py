@@ -14,19 +14,22 @@ from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.families.wholemodel import Tensors, Visit, WholeModel, fit, price_of, trainable
-from fedbench.families.width import Cuts, Part, offered, widthwise
+from fedbench.families.width import Cuts, Part, Rates, offered, widthwise
 from fedbench.method import Method, Ref, Setup
+from fedbench.models.backbone import Begin
 from fedbench.models.cost import counted
+from fedbench.options import judged
 from fedbench.types import ClientCost
 
 P = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 
+@judged("fjord")
 def fjord(
     setup: Setup,
-    rates: Sequence[float] = P,
+    rates: Rates = P,
     distill: bool = False,
-    body: str = "pretrained",
+    body: Begin = "pretrained",
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
 ) -> Method:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from torch import Generator, Tensor
 
 from fedbench import hookimpl
+from fedbench.families.aggregation import Weights
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import (
     Came,
     came,
-    check_weights,
     depth_under_ranks,
     factored,
     first_terms,
@@ -23,10 +23,12 @@ from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.lowrank import pairs, rank_of
 from fedbench.models.places import holders, mapped, places
+from fedbench.options import judged
 from fedbench.types import Cohort, Plan, Uploads
 
 
-def flexlora(setup: Setup, weights: str = "examples", objective: Ref = "cross_entropy") -> Method:
+@judged("flexlora")
+def flexlora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross_entropy") -> Method:
     """The server averages the clients' whole updates s_n B_n A_n and sends client n their best approximation of rank
     r_n.
 
@@ -36,7 +38,6 @@ def flexlora(setup: Setup, weights: str = "examples", objective: Ref = "cross_en
     SVD leaves open, make the largest entry of each row of A positive; dW itself is never made, the factors do; a
     client's first L_n layers where a scenario gives no ranks.
     """
-    check_weights("flexlora", weights)
     refuse_feddyn(setup)
     model = in_layers(setup.backbone)
 

@@ -9,13 +9,11 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
-from fedbench.families.aggregation import weighted_mean
+from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import (
     added,
     came,
-    check_weights,
     depth_under_ranks,
     first_terms,
     names_of,
@@ -26,13 +24,15 @@ from fedbench.families.lowrank import (
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.places import places
+from fedbench.options import Positive, judged
 from fedbench.types import Cohort, Plan, Uploads
 
 
+@judged("flora")
 def flora(
     setup: Setup,
-    scale: float = 2.0,
-    weights: str = "examples",
+    scale: Positive = 2.0,
+    weights: Weights = "examples",
     allocation: Ref = "prefix",
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -46,9 +46,6 @@ def flora(
     averaged as usual, which is ours: the paper's models have none. Not applicable to adapters without low-rank factors,
     nor under FedDyn.
     """
-    if scale <= 0:
-        raise UserError(f"flora: scale is above 0, not {scale}")
-    check_weights("flora", weights)
     refuse_feddyn(setup)
     model = in_layers(setup.backbone)
 

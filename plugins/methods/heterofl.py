@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fedbench import hookimpl
-from fedbench.families.width import PLAIN_MEAN, RATES, averaged_slices, first
+from fedbench.families.width import PLAIN_MEAN, RATES, Rates, averaged_slices, first
 from fedbench.method import Method, Ref, Setup
+from fedbench.models.backbone import Begin
+from fedbench.options import judged
 
 
+@judged("heterofl")
 def heterofl(
     setup: Setup,
-    rates: Sequence[float] = RATES,
-    body: str = "pretrained",
+    rates: Rates = RATES,
+    body: Begin = "pretrained",
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
     scale: bool = True,

@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor
+from typing import Annotated, Literal
 
 import torch
 from torch import Generator, Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import (
     Came,
     came,
-    check_weights,
     depth_under_ranks,
     first_terms,
     ranks_of,
@@ -28,17 +27,17 @@ from fedbench.families.lowrank import (
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import Blocks, in_layers
 from fedbench.models.places import places
+from fedbench.options import Count, NotNegative, Range, judged
 from fedbench.types import Cohort, Plan, Pull, Uploads
 
-WEIGHTS = ("sparsity", "examples")
 
-
+@judged("hetlora")
 def hetlora(
     setup: Setup,
-    gamma: float = 0.99,
-    lam: float = 0.01,
-    r_min: int | None = None,
-    weights: str = "sparsity",
+    gamma: Annotated[float, Range(above=0, below=1)] = 0.99,
+    lam: NotNegative = 0.01,
+    r_min: Count | None = None,
+    weights: Literal["sparsity", "examples"] = "sparsity",
     objective: Ref = "cross_entropy",
 ) -> Method:
     """Client n trains the first r_n terms of every adapter and may give up the last of them; the server pads with zeros
@@ -58,12 +57,6 @@ def hetlora(
     client's first L_n layers where a scenario gives no ranks. Not applicable under FedDyn, which moves what norms are
     taken of.
     """
-    check_weights("hetlora", weights, WEIGHTS)
-    if not 0 < gamma < 1 or lam < 0 or (r_min is not None and r_min < 1):
-        raise UserError(
-            f"hetlora: gamma lies between 0 and 1, lam is at least 0 and r_min at least 1; "
-            f"they are {gamma}, {lam} and {r_min}"
-        )
     refuse_feddyn(setup)
     made = HetLoRA(setup, gamma, r_min, weights)
 

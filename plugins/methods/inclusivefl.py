@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable, UserError
-from fedbench.families.aggregation import client_weights, mean, shared_mean
+from fedbench.families.aggregation import Weights, client_weights, mean, shared_mean
 from fedbench.families.allocation import prefix
 from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
+from fedbench.options import Range, judged
 from fedbench.types import Cohort, Plan, Uploads
 
 Update = dict[str, Tensor]
@@ -50,7 +51,8 @@ def inclusivefl(
 # --- momentum distillation ----------------------------------------------------------------------------------------
 
 
-def momentum_distillation(beta: float = 0.2, weights: str = "examples"):
+@judged("momentum_distillation")
+def momentum_distillation(beta: Annotated[float, Range(0, 1)] = 0.2, weights: Weights = "examples"):
     """Average clients of equal size, mix the larger model's momentum into each size's last layer, then average
     over sizes.
 

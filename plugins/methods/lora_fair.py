@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
-from fedbench.families.aggregation import weighted_mean
+from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import came, check_weights, names_of, refuse_feddyn, replaced
+from fedbench.families.lowrank import came, names_of, refuse_feddyn, replaced
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.places import places
+from fedbench.options import Natural, NotNegative, Positive, judged
 from fedbench.types import Cohort, Plan, Uploads
 
 
@@ -38,8 +38,14 @@ def lora_fair(
     return method
 
 
+@judged("refined_mean")
 def refined_mean(
-    setup: Setup, lam: float = 0.01, squared: bool = True, steps: int = 100, lr: float = 0.5, weights: str = "examples"
+    setup: Setup,
+    lam: NotNegative = 0.01,
+    squared: bool = True,
+    steps: Natural = 100,
+    lr: Positive = 0.5,
+    weights: Weights = "examples",
 ) -> Callable[[State, Uploads, Plan, Cohort], State]:
     """The per-layer mean, with D = argmin 1 - cos(dW, (B + D) A) + lam ||D||^2 added to the mean B of every low-rank
     adapter, A being the mean too and dW = sum p_k B_k A_k.
@@ -50,9 +56,6 @@ def refined_mean(
     below 2 it is stable for factors of any size; and that the last D is taken, or 0 where that is no better: the lowest
     on the way could be one or another of nearly equal steps. weights: p_k by number of `examples`, or `uniform`.
     """
-    check_weights("refined_mean", weights)
-    if lam < 0 or lr <= 0 or steps < 0:
-        raise UserError(f"refined_mean: lam and steps are at least 0, lr above; they are {lam}, {steps} and {lr}")
     refuse_feddyn(setup)
     model, search = in_layers(setup.backbone), Search(lam, squared, steps, lr)
 

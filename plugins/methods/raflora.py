@@ -6,11 +6,11 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import hookimpl
+from fedbench.families.aggregation import Weights
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import (
     Came,
     came,
-    check_weights,
     depth_under_ranks,
     factored,
     first_terms,
@@ -20,10 +20,12 @@ from fedbench.families.lowrank import (
 )
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
+from fedbench.options import judged
 from fedbench.types import Cohort, Plan, Uploads
 
 
-def raflora(setup: Setup, weights: str = "examples", objective: Ref = "cross_entropy") -> Method:
+@judged("raflora")
+def raflora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross_entropy") -> Method:
     """The server averages each slice of terms, between one rank that occurs and the next, over the clients whose rank
     reaches it, and shares out the sum of the slices' products by SVD.
 
@@ -35,7 +37,6 @@ def raflora(setup: Setup, weights: str = "examples", objective: Ref = "cross_ent
     having none; where ranks are drawn every round, all that may be drawn are levels; an SVD's open signs make the
     largest entry of each row of A positive; a client's first L_n layers where a scenario gives no ranks.
     """
-    check_weights("raflora", weights)
     refuse_feddyn(setup)
     model = in_layers(setup.backbone)
 

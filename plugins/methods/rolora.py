@@ -4,21 +4,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from torch import Generator
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import names_of
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
+from fedbench.options import judged
 from fedbench.types import Cohort, Plan
 
 
+@judged("rolora")
 def rolora(
     setup: Setup,
-    first: str = "B",
+    first: Literal["A", "B"] = "B",
     allocation: Ref = "prefix",
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
@@ -31,8 +33,6 @@ def rolora(
     one that missed a round has neither of them right; they send back the half they have trained. Not applicable to
     adapters without low-rank factors.
     """
-    if first not in ("A", "B"):
-        raise UserError(f"rolora: first is A or B, not {first!r}")
     model, second = in_layers(setup.backbone), "A" if first == "B" else "B"
 
     def one_half(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

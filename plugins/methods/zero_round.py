@@ -10,17 +10,19 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.errors import NotApplicable, UserError
+from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import full_depth
 from fedbench.method import Method, Predict, Setup, State
 from fedbench.models.backbone import HEAD, Blocks, Plain, load
+from fedbench.options import Positive, judged
 from fedbench.types import Cohort, Plan, Report, Uploads
 
 IMAGES = 64  # of a pass through the backbone
 STEPS, TOLERANCE = 1000, 1e-9  # of L-BFGS: at most, and the gradient's largest entry at which it ends
 
 
-def zero_round(setup: Setup, l2: float = 1e-3) -> Method:
+@judged("zero_round")
+def zero_round(setup: Setup, l2: Positive = 1e-3) -> Method:
     """Nobody takes part: the server fits the classifier to its proxy images before the first round, and that is the
     model after every round. A control, not a method.
 
@@ -31,8 +33,6 @@ def zero_round(setup: Setup, l2: float = 1e-3) -> Method:
 
     Not applicable where the suite holds no proxy images (`data.proxy`).
     """
-    if not l2 > 0:
-        raise UserError(f"zero_round: l2 is above 0, not {l2}")
     if setup.proxy() is None:
         raise NotApplicable("the server has no images of its own: the suite says nothing of data.proxy")
     body = setup.backbone

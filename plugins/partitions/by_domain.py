@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
+from fedbench.options import Count, judged
 from fedbench.types import Client
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-def make(clients_per_domain: int = 1) -> Callable[..., list[Client]]:
+@judged("by_domain")
+def make(clients_per_domain: Count = 1) -> Callable[..., list[Client]]:
     """One client per domain, or each domain dealt evenly, at random, to `clients_per_domain` clients.
 
     Client ids are consecutive, domain by domain.
 
     Raises: UserError where a domain has fewer training images than clients.
     """
-    if clients_per_domain < 1:
-        raise UserError(f"by_domain: clients_per_domain must be at least 1, not {clients_per_domain}")
 
     def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
         import numpy as np

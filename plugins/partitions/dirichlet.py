@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
+from fedbench.options import Count, Positive, judged
 from fedbench.types import Client
 from fedbench.words import counted
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 DRAWS = 1000
 
 
+@judged("dirichlet")
 def make(
-    alpha: float = 0.5, clients_per_domain: int = 5, balanced: bool = True, min_examples: int = 10
+    alpha: Positive = 0.5, clients_per_domain: Count = 5, balanced: bool = True, min_examples: Count = 10
 ) -> Callable[..., list[Client]]:
     """Split each domain among its clients, class by class, by shares p ~ Dirichlet(alpha).
 
@@ -29,11 +30,6 @@ def make(
 
     Raises: UserError where `min_examples` cannot be had, or was not within 1,000 draws.
     """
-    if not 0 < alpha < math.inf:
-        raise UserError(f"dirichlet: alpha must be a finite number above 0, not {alpha}")
-    for option, value in (("clients_per_domain", clients_per_domain), ("min_examples", min_examples)):
-        if value < 1:
-            raise UserError(f"dirichlet: {option} must be at least 1, not {value}")
 
     def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
         import numpy as np

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
+from fedbench.options import Count, judged
 from fedbench.types import MIXED, Client
 from fedbench.words import counted
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def make(clients: int = 10) -> Callable[..., list[Client]]:
+@judged("iid")
+def make(clients: Count = 10) -> Callable[..., list[Client]]:
     """All training images, of all domains together, dealt at random to `clients` clients whose sizes differ by at
     most one.
 
@@ -22,8 +24,6 @@ def make(clients: int = 10) -> Callable[..., list[Client]]:
 
     Raises: UserError where there are fewer training images than clients.
     """
-    if clients < 1:
-        raise UserError(f"iid: clients must be at least 1, not {clients}")
 
     def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
         import numpy as np

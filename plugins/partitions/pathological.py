@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
+from fedbench.options import Count, judged
 from fedbench.types import Client
 from fedbench.words import counted
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def make(classes_per_client: int = 2, clients_per_domain: int = 5) -> Callable[..., list[Client]]:
+@judged("pathological")
+def make(classes_per_client: Count = 2, clients_per_domain: Count = 5) -> Callable[..., list[Client]]:
     """Each domain's clients have images of exactly `classes_per_client` random classes each, and all images belong to
     somebody.
 
@@ -29,9 +31,6 @@ def make(classes_per_client: int = 2, clients_per_domain: int = 5) -> Callable[.
     Raises: UserError where a domain has fewer classes than a client is to have, more than its clients can cover (the
     images of some would be nobody's), or fewer images of a class than clients that are to have it.
     """
-    for option, value in (("classes_per_client", classes_per_client), ("clients_per_domain", clients_per_domain)):
-        if value < 1:
-            raise UserError(f"pathological: {option} must be at least 1, not {value}")
 
     def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
         import numpy as np

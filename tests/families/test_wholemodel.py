@@ -88,13 +88,13 @@ def test_layerwise_methods_are_not_applicable_to_a_model_as_a_whole(registry):
 
 @pytest.mark.parametrize("options", [{"lam": -1.0}, {"personal_epochs": 0}, {"personal_epochs": 1.5}])
 def test_ditto_refuses_options_without_a_meaning(registry, options):
-    with pytest.raises(UserError, match=f"ditto: {next(iter(options))} is"):
+    with pytest.raises(UserError, match=f"ditto: {next(iter(options))}: expected"):
         registry.make("method", {"name": "ditto", **options}, setup=setup_of(registry, tiny_vit(), [1]))
 
 
 @pytest.mark.parametrize("options", [{"balance": "none"}, {"gamma": -0.1}, {"personal": "mlp"}, {"hidden": 0}])
 def test_fedrod_refuses_options_without_a_meaning(registry, options):
-    with pytest.raises(UserError, match=f"fedrod: {next(iter(options))} is"):
+    with pytest.raises(UserError, match=f"fedrod: {next(iter(options))}: expected"):
         registry.make("method", {"name": "fedrod", **options}, setup=setup_of(registry, tiny_vit(), [1]))
 
 

@@ -149,11 +149,11 @@ def test_how_many_are_cut_at_either_end(n, trim, expected):
 @pytest.mark.parametrize(
     ("ref", "told"),
     [
-        ({"name": "trimmed_mean", "trim": 0.5}, "trim is from 0, below 0.5, not 0.5"),
-        ({"name": "trimmed_mean", "trim": -0.1}, "trim is from 0, below 0.5, not -0.1"),
-        ({"name": "norm_clipping", "max_norm": 0}, "max_norm is a number above 0, or null, not 0"),
-        ({"name": "norm_clipping", "max_norm": "much"}, "max_norm is a number above 0, or null, not 'much'"),
-        ({"name": "norm_clipping", "weights": "even"}, "weights is examples or uniform, not 'even'"),
+        ({"name": "trimmed_mean", "trim": 0.5}, "trim: expected a number of at least 0 and below 0.5, got 0.5"),
+        ({"name": "trimmed_mean", "trim": -0.1}, "trim: expected a number of at least 0 and below 0.5, got -0.1"),
+        ({"name": "norm_clipping", "max_norm": 0}, "max_norm: expected a number above 0, or null, got 0"),
+        ({"name": "norm_clipping", "max_norm": "much"}, 'max_norm: expected a number above 0, or null, got "much"'),
+        ({"name": "norm_clipping", "weights": "even"}, 'weights: expected "examples" or "uniform", got "even"'),
     ],
 )
 def test_options_that_mean_nothing(registry, ref, told):

@@ -2,6 +2,6 @@
 
 from fedbench.families.aggregation import PLAIN_MEAN
 from fedbench.families.split.method import split
-from fedbench.families.split.options import LEARNS
+from fedbench.families.split.options import LEARNS, Optimizer, ServerOptimizer
 
-__all__ = ["LEARNS", "PLAIN_MEAN", "split"]
+__all__ = ["LEARNS", "PLAIN_MEAN", "Optimizer", "ServerOptimizer", "split"]

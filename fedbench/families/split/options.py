@@ -5,10 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
 from fedbench.errors import UserError
 from fedbench.method import Setup
+from fedbench.options import NotNegative, Positive, Range
+
+
+class ServerOptimizer(TypedDict, total=False):
+    """What makes a step of the server's gradient, whose rate is `server_lr`; what is left out is 0."""
+
+    name: Literal["sgd", "adamw"]
+    momentum: Annotated[float, Range(0, below=1)]
+    weight_decay: NotNegative
+
+
+class Optimizer(ServerOptimizer, total=False):
+    """The clients' optimiser, as `train.optimizer` says it."""
+
+    lr: Positive
+
 
 LEARNS = ("last_step", "every_step", "losses")
 OPTIONS = {"sgd": ("lr", "momentum", "weight_decay"), "adamw": ("lr", "weight_decay")}

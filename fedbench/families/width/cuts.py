@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from fedbench.errors import UserError
 from fedbench.families.wholemodel import WholeModel
 from fedbench.families.width.maps import map_of
 from fedbench.families.width.narrow import narrow
 from fedbench.families.width.units import Rule, Slice, first
+from fedbench.options import Length, Share
 
+# The widths that a method offers.
+Rates = Annotated[Sequence[Share], Length(1)]
 RATES = (1, 0.5, 0.25, 0.125, 0.0625)  # of HeteroFL's levels a to e
 KEPT = 32  # models of other sizes, which are but shapes
 

@@ -7,33 +7,33 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks, in_layers
+from fedbench.options import Count, Positive, judged
 from fedbench.types import Cohort, Exit, Job, Plan, Uploads
 
-from .model import HISTORIES, Recurrent, ReeBlocks
+from .model import Recurrent, ReeBlocks
 
-ANSWERS = ("last", "ensemble")
 KEPT = 0.8  # of an exit's running loss, at every step
 RAMP = 0.3  # of the run: 300 of 1000 rounds in the released code
 
 
+@judged("reefl")
 def reefl(
     setup: Setup,
-    exits: int = 4,
-    answer: str = "last",
-    history: str = "raw",
-    ramp_rounds: int | None = None,
-    clip_value: float | None = None,
+    exits: Count = 4,
+    answer: Literal["last", "ensemble"] = "last",
+    history: Literal["raw", "modulated"] = "raw",
+    ramp_rounds: Count | None = None,
+    clip_value: Positive | None = None,
     each: bool = False,
     aggregator: Ref = "weighted_mean",
 ) -> Method:
@@ -51,7 +51,6 @@ def reefl(
     applicable to a backbone without a class token.
     """
     T_w = max(1, round(RAMP * setup.train["rounds"])) if ramp_rounds is None else ramp_rounds
-    _must_mean_something(answer, history, exits, T_w, clip_value)
     model = ReeBlocks(in_layers(setup.backbone), history)
     exits_of = functools.partial(evenly, model.num_layers, exits)
     aggregate = setup.component("aggregator", aggregator)
@@ -73,18 +72,6 @@ def reefl(
     given = replace(setup, backbone=model, engine=engine)
     made = layerwise(given, "prefix", counted, by_last, exits_of=exits_of, predict=predict)
     return replace(made, alone=True)
-
-
-def _must_mean_something(answer: str, history: str, exits: int, T_w: int, clip_value: float | None) -> None:
-    """Raises UserError."""
-    for option, value, known in (("answer", answer, ANSWERS), ("history", history, HISTORIES)):
-        if value not in known:
-            raise UserError(f"reefl: {option} is {' or '.join(known)}, not {value!r}")
-    for name, least in (("exits", exits), ("ramp_rounds", T_w)):
-        if least < 1:
-            raise UserError(f"reefl: {name} is at least 1, not {least}")
-    if clip_value is not None and not clip_value > 0:
-        raise UserError(f"reefl: clip_value is above 0, or null, not {clip_value}")
 
 
 def evenly(layers: int, count: int, depth: int) -> list[Exit]:

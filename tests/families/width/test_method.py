@@ -149,7 +149,7 @@ def test_fjord_draws_from_the_widths_that_a_client_can_hold(registry):
 def test_feddyn_odd_rates_and_models_without_known_units_are_told(registry, name):
     with pytest.raises(NotApplicable, match="FedDyn would keep as much as a whole model"):
         made(registry, name, [1.0], train={"regularizer": {"feddyn": 0.1}})
-    with pytest.raises(UserError, match=f"{name}: rates are above 0 and at most 1, not 2"):
+    with pytest.raises(UserError, match=f"{name}: rates.0.: expected a number above 0 and at most 1, got 2"):
         made(registry, name, [1.0], rates=[2, 1])
 
     class Grouped(nn.Sequential):

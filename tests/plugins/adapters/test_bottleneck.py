@@ -33,9 +33,9 @@ def test_it_starts_as_the_paper_draws_it(adapted):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 0}, "size must be at least 1"),
-        ({"activation": "tanh"}, "activation is gelu, relu, silu, not 'tanh'"),
-        ({"where": "attn"}, "where is both or mlp, not 'attn'"),
+        ({"size": 0}, "size: expected a whole number of at least 1, got 0"),
+        ({"activation": "tanh"}, 'activation: expected "gelu", "relu" or "silu", got "tanh"'),
+        ({"where": "attn"}, 'where: expected "both" or "mlp", got "attn"'),
     ],
 )
 def test_impossible_options_are_refused(adapted, options, message):

@@ -74,8 +74,8 @@ def test_they_are_drawn_as_asked(adapted):
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (tiny_vit, {"prompts": 0}, "prompts must be at least 1"),
-        (tiny_vit, {"init": "zero"}, "init is uniform or normal, not 'zero'"),
+        (tiny_vit, {"prompts": 0}, "prompts: expected a whole number of at least 1, got 0"),
+        (tiny_vit, {"init": "zero"}, 'init: expected "uniform" or "normal", got "zero"'),
         (tiny_mixer, {}, "a MlpMixer has no place for prompts.*they are for a VisionTransformer"),
     ],
 )

@@ -117,9 +117,9 @@ def test_lines_run_along_the_edges_of_a_garment():
     [
         ({"train_per_class": 13}, "train_per_class is 13, and there are 1 to 12 of a class"),
         ({"styles": True, "test_per_class": 2}, "there are 1 to 1 of a class in each of six styles"),
-        ({"train_per_class": 0}, "train_per_class is 0"),
-        ({"draw": -1}, "draw must be 0 or more"),
-        ({"interpolation": "cubic"}, "interpolation must be one of"),
+        ({"train_per_class": 0}, "train_per_class: expected a whole number of at least 1, or null, got 0"),
+        ({"draw": -1}, "draw: expected a whole number of at least 0"),
+        ({"interpolation": "cubic"}, "interpolation: expected"),
         ({"styles": True, "interpolation": "nearest"}, "not with styles"),
     ],
 )

@@ -178,9 +178,9 @@ def test_wrong_options_are_user_errors(root):
     assert "did you mean 'photo'?" in refused(root, domains=["foto"])
     assert "there are: art, photo" in refused(root, domains=["xyz"])
     for domains in ("art", [], ["art", "art"]):
-        assert "must be a list of different folder names" in refused(root, domains=domains)
+        assert "expected a" in refused(root, domains=domains)
     for fraction in (0, 1, -0.1):
-        assert "between 0 and 1" in refused(root, test_fraction=fraction)
+        assert "above 0 and below 1" in refused(root, test_fraction=fraction)
 
 
 def test_classes_are_chosen_and_ordered_as_domains_are(root):
@@ -195,7 +195,7 @@ def test_classes_are_chosen_and_ordered_as_domains_are(root):
     ]
     assert "lacks class 'dgo'; did you mean \"dog\"?" in refused(root, classes=["cat", "dgo"])
     assert "write 7 in quotes" in refused(root, classes=[7, 8])
-    assert "classes must be a list of different folder names" in refused(root, classes="dog")
+    assert "classes: expected a list of at least 1 different, each a folder's name" in refused(root, classes="dog")
 
 
 def test_classes_left_out_are_the_data_set_it_was(root):

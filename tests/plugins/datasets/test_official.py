@@ -66,7 +66,7 @@ def test_facts_need_no_decoding_and_do_not_depend_on_the_place(name, root, tmp_p
 @pytest.mark.parametrize("name", MAKE)
 def test_option_values_that_do_not_exist_are_user_errors(name, tmp_path):
     LAYOUTS[name](tmp_path / "sets" / name)
-    assert "interpolation must be one of" in refused(MAKE[name], interpolation="cubic")
+    assert "interpolation: expected" in refused(MAKE[name], interpolation="cubic")
 
 
 # --- DomainNet and NICO++ -----------------------------------------------------------------------------------------

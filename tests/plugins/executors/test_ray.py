@@ -201,7 +201,7 @@ def test_ctrl_c_ends_a_cluster_of_the_runs_own(tmp_path):
     ("options", "told"),
     [
         ({"address": "127.0.0.1:1"}, "no Ray cluster"),
-        ({"cpus_per_cell": 0}, "whole numbers from 1"),
+        ({"cpus_per_cell": 0}, "cpus_per_cell: expected a whole number of at least 1, got 0"),
         ({"resources": {"x": -1}}, "above 0"),
     ],
 )

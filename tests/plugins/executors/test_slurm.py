@@ -240,8 +240,8 @@ def test_a_machine_without_slurm_is_told_of(tmp_path, monkeypatch):
     ("options", "told"),
     [
         ({"cluster": "moon"}, "slurm or local"),
-        ({"cpus_per_cell": 0}, "whole numbers from 1"),
-        ({"at_once": 0}, "whole numbers from 1"),
+        ({"cpus_per_cell": 0}, "cpus_per_cell: expected a whole number of at least 1, got 0"),
+        ({"at_once": 0}, "at_once: expected a whole number of at least 1, got 0"),
         ({"partitoin": "short"}, 'did you mean "partition"?'),
     ],
 )

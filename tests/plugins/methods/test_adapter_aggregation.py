@@ -183,11 +183,15 @@ def test_feddyn_is_not_for_those_that_go_by_products_or_own_tensors(registry, na
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("rolora", {"first": "C"}, "first is A or B, not 'C'"),
-        ("flora", {"scale": 0}, "scale is above 0, not 0"),
-        ("flora", {"weights": "all"}, "flora: weights is examples or uniform, not 'all'"),
-        ("lora_fair", {"aggregator": {"name": "refined_mean", "lr": 0}}, "lam and steps are at least 0, lr above"),
-        ("fedex_lora", {"aggregator": {"name": "exact_mean", "weights": "all"}}, "exact_mean: weights is examples or"),
+        ("rolora", {"first": "C"}, 'first: expected "A" or "B", got "C"'),
+        ("flora", {"scale": 0}, "scale: expected a number above 0, got 0"),
+        ("flora", {"weights": "all"}, 'flora: weights: expected "examples" or "uniform", got "all"'),
+        ("lora_fair", {"aggregator": {"name": "refined_mean", "lr": 0}}, "refined_mean: lr: expected a number above 0"),
+        (
+            "fedex_lora",
+            {"aggregator": {"name": "exact_mean", "weights": "all"}},
+            "exact_mean: weights: expected",
+        ),
     ],
 )
 def test_mistakes_are_told(registry, name, options, message):

@@ -152,7 +152,7 @@ def test_frozen_layers_are_charged_for_their_forward_pass(registry):
 
 def test_mistakes_are_told(registry):
     setup = replace(setup_of(registry, tiny_vit(), [2]), proxy=lambda: None)
-    with pytest.raises(UserError, match="strategy is one of randomised, fixed, fisher"):
+    with pytest.raises(UserError, match='strategy: expected "randomised", "fixed" or "fisher"'):
         fed_hello(setup, strategy="greedy")
     with pytest.raises(NotApplicable, match=r"data\.proxy"):
         fed_hello(setup, strategy="fisher")

@@ -29,7 +29,7 @@ def test_fedra_keeps_or_covers(registry, deep):
     assert not report.plan.M.any(0).all()
     _, report = report_of(registry, {"name": "fedra", "missing_layers": "cover"}, [6, 4, 4], deep())
     assert report.plan.M.any(0).all()
-    with pytest.raises(UserError, match="missing_layers is keep or cover, not 'skip'"):
+    with pytest.raises(UserError, match='missing_layers: expected "keep" or "cover", got "skip"'):
         report_of(registry, {"name": "fedra", "missing_layers": "skip"}, [2], deep())
 
 

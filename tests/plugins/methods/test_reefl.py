@@ -265,11 +265,11 @@ def test_a_deeper_client_pays_more_and_ree_is_sent_beside_the_adapters(registry)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"answer": "first"}, "answer is last or ensemble, not 'first'"),
-        ({"history": "none"}, "history is raw or modulated, not 'none'"),
-        ({"exits": 0}, "exits is at least 1, not 0"),
-        ({"ramp_rounds": 0}, "ramp_rounds is at least 1, not 0"),
-        ({"clip_value": 0}, "clip_value is above 0, or null, not 0"),
+        ({"answer": "first"}, 'answer: expected "last" or "ensemble", got "first"'),
+        ({"history": "none"}, 'history: expected "raw" or "modulated", got "none"'),
+        ({"exits": 0}, "exits: expected a whole number of at least 1, got 0"),
+        ({"ramp_rounds": 0}, "ramp_rounds: expected a whole number of at least 1, or null, got 0"),
+        ({"clip_value": 0}, "clip_value: expected a number above 0, or null, got 0"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(registry, options, message):

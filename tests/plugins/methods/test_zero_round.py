@@ -77,5 +77,5 @@ def test_a_model_that_cannot_be_cut_into_layers_is_probed_too(registry):
 def test_without_images_of_the_server_there_is_a_dash(registry):
     with pytest.raises(NotApplicable, match="says nothing of data.proxy"):
         made(registry, proxy=lambda: None)
-    with pytest.raises(UserError, match="l2 is above 0, not 0"):
+    with pytest.raises(UserError, match="l2: expected a number above 0, got 0"):
         made(registry, l2=0)

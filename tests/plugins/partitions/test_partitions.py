@@ -108,15 +108,23 @@ def test_impossible_classes_are_refused_with_numbers():
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (by_domain.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
-        (dirichlet.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
-        (dirichlet.make, {"alpha": 0}, "alpha must be a finite number above 0, not 0"),
-        (dirichlet.make, {"alpha": float("nan")}, "alpha must be a finite number above 0, not nan"),
-        (dirichlet.make, {"alpha": float("inf")}, "alpha must be a finite number above 0, not inf"),
-        (dirichlet.make, {"min_examples": 0}, "min_examples must be at least 1, not 0"),
-        (iid.make, {"clients": 0}, "clients must be at least 1, not 0"),
-        (pathological.make, {"classes_per_client": 0}, "classes_per_client must be at least 1, not 0"),
-        (pathological.make, {"clients_per_domain": 0}, "clients_per_domain must be at least 1, not 0"),
+        (by_domain.make, {"clients_per_domain": 0}, "clients_per_domain: expected a whole number of at least 1, got 0"),
+        (dirichlet.make, {"clients_per_domain": 0}, "clients_per_domain: expected a whole number of at least 1, got 0"),
+        (dirichlet.make, {"alpha": 0}, "alpha: expected a number above 0, got 0"),
+        (dirichlet.make, {"alpha": float("nan")}, "alpha: expected a number above 0, got NaN"),
+        (dirichlet.make, {"alpha": float("inf")}, "alpha: expected a number above 0, got Infinity"),
+        (dirichlet.make, {"min_examples": 0}, "min_examples: expected a whole number of at least 1, got 0"),
+        (iid.make, {"clients": 0}, "clients: expected a whole number of at least 1, got 0"),
+        (
+            pathological.make,
+            {"classes_per_client": 0},
+            "classes_per_client: expected a whole number of at least 1",
+        ),
+        (
+            pathological.make,
+            {"clients_per_domain": 0},
+            "clients_per_domain: expected a whole number of at least 1, got 0",
+        ),
     ],
 )
 def test_wrong_options_are_user_errors(make, options, message):
