@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import subprocess
@@ -70,8 +71,9 @@ def describe(device: str) -> dict[str, str | int]:
     return facts
 
 
+@functools.cache
 def package_version(name: str) -> str | None:
-    """The installed version of a distribution, without importing it."""
+    """The installed version of a distribution, without importing it; looked up once by a process."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedbench.cell.channel import NOT_FINITE
 from fedbench.cell.diagnostics import effects
-from fedbench.cell.evaluation import Evaluation, Right, Score
+from fedbench.cell.evaluation import Right, Score
 from fedbench.cell.federation import Federation
 from fedbench.disk import hash_of_bytes
 from fedbench.families.aggregation import WEIGHTS
@@ -24,6 +24,13 @@ from fedbench.types import ClientCost, Dataset, Report, Uploads
 
 Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]
+
+
+class Tested(Protocol):
+    """What knows how many images are tested in an evaluation, share by share."""
+
+    @property
+    def sizes(self) -> list[int]: ...
 
 
 class Diverged(Exception):
@@ -169,7 +176,7 @@ class Ledger:
                 values.setdefault(row["round"], []).append(row["value"])
         return best_round({t: float(np.mean(each)) for t, each in values.items()}, metric) if values else None
 
-    def totals(self, method: Method, evaluation: Evaluation) -> dict[str, int]:
+    def totals(self, method: Method, evaluation: Tested) -> dict[str, int]:
         """What all rounds together will cost, known beforehand because every draw is seeded.
 
         images: those of all training steps · tested: those of all evaluations, validation images too.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,12 +15,9 @@ from fedbench.cell.channel import Guard, received
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.evaluation import Evaluation
-from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger, Rows
-from fedbench.cell.pixels import NORMALIZE, Pixels
-from fedbench.cell.shares import Share, of_clients, of_domains, of_validation
 from fedbench.cell.state import taken_apart
-from fedbench.data.heldout import dealt, proxy_of, without_validation
+from fedbench.cell.world import World
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -30,10 +26,10 @@ from fedbench.engine.team import ALONE, Team
 from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
-from fedbench.models.backbone import Blocks, Source, body_of
+from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.registry.registry import Registry, dataset_of
-from fedbench.seeding import generator, numpy_generator, seed_of
-from fedbench.types import Client, Cohort, Dataset, Job, Plan, Splits, Uploads
+from fedbench.seeding import generator, seed_of
+from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
 Config = Mapping[str, Any]
 
@@ -53,80 +49,59 @@ class Trial:
         dataset: Dataset | None = None,
         clients: list[Client] | None = None,
         store: ClientStore | None = None,
+        world: World | None = None,
+        setup: Callable[..., Setup] = Setup,
     ) -> None:
-        """device `meta` builds shapes alone, for `totals` · source, dataset, clients: where they are made already,
-        the source for this trial alone · store: where clients' own tensors lie, by default in a temporary folder that
-        ends with the trial. Raises UserError, NotApplicable."""
+        """device `meta` builds shapes alone, for `totals` · source, dataset, clients, world: where they are made
+        already, the source for this trial alone · store: where clients' own tensors lie, by default in a temporary
+        folder that ends with the trial · setup: what makes the method's. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
         self.store = store or ClientStore()
         self.source = source = source or self._source(registry)
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
-        splits = self.dataset.load()
-        self.left_out = splits.left_out
-        mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
-        train, test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
-        self.train = train
-        if clients is None:
-            partition = registry.make("partition", config["data"]["partition"])
-            self.proxy = proxy_of(splits.train, config["data"].get("proxy"), self.seed)
-            clients = dealt(partition, splits.train, len(self.dataset.domains), self.seed, self.proxy)
-            validation = config["evaluation"].get("validation")
-        else:  # what was dealt to whom is not known, and one image stands for the server's
-            self.proxy, validation = np.arange(1 if config["data"].get("proxy") else 0), None
-        everything, (clients, held) = clients, without_validation(splits.train, clients, validation, self.seed)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
-        self.federation = Federation(config, clients, self.model.num_layers, train)
+        images = (source.mean, source.std)
+        self.world = world = world or World(
+            config, registry, self.dataset, self.model.num_layers, images, device, clients
+        )
+        self.train, self.proxy, self.federation = world.train, world.proxy, world.federation
+        self.by_client, self.left_out = world.by_client, world.splits.left_out
         self.ledger = Ledger(config, self.dataset, self.federation)
         self.guard = Guard(config["train"].get("guard"))
-        self.method = self._method(registry, image_size=splits.test.x.shape[-1])
-        self._check_ranks()
-        metrics = {ref["name"]: registry.make("metric", ref) for ref in config["evaluation"]["metrics"]}
-        images = config["evaluation"]["batch_size"]
-        if self.fast and device == "cpu" and isinstance(self.model, Blocks):
+        self.method = self._method(registry, setup)
+        check_ranks(self.model, self.federation.scenario)
+        self.evaluation = self._evaluation(registry)
+
+    def _evaluation(self, registry: Registry) -> Evaluation:
+        metrics = {ref["name"]: registry.make("metric", ref) for ref in self.config["evaluation"]["metrics"]}
+        images, test = self.config["evaluation"]["batch_size"], self.world.test
+        if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
             if not any(name.startswith("model.") for name in self.model.shared()):
-                train.keep_embedded(self.model.embed)
-            images = min(images, max(1, ROWS // self.model.tokens(splits.test.x.shape[-1])))
-        shares, personal = self._shares(splits, everything, held), self.method.personal
-        self.evaluation = Evaluation(test, shares, metrics, images, self.fast, personal, train)
-
-    @property
-    def by_client(self) -> bool:
-        """Whether every client is tested by itself, on images like its own."""
-        return bool(self.config["evaluation"].get("by", "domain") == "client")
-
-    def _shares(self, splits: Splits, clients: list[Client], held: list[np.ndarray]) -> list[Share]:
-        """What is scored by itself: the test images of each domain, or of each client, then the validation images.
-
-        clients: as they were dealt, what they have held out included: the test images of each are the same with and
-        without it.
-        """
-        validation = of_validation(self.dataset, splits.train, clients, held, self.by_client)
-        if not self.by_client:
-            return of_domains(self.dataset, splits.test) + validation
-        draw = numpy_generator(self.seed, use="test images of clients")
-        return of_clients(self.dataset, splits.train, splits.test, clients, draw) + validation
+                self.train.keep_embedded(self.model.embed)
+            images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
+        return Evaluation(test, self.world.shares, metrics, images, self.fast, self.method.personal, self.train)
 
     def _source(self, registry: Registry) -> Source:
         with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here
             torch.manual_seed(seed_of(self.seed, use="backbone"))
             return registry.make("backbone", self.config["backbone"], load=self.device != "meta")
 
-    def _method(self, registry: Registry, image_size: int) -> Method:
+    def _method(self, registry: Registry, made: Callable[..., Setup]) -> Method:
         def component(kind: str, ref: Any) -> Any:
             if callable(ref):
                 return ref
             return registry.make(kind, {"name": ref} if isinstance(ref, str) else ref, setup=setup)
 
-        setup = Setup(
+        setup = made(
             backbone=self.model,
             adapter=registry.make("adapter", self.config["adapter"]),
             engine=self._train,
             scenario=self.federation.scenario,
             train=self.config["train"],
             num_classes=len(self.dataset.classes),
-            image_size=image_size,
+            image_size=self.world.test.images.x.shape[-1],
             seed=self.seed,
             component=component,
             device=self.device,
@@ -148,14 +123,6 @@ class Trial:
             m, shape = len(self.proxy), self.train.images.x.shape[1:]
             return torch.empty(m, *shape, device="meta"), torch.empty(m, dtype=torch.int64, device="meta")
         return self.train(self.proxy)
-
-    def _check_ranks(self) -> None:
-        """Raises UserError where a client may be given more rank-one terms than the adapters have."""
-        ranks, modules = self.federation.scenario.ranks, self.model.model.modules()
-        adapters: list[Callable[[], LowRank] | None] = [getattr(module, "low_rank", None) for module in modules]
-        R = max((low_rank().rank for low_rank in adapters if low_rank), default=None)
-        if ranks is not None and R is not None and ranks.max() > R:
-            raise UserError(f"ranks: {ranks.max()} is above {R}, the largest rank of the adapters")
 
     @contextmanager
     def precision(self) -> Iterator[None]:
@@ -238,3 +205,11 @@ class Trial:
             on_round(t + 1, clients)
         self.state = state
         return tables["eval"], tables["rounds"]
+
+
+def check_ranks(model: Blocks | Plain, scenario: Scenario) -> None:
+    """Raises UserError where a client may be given more rank-one terms than the model's adapters have."""
+    adapters: list[Callable[[], LowRank] | None] = [getattr(part, "low_rank", None) for part in model.modules()]
+    R = max((low_rank().rank for low_rank in adapters if low_rank), default=None)
+    if scenario.ranks is not None and R is not None and scenario.ranks.max() > R:
+        raise UserError(f"ranks: {scenario.ranks.max()} is above {R}, the largest rank of the adapters")

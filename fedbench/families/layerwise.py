@@ -94,7 +94,7 @@ def layerwise(
         view=view,
         predict=predict,
         own=Own(setup.store, kept, setup.device) if kept else None,
-        fresh=Fresh(model, anew, setup.seed),
+        fresh=Fresh(model, anew, setup.seed if anew else 0),  # what reads no seed is priced once for all
         fixed=never,
     )
     return Method(made.init, made.round, made.predictor, made.cost, personal=bool(kept), alone=bool(kept))
@@ -201,17 +201,20 @@ class Layerwise:
 
     @functools.cached_property
     def _plain(self) -> bool:
-        """Whether clients hold as many layers as they can, and train all of them."""
+        """Whether clients hold as many layers as they can, and train all of them; who can hold all layers is given all
+        of them, whatever the seed."""
         L = self.model.num_layers
-        held = self._alone(L, 0, None) if getattr(self.allocate, "exact", True) and self.share is unchanged else None
+        exact = getattr(self.allocate, "exact", True) and self.share is unchanged
+        held = self._alone(L, 0, None, seed=0) if exact else None
         return held is not None and held == whole(held.depth, self.exits_of(held.depth))
 
-    def _alone(self, L_n: int, t: int, rank: int | None) -> Holding:
-        """What a client would hold if it were the only one, and the first."""
+    def _alone(self, L_n: int, t: int, rank: int | None, seed: int | None = None) -> Holding:
+        """What a client would hold if it were the only one, and the first; seed: in place of the run's."""
+        seed = self.setup.seed if seed is None else seed
         L, r_n = self.model.num_layers, None if rank is None else torch.tensor([rank])
         blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
         one = Cohort([0], torch.tensor([L_n]), torch.ones(1), torch.ones(1), lambda n: iter(()), ranks=r_n)
-        plan, _ = self.plan({**blank, "memory": {}}, t, one, seeding.generator(self.setup.seed, t, use="price"))
+        plan, _ = self.plan({**blank, "memory": {}}, t, one, seeding.generator(seed, t, use="price"))
         return holding_of(plan, 0)
 
     @functools.cached_property

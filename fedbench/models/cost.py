@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.models.backbone import Blocks
+from fedbench.models.backbone import Blocks, Classifier
 from fedbench.models.holding import Holding, whole
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
@@ -129,9 +129,10 @@ def _one_image(model: Blocks, holding: Holding, objective: Objective, image_size
     Where all layers are alike, one layer more costs the same wherever it stands: two shallow models with the
     same exits, layer after layer, tell what a deep one costs, to the last FLOP.
     """
-    exits = holding.exits
     if type(model).forward is not Blocks.forward:  # something stands between the layers
         return _measured_once(model, holding, objective, image_size)
+    holding = _read_by_the_first(model, holding)
+    exits = holding.exits
     m, depths = len(exits), [exit.depth for exit in exits]
     if not holding.even and depths == [holding.depth] and _alike(model.blocks):
         return _summed(model, holding, objective, image_size)
@@ -149,6 +150,22 @@ def _one_image(model: Blocks, holding: Holding, objective: Objective, image_size
     )
     left_out = depths[-1] - m
     return near[0] + left_out * (far[0] - near[0]), near[1] + left_out * (far[1] - near[1])
+
+
+def _read_by_the_first(model: Blocks, holding: Holding) -> Holding:
+    """The same with the first classifiers of the model as exits: which of equal ones reads makes no difference."""
+    names = [exit.classifier for exit in holding.exits]
+
+    def like(name: str) -> Hashable:
+        own = model.classifiers[name].named_parameters()
+        return tuple((part, p.shape, p.requires_grad, holding.freezes(f"{name}.{part}")) for part, p in own)
+
+    if len(set(names)) < len(names) or any(type(one) is not Classifier for one in model.classifiers.values()):
+        return holding
+    alike: dict[Hashable, list[str]] = {}
+    for name in sorted(model.classifiers, reverse=True):
+        alike.setdefault(like(name), []).append(name)
+    return replace(holding, exits=tuple(Exit(exit.depth, alike[like(exit.classifier)].pop()) for exit in holding.exits))
 
 
 def _summed(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
@@ -205,7 +222,8 @@ def _measure(model: Blocks, holding: Holding, objective: Objective, image_size: 
         _cut(twin, holding)
         return objective(twin(x, range(holding.depth), holding.exits), y, 0)
 
-    return counted(model, loss, image_size)
+    unused = model.blocks[holding.depth :] if type(model).forward is Blocks.forward else ()
+    return counted(model, loss, image_size, unused)
 
 
 def _cut(twin: Blocks, holding: Holding) -> None:
@@ -222,17 +240,23 @@ def _cut(twin: Blocks, holding: Holding) -> None:
         p.requires_grad_(not holding.freezes(name))
 
 
-def counted(model: nn.Module, loss: Callable[[Any, Tensor, Tensor], Tensor], image_size: int) -> tuple[int, int]:
+def counted(
+    model: nn.Module, loss: Callable[..., Tensor], image_size: int, unused: Iterable[nn.Module] = ()
+) -> tuple[int, int]:
     """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass, counted on
-    the meta device."""
-    twin = on_meta(model)
+    the meta device. unused: parts of the model that the loss does not call."""
+    twin = on_meta(model, unused)
     x, y = one_image(twin, image_size)
     return count(twin, lambda: loss(twin, x, y).backward())
 
 
-def on_meta(model: Model) -> Model:
-    """A copy that has shapes alone, with attention as explicit products, which the counter knows on every device."""
-    twin = copy.deepcopy(model).to("meta")
+def on_meta(model: Model, unused: Iterable[nn.Module] = ()) -> Model:
+    """A copy that has shapes alone, with attention as explicit products, which the counter knows on every device.
+    unused: parts in whose place it has nothing."""
+    own = [p for p in model.parameters() if type(p) is nn.Parameter]
+    made: dict[int, Any] = {id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in own}
+    made |= {id(part): nn.Identity() for part in unused}
+    twin = copy.deepcopy(model, made).to("meta")
     module: Any  # timm has the attribute in every kind of attention
     for module in twin.modules():
         if hasattr(module, "fused_attn"):

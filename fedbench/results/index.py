@@ -17,6 +17,7 @@ from fedbench.words import shortened
 
 INDEX = "index.json"
 SOME = 5  # names of files that are none of fedbench's, in a message
+Key = tuple[str, str, str, int, int | None]  # scenario, method, variant, seed, candidate
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
 
 
@@ -46,7 +47,7 @@ class Entry:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
-    def key(self) -> tuple[str, str, str, int, int | None]:
+    def key(self) -> Key:
         return self.scenario, self.method, self.variant, self.seed, self.candidate
 
 
@@ -100,18 +101,22 @@ def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mappin
 
 def _merge(old: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
     entries = {entry.key: entry for entry in (*old, *new)}
-    keys = [entry.key for entry in old]
-    known = set(keys)
+    known = dict.fromkeys(entry.key for entry in old)
     fresh = list(dict.fromkeys(entry.key for entry in new))
     # What comes before the first known one goes before it; all others go behind the one before them.
-    place = next((keys.index(key) for key in fresh if key in known), len(keys))
+    first = next((key for key in fresh if key in known), None)
+    ahead: list[Key] = []
+    behind: dict[Key, list[Key]] = {key: [] for key in known}
+    group = ahead
     for key in fresh:
         if key in known:
-            place = keys.index(key) + 1
+            group = behind[key]
         else:
-            keys.insert(place, key)
-            place += 1
-    return [entries[key] for key in keys]
+            group.append(key)
+    keys: list[Key] = []
+    for key in known:
+        keys += [*(ahead if key == first else ()), key, *behind[key]]
+    return [entries[key] for key in (keys if first else [*keys, *ahead])]
 
 
 def prepare_folder(suite_folder: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench import machine
-from fedbench.cell.totals import totals_of
+from fedbench.cell.alike import alike_together
+from fedbench.cell.totals import Totals
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
@@ -46,7 +47,8 @@ def forecast(
     reporting = cells_of(suite.points(**chosen), registry, assets)
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]
-    totals = {cell.id: totals_of(assets, cell.id, cell.config) for cell in every}
+    known = Totals(assets)
+    totals = {cell.id: known.of(cell.id, cell.config) for cell in alike_together(every, lambda cell: cell.config)}
     shares = {cell.id: one.share for one in contests for cell in one.every}
     time = _time(every, totals, folder, registry, options, shares, trying) if trying else None
     alike: dict[tuple[str, ...], list[Tried]] = {}

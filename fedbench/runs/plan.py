@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,12 @@ class Cell:
 
     def folder_in(self, suite_folder: Path) -> Path:
         """Where its results lie: a cell that first ran under another name keeps its folder."""
-        return next(suite_folder.glob(f"*-{self.id}"), suite_folder / self.folder_name())
+        own, end = suite_folder / self.folder_name(), f"-{self.id}"
+        if not own.is_dir():
+            with suppress(OSError):  # there is no such folder yet
+                found = (name for name in os.listdir(suite_folder) if name.endswith(end) and name[0] != ".")
+                return suite_folder / next(found, own.name)
+        return own
 
     @property
     def title(self) -> str:

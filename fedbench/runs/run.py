@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import machine
+from fedbench.cell.alike import alike_together
 from fedbench.cell.checkpoint import forget
 from fedbench.cell.order import Order
-from fedbench.cell.totals import totals_of
+from fedbench.cell.totals import Totals
 from fedbench.disk import require_room
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
@@ -31,6 +33,7 @@ from fedbench.runs.plan import Cell, entries, status
 from fedbench.runs.tuned import search_of
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
+from fedbench.types import SIZES
 
 Observe = Callable[[str, list[Cell], list[Cell]], Listen]
 LeftOut = dict[tuple[str, str], dict[str, int]]  # of data by name and fingerprint, see `Splits.left_out`
@@ -183,11 +186,15 @@ def _prepare_data(missing: list[Cell], assets: Assets) -> LeftOut:
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
     is left out of the data."""
     found: LeftOut = {}
-    for cell in missing:
+    known, prepared = Totals(assets), set()
+    for cell in alike_together(missing, lambda cell: cell.config):
         try:
-            if left := assets.prepare(cell.config):
-                found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
-            totals_of(assets, cell.id, cell.config)  # builds the cell from shapes: options that cannot work end here
+            dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", *SIZES)])
+            if dealt not in prepared:
+                if left := assets.prepare(cell.config):
+                    found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
+                prepared.add(dealt)
+            known.of(cell.id, cell.config)  # builds the cell from shapes: options that cannot work end here
         except UserError:
             raise
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run

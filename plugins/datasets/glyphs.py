@@ -70,12 +70,12 @@ def class_strokes(part: str, count: int | None = None) -> np.ndarray:
 
 def _spread(pool: np.ndarray, count: int | None) -> np.ndarray:
     """The first `count` rows of `pool` that share at most two strokes with every row taken before."""
-    has = (pool[:, :, None] == np.arange(NUM_STROKES)).any(1)  # (rows, 24) bool
+    has = (pool[:, :, None] == np.arange(NUM_STROKES)).any(1).astype(np.float32)  # (rows, 24), whose products count
     free = np.ones(len(pool), dtype=bool)
     taken: list[int] = []
     while free.any() and (count is None or len(taken) < count):
         taken.append(int(free.argmax()))
-        free &= (has & has[taken[-1]]).sum(1) <= 2
+        free &= has @ has[taken[-1]] <= 2
     return pool[taken]
 
 

@@ -42,7 +42,7 @@ def make(
             raise UserError(f"strokes6: {name} must be at least 1, not {value}")
     if not 2 <= classes <= _most_classes():
         raise UserError(f"strokes6: classes must be between 2 and {_most_classes()}, not {classes}")
-    strokes = glyphs.class_strokes("downstream", classes)
+    strokes = glyphs.class_strokes("downstream", None)[:classes]
     amount = f"{classes}x({train_per_class}+{test_per_class})"
     fingerprint = f"strokes6-renderer{glyphs.RENDERER}-{image_size}px-{amount}-draw{draw}"
 
