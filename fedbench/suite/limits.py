@@ -50,11 +50,14 @@ class Limits:
             self._check_participation(settings, len(domains))
 
     def _ask(self, what: str, node: Node | None, question: Callable[[dict[str, Any]], Any]) -> Any:
-        if node is None or not node.is_valid:
+        if node is None or not node.is_mapping:
+            return None
+        beside = BESIDE.get(what, frozenset()) - {"image_size"}
+        own = {key: part for key, part in node.value.items() if key not in beside}
+        if not all(part.is_valid for part in own.values()):
             return None
         reference = node.plain()
-        beside = BESIDE.get(what, frozenset()) - {"image_size"}
-        apart = {key: value for key, value in reference.items() if key not in beside}
+        apart = {key: part.plain() for key, part in own.items()}
         key = json.dumps([what, apart], sort_keys=True)
         if key not in self._known:
             try:

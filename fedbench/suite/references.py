@@ -57,8 +57,17 @@ class References:
         metrics = node.get("evaluation", "metrics")
         if metrics and isinstance(metrics.value, list):
             done = [self.complete(metric, "metric") for metric in metrics.value]
+            self._check_distinct(done)
             node = node.put(("evaluation", "metrics"), replace(metrics, value=done))
         return node
+
+    def _check_distinct(self, metrics: Sequence[Node]) -> None:
+        """Results are recorded under a metric's name, so one can stand in a suite once."""
+        seen: set[str] = set()
+        for name in filter(None, (metric.get("name") for metric in metrics)):
+            if name.value in seen:
+                self.problems.add(name.mark, f"the metric {shown(name.value)} is listed twice")
+            seen.add(name.value)
 
     def loose(self, node: Node) -> None:
         """Check what can be checked of settings that nothing uses now: components they name, and their options."""
@@ -95,12 +104,14 @@ class References:
         own = {key: part for key, part in node.value.items() if key != "name" and key not in beside}
         layers = [written_out(layer) for layer in (Node(own, node.mark), *above)]
         given = stack(layers, NESTED).value
-        self._check_known(component, given, beside, label)
+        told = self._check_known(component, given, beside, label)
         missing = [key for key, default in component.options.items() if default == REQUIRED and key not in given]
         if missing and not partial:
             self.problems.add(name.mark, f"{kind} {shown(name.value)} needs {', '.join(map(shown, missing))}")
+            told += missing
         parts = {key: part for key, part in node.value.items() if key == "name" or key in beside}
-        return replace(node, value=parts | self._options(component, layers))
+        wrong = {key: Node(INVALID, name.mark) for key in told}  # so that nobody makes it, and blames the component
+        return replace(node, value=parts | self._options(component, layers) | wrong)
 
     def _find(self, kind: str, name: Node) -> Component | None:
         try:
@@ -109,7 +120,11 @@ class References:
             self.problems.add(name.mark, str(error))
             return None
 
-    def _check_known(self, component: Component, given: dict[str, Node], beside: frozenset[str], label: str) -> None:
+    def _check_known(
+        self, component: Component, given: dict[str, Node], beside: frozenset[str], label: str
+    ) -> list[str]:
+        """Report the options that it does not have, and return them."""
+        unknown = []
         for key in [] if component.open else given:
             if key not in component.options:
                 extra = ("extends", *OWN_SETTINGS) if component.kind == "method" else ()
@@ -118,6 +133,8 @@ class References:
                 hint = astray or suggestion(key, own, "its options")
                 told = f"{component.kind} {shown(label or component.name)} has no option {shown(key)}"
                 self.problems.add(given[key].named, told + (hint or "; it has none"))
+                unknown.append(key)
+        return unknown
 
     def _options(self, component: Component, layers: Sequence[Node]) -> dict[str, Node]:
         """Defaults, the profile's values, then what was given, layer by layer, its types checked."""

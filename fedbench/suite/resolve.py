@@ -150,7 +150,7 @@ class _Resolver:
         ranges = {
             key: node
             for key, node in tune.at("space").value.items()
-            if node.value and not replaced(key, self.methods.label_of(key), self.sets, None)
+            if node.value and not replaced(key, self.methods.label_of(key), self.sets, None) and self._holds(key, node)
         }
         drawn = space.candidates(ranges, tune) if ranges else []
         return [
@@ -163,6 +163,14 @@ class _Resolver:
             )
             for values in drawn
         ]
+
+    def _holds(self, key: str, node: Node) -> bool:
+        """Whether the ends of a range of the tuning are values that the key takes, each judged where it stands."""
+        before = len(self.problems)
+        for end in space.ends(node):
+            for _ in self._points([self.choices.of(key, end, node.named)]):
+                pass
+        return len(self.problems) == before
 
     def _check_unused_overlays(self) -> None:
         overlays = self.tree.get("overlays")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Field, with_config
@@ -79,6 +80,14 @@ def check(tune: Node, problems: Problems) -> None:
             f"tune.space: {shown(key)} is not a method's own to choose; expected a key of train (but rounds) or of "
             "adapter (but name), or methods.NAME.option",
         )
+
+
+def ends(given: Node) -> list[Node]:
+    """The values between which those of a range lie, or all of a choice."""
+    ((way, values),) = given.value.items()
+    if way in ("integer", "choice"):
+        return list(values.value)
+    return [replace(value, value=float(value.value)) for value in values.value]
 
 
 def candidates(ranges: Mapping[str, Node], tune: Node) -> list[dict[str, Any]]:

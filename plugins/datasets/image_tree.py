@@ -25,7 +25,7 @@ class Tree:
 
     def __init__(self, root: Path, domains: Sequence[str] | None, classes: Sequence[str] | None) -> None:
         """domains, classes: the folders to take, in this order; all of them, sorted, if not given. Raises: UserError
-        where the root is no folder, or domains and classes are no lists of names."""
+        where the root is no folder."""
         if not root.is_dir():
             raise UserError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}; {LAYOUT}")
         self.root, self.wanted = root, classes

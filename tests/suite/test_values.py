@@ -99,3 +99,32 @@ def test_a_shipped_suite_with_every_kind_of_fault_is_judged_in_half_a_second(tmp
         load(file, catalogue, sets=["data.partition.name=dirichlet", *sets])
     assert time.process_time() - began < 0.5 and ("torch" in sys.modules) == loaded
     assert len(str(told.value).splitlines()) == 5
+
+
+def test_a_metric_stands_in_a_suite_once(faults_of):
+    twice = SMALL.replace("defaults:\n", "defaults:\n  evaluation: {metrics: [accuracy, {name: accuracy}]}\n")
+    assert faults_of(twice) == ['s.yaml:3:43: the metric "accuracy" is listed twice']
+
+
+def test_the_ends_of_a_tunings_space_are_judged_where_they_stand(faults_of):
+    space = "{adapter.rank: {integer: [0, 8]}, adapter.share: {uniform: [0.1, 0.5]}, methods.other.missing: {choice: [keep, covr]}}"
+    fine = FAULTY.replace("rank: 0", "rank: 2").replace("share: 2", "share: 0").replace("covr", "cover")
+    fine = fine.replace("[1, 0, -1]", "[1]").replace("0.7", "0.2").replace(", rate: 1", "").replace("sdg", "sgd")
+    tuned = fine.split("sweep")[0].replace("defaults:\n", "defaults:\n  evaluation: {validation: 0.1}\n")
+    assert faults_of(f"{tuned}tune: {{trials: 4, space: {space}}}\n") == [
+        "s.yaml:13:52: strict rank: expected a whole number of at least 1, got 0",
+        "s.yaml:13:91: strict share: expected a number of at least 0 and below 0.5, got 0.5",
+        's.yaml:13:137: choosy missing: expected "keep" or "cover", got "covr"; did you mean "cover"?',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("{name: image_folder}", 's.yaml:4:16: dataset "image_folder" needs "root"'),
+        ("{name: strokes6, alpha: 0.1, partition: dirichlet}", 's.yaml:4:26: dataset "strokes6" has no option "alpha"'),
+    ],
+)
+def test_a_fault_of_the_data_section_is_not_blamed_on_the_data_set_too(faults_of, facts, data, told):
+    (fault,) = faults_of(SMALL.replace("data: strokes6", f"data: {data}"))
+    assert fault.startswith(told) and facts.asked == ["micro_vit"]
