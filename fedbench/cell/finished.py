@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedbench.cell.order import config_of
 from fedbench.cell.state import STRUCTURE, load, save
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable, UserError, told
@@ -69,7 +70,7 @@ def reopen(
 def _trial(folder: Path, manifest: Mapping[str, Any], registry: Registry, device: str, images: bool) -> Trial:
     """The trial of a finished cell with its last state."""
     kept = load(folder)
-    config = manifest["config"]
+    config = config_of(manifest)
     _same_files(folder, manifest["versions"], registry)
     assets = Assets(registry)
     source = assets.backbone(config["backbone"])

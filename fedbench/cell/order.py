@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,6 +13,15 @@ from fedbench.cell.checkpoint import EVERY
 from fedbench.results.claims import Claim
 
 WHERE_THERE = ("claim", "probe", "until")  # not written where they are not
+
+
+def config_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a cell as it is computed: a relative root of its data is where it was when the cell was
+    ordered, or where that is gone, in the current folder."""
+    config, root = manifest["config"], manifest.get("root")
+    if root is None or not os.path.exists(root):
+        return dict(config)
+    return {**config, "data": {**config["data"], "root": root}}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from fedbench.cell.checkpoint import Checkpoints, Progress, forget
 from fedbench.cell.events import Teller
 from fedbench.cell.finished import keep
 from fedbench.cell.ledger import Diverged
-from fedbench.cell.order import Order
+from fedbench.cell.order import Order, config_of
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
 from fedbench.engine.team import Team, together
@@ -135,7 +135,7 @@ class _Computation:
         self._take_up(device)
         write_manifest(self.folder, self.manifest)
         self.registry.tell("fedbench_cell_started", manifest=self.manifest)
-        self.trial = trial = Trial(self.manifest["config"], self.registry, device, store=self.checkpoints.store)
+        self.trial = trial = Trial(config_of(self.manifest), self.registry, device, store=self.checkpoints.store)
         if trial.left_out:
             self.manifest["left_out"] = trial.left_out
         progress = self.progress
@@ -227,7 +227,7 @@ def out_of_memory(error: Exception) -> bool:
 def tried(order: Order) -> dict[str, Any]:
     """The `rates` of a cell by a short probe, or the `reason` why there are none; nothing is written."""
     try:
-        return {"rates": probe(order.manifest["config"], Registry(order.plugins), order.device, **(order.probe or {}))}
+        return {"rates": probe(config_of(order.manifest), Registry(order.plugins), order.device, **(order.probe or {}))}
     except Exception as error:  # a plugin's; the other cells' times are wanted all the same
         return {"reason": told(error)}
 

@@ -58,7 +58,8 @@ def plan(
     loaded = load(suite, registry, **choices)
     chosen = {"scenarios": scenarios, "methods": methods, "seeds": seeds}
     trying = _trying if cost else None
-    rows, time = forecast(loaded, chosen, Path(results) / loaded.name, registry, Assets(registry), options, trying)
+    assets, folder = Assets(registry, loaded.base), Path(results) / loaded.name
+    rows, time = forecast(loaded, chosen, folder, registry, assets, options, trying)
     if as_json:
         sums = {"time": time.summary()} if time else {}
         click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))

@@ -46,7 +46,7 @@ def tune(
     loaded = load(suite, registry, **choices)
     if loaded.tuning is None:
         raise UserError(f"{suite}: nothing in it is tuned; docs/suites.md has what `tune:` may say")
-    contests = tried(loaded, loaded.candidates(scenarios, methods), registry, Assets(registry))
+    contests = tried(loaded, loaded.candidates(scenarios, methods), registry, Assets(registry, loaded.base))
     winners = decided(contests, Path(results) / loaded.name, loaded.tuning.metric)
     if open_ := [" · ".join(filter(None, one.key)) for one in contests if one.key not in winners]:
         raise UserError(
@@ -54,7 +54,7 @@ def tune(
             f"{open_[0]}.\n`fedbench run {suite}` finds them."
         )
     chosen = replace(loaded, seeds=tuple(dict.fromkeys(seeds)) or loaded.seeds)
-    text = text_of(chosen.tuned(winners), registry.catalogue)
+    text = text_of(chosen.tuned(winners), registry.catalogue, Path(output or "").parent)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -52,9 +52,8 @@ def image_dataset(
     `pixels`, or with `resize: reference` to float32, see `unclamped`.
 
     root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every image,
-    paths, labels, domains, H = `image_size`, `interpolation` and the versions of what decodes. Images that cannot be
-    read are left out of the cache; `unreadable` says whether that is an error, so one cache entry serves both where all
-    can be opened. Which cannot be opened is part of the fingerprint.
+    paths, labels, domains, H = `image_size`, `interpolation`, the versions of what decodes, and which images cannot be
+    opened. What cannot be read is left out of the cache; `unreadable` says whether that is an error.
 
     Raises: UserError for an unknown option value, and unless they are skipped for all images that cannot be opened;
     from `load`, for those that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
@@ -63,19 +62,12 @@ def image_dataset(
 
     check_options(image_size, interpolation, unreadable, resize)
     store = Folder(root) if isinstance(root, Path) else root
-    paths = [sample.path for sample in (*train, *test)]
-    hashes = store.hashes(paths)
-    lost = [path for path in paths if path not in hashes]
-    why = functools.partial(_complaint, store)
-    if lost and unreadable == "fail":
-        raise UserError(told_unreadable(store.place, lost, len(paths), why))
+    hashes, lost = _looked_up(store, [sample.path for sample in (*train, *test)], unreadable)
     facts = [DECODE_VERSION, PIL.__version__, image_size, interpolation, domains, classes, train, test]
     facts.append(list(hashes.values()))
-    kind = "uint8"
-    if resize == "reference":  # without it the fingerprint is what it was before there was the option
-        facts, kind = [*facts, resize, package_version("torch")], "float32"
-    if lost:
-        facts.append({"left out": lost})
+    kind = "float32" if resize == "reference" else "uint8"
+    facts += [resize, package_version("torch")] if resize == "reference" else []  # as it was before there were any
+    facts += [{"left out": lost}] if lost else []
     fingerprint = hash_of_json(facts)
 
     def build(new_array: NewArray) -> Splits:
@@ -93,8 +85,17 @@ def image_dataset(
             _judge_skipped(store, splits, train, test, unreadable, domains, classes)
         return splits
 
-    size = len(paths) * 3 * image_size**2 * (4 if kind == "float32" else 1)
-    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, why)
+    size = (len(train) + len(test)) * 3 * image_size**2 * (4 if kind == "float32" else 1)
+    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, functools.partial(_complaint, store))
+
+
+def _looked_up(store: Store, paths: Sequence[str], unreadable: str) -> tuple[dict[str, str], list[str]]:
+    """The hashes of all images that can be opened, and the paths of the others."""
+    hashes = store.hashes(paths)
+    lost = [path for path in paths if path not in hashes]
+    if lost and unreadable == "fail":
+        raise UserError(told_unreadable(store.place, lost, len(paths), functools.partial(_complaint, store)))
+    return hashes, lost
 
 
 def check_options(

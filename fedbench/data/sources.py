@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbench.errors import DataMissing
+from fedbench.errors import DataMissing, UserError
 from fedbench.words import shortened
 
 READY, PACKED, INCOMPLETE, MISSING = "ready", "archive only", "incomplete", "missing"
@@ -21,8 +21,24 @@ def data_dir() -> Path:
 
 
 def root_of(name: str, root: str | None = None) -> Path:
-    """The folder of one data set: `root` if given, or else its own in the folder of data sets."""
-    return Path(root).expanduser() if root else data_dir() / name
+    """The folder of one data set: `root` if given, or else its own in the folder of data sets. Raises: UserError for
+    the home of somebody who is not known here."""
+    try:
+        return Path(root).expanduser() if root else data_dir() / name
+    except RuntimeError as error:
+        raise UserError(f"{name}: root: {root}: there is no such home") from error
+
+
+def relative_root(data: Mapping[str, Any]) -> str | None:
+    """The root that a `data` section names, where it is neither a whole path nor begins at a home."""
+    root = data.get("root")
+    return root if isinstance(root, str) and root and not root.startswith(("/", "~")) else None
+
+
+def located(data: Mapping[str, Any], base: str | Path) -> Mapping[str, Any]:
+    """A `data` section whose root, where it is relative, is so to `base`: a suite's folder, or the current one."""
+    root = relative_root(data)
+    return data if root is None else {**data, "root": str(Path(base) / root)}
 
 
 @dataclass(frozen=True)

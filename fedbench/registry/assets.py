@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import fedbench
 from fedbench.data.heldout import dealt, proxy_of
+from fedbench.data.sources import located
 from fedbench.disk import remembered
 from fedbench.errors import UnknownName, UserError
 from fedbench.machine import package_version
@@ -29,8 +30,9 @@ Ref = Mapping[str, Any]
 class Assets:
     """Facts about backbones and data, kept in the cache folder under a hash of all they depend on."""
 
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
+    def __init__(self, registry: Registry, base: str | Path = "") -> None:
+        """base: the folder that relative roots of data are relative to; the current one if not given."""
+        self.registry, self.base = registry, base
         self._datasets: dict[str, dict[int, Dataset]] = {}  # by what makes them, and by image size
         self._sources: dict[str, Source] = {}
         self._stamps: dict[str, Any] = {}
@@ -41,7 +43,7 @@ class Assets:
 
     def domains(self, data: Ref) -> tuple[str, ...]:
         """The domains of a data set. Raises UserError where it is not there."""
-        at_any_size = next(iter(self._sizes(data).values()), None)
+        at_any_size = next(iter(self._sizes(located(data, self.base)).values()), None)
         return (at_any_size or self.dataset(data, 32)).domains
 
     def backbone(self, ref: Ref) -> dict[str, Any]:
@@ -77,6 +79,7 @@ class Assets:
     def dataset(self, data: Ref, image_size: int) -> Dataset:
         """The data set of a `data` section, loaded once, however it is dealt to clients; its own image size wins over
         the backbone's."""
+        data = located(data, self.base)
         sizes, size = self._sizes(data), data.get("image_size") or image_size
         if size not in sizes:
             with self.registry.blaming("dataset", data["name"]):

@@ -17,7 +17,7 @@ MEND = "Delete the folder it lies in and run the suite again: only that cell is 
 
 # The parts of a manifest and of its configuration that are read; what else stands there is passed on as it is.
 MANIFEST_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("status", "started", "id", "signal"), str),
+    **dict.fromkeys(("status", "started", "id", "signal", "root"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
     **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out"), dict),
     **dict.fromkeys(("round", "exit_code"), int),

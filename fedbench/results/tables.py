@@ -114,7 +114,7 @@ TIMINGS = {
     "server": (),
     "uploads": (),
     "right": (),
-    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out"),
+    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out", "root"),
 }
 
 

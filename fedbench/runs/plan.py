@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedbench import __version__
+from fedbench.data.sources import located, relative_root
 from fedbench.disk import hash_of_bytes
 from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
@@ -37,6 +38,7 @@ class Cell:
     fingerprints: dict[str, str]
     versions: dict[str, str]
     points: list[Point]
+    root: str | None = None  # of its data, as a whole path, where the configuration has a relative one
     until: int | None = None  # the round after which a candidate of a tuning ends for now; None: the last
 
     @property
@@ -79,6 +81,7 @@ class Cell:
             "versions": self.versions,
             "reason": None,
             "traceback": None,
+            **({"root": self.root} if self.root else {}),
         }
 
 
@@ -92,8 +95,13 @@ def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> lis
         if id in found:
             found[id].points.append(point)
         else:
-            found[id] = Cell(id, point.config, fingerprints, versions, [point])
+            found[id] = Cell(id, point.config, fingerprints, versions, [point], _root(point.config["data"], assets))
     return list(found.values())
+
+
+def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
+    """The whole path of a relative root, for whoever computes elsewhere or later."""
+    return os.path.join(os.getcwd(), located(data, assets.base)["root"]) if relative_root(data) else None
 
 
 def identity(config: dict[str, Any], fingerprints: dict[str, str], versions: dict[str, str]) -> str:

@@ -45,7 +45,7 @@ def run(
     registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
-    stages = _Stages(suite, registry, Assets(registry), observe)
+    stages = _Stages(suite, registry, Assets(registry, suite.base), observe)
     points = suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
     if suite.tuning is None:
         return stages.compute(cells_of(points, registry, stages.assets), chosen)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
+from fedbench.data.sources import located, relative_root
 from fedbench.errors import DataMissing, UserError
 from fedbench.suite.node import INVALID, Node
 from fedbench.suite.overlay import BESIDE
@@ -25,9 +28,11 @@ class Facts(Protocol):
 class Limits:
     """Checks settings against facts; each distinct backbone and data set is asked about once."""
 
-    def __init__(self, facts: Facts | None, problems: Problems, overlays: Sequence[str] = ()) -> None:
-        """overlays: what --data could name in place of data that are not there."""
-        self.facts, self.problems, self.overlays = facts, problems, overlays
+    def __init__(
+        self, facts: Facts | None, problems: Problems, overlays: Sequence[str] = (), base: Path = Path()
+    ) -> None:
+        """overlays: what --data could name in place of data that are not there · base: what roots are relative to."""
+        self.facts, self.problems, self.overlays, self.base = facts, problems, overlays, base
         self._known: dict[str, Any] = {}
 
     def check(self, settings: Node) -> None:
@@ -61,12 +66,21 @@ class Limits:
         key = json.dumps([what, apart], sort_keys=True)
         if key not in self._known:
             try:
-                self._known[key] = question(reference)
+                self._known[key] = question({**located(reference, self.base)} if what == "data" else reference)
             except UserError as error:
                 self._known[key] = None
                 instead = f"\n  without them: --data {' or --data '.join(self.overlays)}" if self.overlays else ""
-                self.problems.add(node.at("name").mark, f"{error}{instead * isinstance(error, DataMissing)}")
+                told = f"{error}{instead * isinstance(error, DataMissing)}{self._astray(reference)}"
+                self.problems.add(node.at("name").mark, told)
         return self._known[key]
+
+    def _astray(self, reference: dict[str, Any]) -> str:
+        """Where a root lies that is looked for in the suite's folder and is in the current one."""
+        root = relative_root(reference)
+        if root is None or (self.base / root).exists() or not Path(root).exists():
+            return ""
+        there = os.path.relpath(root, self.base)
+        return f"\n  a root is relative to the suite's folder; {root} of the current folder is, from there, {there}"
 
     def _check_most(self, given: Node | None, noun: str, most: int, what: str) -> None:
         _, values = _given(given)

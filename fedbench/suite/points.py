@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
@@ -81,7 +82,8 @@ class Tuning:
 class Suite:
     """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order.
 
-    tuning: where the suite has one that is not done, see `tuned`.
+    base: what the roots of its data are relative to, its own folder; where the command line says the root, the current
+    one · tuning: where the suite has one that is not done, see `tuned`.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Suite:
     timeout: float | None
     expected: tuple[dict[str, Any], ...]
     groups: tuple[Group, ...] = field(repr=False)
+    base: Path = Path()
     tuning: Tuning | None = field(default=None, repr=False)
 
     def points(

@@ -84,7 +84,9 @@ class _Resolver:
         self.axes = [axis for key, axis in axes.items() if not self._replaced(key, axis[0])]
         self._check_unused_overlays()
         self._check_size()
-        self.limits = Limits(facts, self.problems, () if self.data else self._overlays())
+        said = any(choice.layer is not None and choice.layer.get("data", "root") for choice in self.sets.values())
+        base = Path() if said else Path(self.path).parent
+        self.limits = Limits(facts, self.problems, () if self.data else self._overlays(), base)
         found = list(self._points())
         drawn = self._drawn()
         trials = [list(self._points(choices)) for _, choices in drawn]
@@ -101,6 +103,7 @@ class _Resolver:
             timeout=self._plain("timeout", None),
             expected=numbers,
             groups=tuple(group_of(*point) for point in found),
+            base=base,
         )
         if drawn:
             groups = [tuple(group_of(*point) for point in points) for points in trials]

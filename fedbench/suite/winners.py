@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from fedbench.data.sources import relative_root
 from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
 from fedbench.suite import profiles
 from fedbench.suite.points import Group, Suite
@@ -24,8 +26,11 @@ Plain = dict[str, Any]
 WHOLE = {*SIZES, "participation", "regularizer", "proxy", "metrics"}  # said as one thing, whatever lies beneath
 
 
-def text_of(tuned: Suite, catalogue: Catalogue) -> str:
-    """The text of a suite whose points are those of `tuned` (see `Suite.tuned`)."""
+def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:
+    """The text of a suite whose points are those of `tuned` (see `Suite.tuned`).
+
+    folder: where it is to lie, to which the roots of its data are relative.
+    """
     assert tuned.tuning is not None
     labels = {label for group in tuned.groups for label in group.methods}
     listed = read(tuned.path, Problems()).at("methods").plain()
@@ -40,7 +45,7 @@ def text_of(tuned: Suite, catalogue: Catalogue) -> str:
         "seeds": list(tuned.seeds),
         **({"timeout": tuned.timeout} if tuned.timeout else {}),
     }
-    settings = [_settings(group) for group in tuned.groups]
+    settings = [_settings(group, tuned.base, folder) for group in tuned.groups]
     base["defaults"] = _common(settings)
     names = _names(tuned.groups)
     for name, own in zip(names, settings, strict=True):
@@ -67,11 +72,13 @@ def _short(entry: Mapping[str, Any]) -> Any:
     return entry["name"] if set(entry) == {"name"} else dict(entry)
 
 
-def _settings(group: Group) -> Plain:
-    """As a suite says them."""
+def _settings(group: Group, base: Path, folder: Path) -> Plain:
+    """As a suite in that folder says them; spelled as they were where that is where they were said."""
     found = {**group.settings, **({"rotate_capacities": True} if group.rotate else {})}
     if found["train"]["max_steps"] == profiles.EACH_EPOCH:
         found["train"] = {**found["train"], "max_steps": "smallest"}
+    if relative_root(found["data"]) and base.resolve() != folder.resolve():
+        found["data"] = {**found["data"], "root": os.path.relpath(base / found["data"]["root"], folder)}
     return found
 
 

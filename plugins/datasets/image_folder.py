@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 from fedbench import hookimpl
+from fedbench.data import root_of
 from fedbench.data.decode import Sample, check_options, image_dataset
 from fedbench.data.options import Interpolation, OnUnreadable, Resize, Root
 from fedbench.errors import UserError
 from fedbench.options import Length, Natural, Range, Text, judged
 from fedbench.seeding import seed_of
 from fedbench.types import Dataset
-from fedbench_plugins.datasets.image_tree import Tree
+
+from .image_tree import Tree
 
 Folders = Annotated[list[Annotated[str, Text("a folder's name")]], Length(1, distinct=True)]
 
@@ -41,7 +42,7 @@ def make(
     Raises: UserError with all that is wrong with the tree: where it has another layout, a domain lacks a class or
     has fewer than two images of one, or images cannot be opened.
     """
-    folder = Path(root).expanduser()
+    folder = root_of("image_folder", root)
     check_options(image_size, interpolation, unreadable, resize)
     tree = Tree(folder, domains, classes)
     if tree.faults:
