@@ -8,6 +8,7 @@ from itertools import combinations
 
 from fedbench.report.statistics.intervals import FEWEST
 from fedbench.report.statistics.pairs import ALPHA, Pair, paired
+from fedbench.report.statistics.signedranks import signed_ranks
 
 WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 2 / 2^5 = 0.06
 
@@ -68,17 +69,19 @@ def across(blocks: Sequence[Mapping[str, Scores]]) -> list[Pair]:
     over scenarios for every seed that all of them have, and tested by t over seeds, which is said of these scenarios
     alone. No interval stands beside Wilcoxon's p.
     """
-    test = _over_scenarios if len(blocks) >= WILCOXON_FROM else _over_seeds
-    return [pair for one, two in combinations(blocks[0], 2) if (pair := test(one, two, blocks))] if blocks else []
+    pairs = list(combinations(blocks[0], 2)) if blocks else []
+    if len(blocks) >= WILCOXON_FROM:
+        return _over_scenarios(pairs, blocks)
+    return [pair for one, two in pairs if (pair := _over_seeds(one, two, blocks))]
 
 
-def _over_scenarios(one: str, two: str, blocks: Sequence[Mapping[str, Scores]]) -> Pair:
-    from scipy.stats import wilcoxon
-
-    d = [round(mean(block[one]) - mean(block[two]), 12) for block in blocks]
-    # Zeros share their ranks between both signs (Pratt 1959; Demsar halves them likewise), and nothing but zeros is 1.
-    p = float(wilcoxon(d, zero_method="zsplit").pvalue) if any(d) else 1.0
-    return Pair(math.fsum(d) / len(d), None, None, p, len(d), (), method=one, other=two)
+def _over_scenarios(pairs: Sequence[tuple[str, str]], blocks: Sequence[Mapping[str, Scores]]) -> list[Pair]:
+    means = {name: [mean(block[name]) for block in blocks] for name in blocks[0]}
+    d = [[round(x - y, 12) for x, y in zip(means[one], means[two], strict=True)] for one, two in pairs]
+    tested = zip(pairs, d, signed_ranks(d), strict=True)
+    return [
+        Pair(math.fsum(x) / len(x), None, None, p, len(x), (), method=one, other=two) for (one, two), x, p in tested
+    ]
 
 
 def _over_seeds(one: str, two: str, blocks: Sequence[Mapping[str, Scores]]) -> Pair | None:

@@ -1,0 +1,40 @@
+"""fedbench/report/statistics/signedranks.py: Wilcoxon's test of many rows is scipy's of each."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from scipy.stats import wilcoxon
+
+from fedbench.report.statistics import signedranks
+from fedbench.report.statistics.signedranks import exact, signed_ranks
+
+
+@pytest.mark.parametrize("n", [6, 8, 20, 51])
+@pytest.mark.parametrize("decimals", [12, 2, 1])
+def test_every_row_has_scipys_p(n, decimals):
+    """Of 12 decimals none tie, of one decimal nearly all, and zeros are among them."""
+    chance = random.Random(n)
+    rows = [[round(chance.gauss(0.1, 0.3), decimals) for _ in range(n)] for _ in range(4)]
+    assert signed_ranks(rows) == [float(wilcoxon(d, zero_method="zsplit").pvalue) for d in rows]
+
+
+def test_nothing_but_zeros_is_one():
+    assert signed_ranks([[0.0] * 6, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1]]) == [1.0, 2 / 2**6]
+
+
+def test_signs_are_counted_by_hand():
+    """Ranks 1, 2.5, 2.5: of the eight sums 0, 1, 2.5, 2.5, 3.5, 3.5, 5, 6 two are as small as 1."""
+    assert exact([1.0, -2.0, -2.0]) == 2 * 2 / 8
+    # a zero has rank 1, half of it on either side of all signs: what is left is four sums, of which one is the largest
+    assert exact([0.0, 3.0, 4.0]) == 2 / 4
+
+
+def test_a_hundred_methods_are_one_call_of_scipys(monkeypatch):
+    """A call takes milliseconds, and there are 4,950 pairs; of a row with ties it took more than a second."""
+    calls = []
+    monkeypatch.setattr("scipy.stats.wilcoxon", lambda *a, **k: calls.append(1) or wilcoxon(*a, **k))
+    chance = random.Random(0)
+    rows = [[round(chance.gauss(0, 1), 12 if i % 2 else 1) for _ in range(signedranks.EXACT)] for i in range(200)]
+    assert len(signed_ranks(rows)) == 200 and len(calls) == 1
