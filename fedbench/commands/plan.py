@@ -47,6 +47,7 @@ def plan(
     import json
     from pathlib import Path
 
+    from fedbench.commands.patience import Patience
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
     from fedbench.runs.forecast import forecast
@@ -54,12 +55,18 @@ def plan(
     from fedbench.runs.runner import load
 
     options = Options(results=results, device=device, jobs=workers(jobs))
-    registry = Registry(plugins)
-    loaded = load(suite, registry, **choices)
-    chosen = {"scenarios": scenarios, "methods": methods, "seeds": seeds}
-    trying = _trying if cost else None
-    assets, folder = Assets(registry, loaded.base), Path(results) / loaded.name
-    rows, time = forecast(loaded, chosen, folder, registry, assets, options, trying)
+    with Patience(f"Planning {suite}") as patience:
+        registry = Registry(plugins)
+        loaded = load(suite, registry, **choices)
+        chosen = {"scenarios": scenarios, "methods": methods, "seeds": seeds}
+
+        def trying() -> AbstractContextManager:
+            patience.stop()
+            return _trying()
+
+        folder, assets = Path(results) / loaded.name, Assets(registry, loaded.base)
+        given = (loaded, chosen, folder, registry, assets, options)
+        rows, time = forecast(*given, trying if cost else None, patience.tell)
     if as_json:
         sums = {"time": time.summary()} if time else {}
         click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))

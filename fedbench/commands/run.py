@@ -17,6 +17,8 @@ from fedbench.runs.executors.signals import raising
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fedbench.runs.outcome import Listen
+
 MOST_SHOWN = 10  # failures listed at the end of a run
 
 
@@ -78,6 +80,7 @@ def run(
     on from there. Exit code: 0 all fine, 1 some cells failed or are left over, 2 the input is wrong; 130 ended by
     Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
     """  # fmt: skip
+    from fedbench.commands.patience import Patience
     from fedbench.commands.screen import Screen
     from fedbench.commands.watch import Watch
     from fedbench.registry.registry import Registry
@@ -86,8 +89,14 @@ def run(
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet = quiet or as_json
     try:
-        with raising(), Watch(Screen(), quiet) as watch:
-            outcome = runner.run(suite, sets=sets, plugins=plugins, jobs=workers(jobs), observe=watch, **choices)
+        with raising(), Watch(Screen(), quiet) as watch, Patience(f"Preparing {suite}", quiet) as patience:
+
+            def observe(name: str, cells: list, missing: list) -> Listen:
+                patience.stop()
+                return watch(name, cells, missing)
+
+            given = {"sets": sets, "plugins": plugins, "jobs": workers(jobs), "preparing": patience.tell}
+            outcome = runner.run(suite, observe=observe, **given, **choices)
     except Interrupted as interrupted:
         with suppress(OSError):  # the terminal was closed
             _tell_how_to_resume(choices["force"])

@@ -14,7 +14,7 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.status import ENDED
-from fedbench.runs.options import Options
+from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.plan import Cell, cells_of, status
 from fedbench.runs.tuned import Tried, standing, tried
 from fedbench.suite import Suite
@@ -33,12 +33,13 @@ def forecast(
     assets: Assets,
     options: Options,
     trying: Callable[[], AbstractContextManager] | None = None,
+    preparing: Preparing = unheard,
 ) -> tuple[list[Row], Estimate | None]:
     """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
     candidates that lead by now would have them; and how long all takes here, where that is asked for.
 
     chosen: scenarios, methods and seeds, as `Suite.points` has them · folder: of the suite's results · trying: what is
-    entered while cells are tried to find out the time. Raises UserError.
+    entered while cells are tried to find out the time · preparing: see `runs.options`. Raises UserError.
     """
     named = {key: chosen[key] for key in ("scenarios", "methods")}
     contests = tried(suite, suite.candidates(**named), registry, assets) if suite.tuning else []
@@ -48,7 +49,10 @@ def forecast(
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]
     known = Totals(assets)
-    totals = {cell.id: known.of(cell.id, cell.config) for cell in alike_together(every, lambda cell: cell.config)}
+    totals = {}
+    for done, cell in enumerate(alike_together(every, lambda cell: cell.config)):
+        preparing(done, len(every))
+        totals[cell.id] = known.of(cell.id, cell.config)
     shares = {cell.id: one.share for one in contests for cell in one.every}
     time = _time(every, totals, folder, registry, options, shares, trying) if trying else None
     alike: dict[tuple[str, ...], list[Tried]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,12 @@ from fedbench import machine
 from fedbench.cell.checkpoint import EVERY
 from fedbench.results.status import GIVEN_UP, HALVED, KEPT
 from fedbench.runs.plan import Cell
+
+Preparing = Callable[[int, int], Any]  # takes how many cells are prepared, of how many, as their number grows
+
+
+def unheard(done: int, of: int) -> None:
+    """Tells nobody."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from fedbench.results.status import ENDED, GIVEN_UP, PENDING, TAKEN
 from fedbench.results.tuning import write_search
 from fedbench.runs.backlog import Backlog
 from fedbench.runs.executors import Execute
-from fedbench.runs.options import Options
+from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.plan import Cell, entries, status
 from fedbench.runs.tuned import search_of
@@ -65,10 +65,18 @@ class Run:
 
     @classmethod
     def prepare(
-        cls, suite: Suite, named: list[Cell], registry: Registry, assets: Assets, options: Options, stage: str = ""
+        cls,
+        suite: Suite,
+        named: list[Cell],
+        registry: Registry,
+        assets: Assets,
+        options: Options,
+        stage: str = "",
+        preparing: Preparing = unheard,
     ) -> Run:
         """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
-        names every cell, so that `compare` can follow along. stage: of a suite that runs in several."""
+        names every cell, so that `compare` can follow along. stage: of a suite that runs in several · preparing: see
+        `runs.options`."""
         began = time.monotonic()
         executor = _executor(registry, options)
         folder = Path(options.results) / suite.name
@@ -82,7 +90,7 @@ class Run:
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
             require_room(folder)
-        left_out = _prepare_data(missing, assets)
+        left_out = _prepare_data(missing, assets, preparing)
         prepare_folder(folder)
         names = entries(named, folder)
         merge_index(folder, suite.name, names)
@@ -182,12 +190,13 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: list[Cell], assets: Assets) -> LeftOut:
+def _prepare_data(missing: list[Cell], assets: Assets, preparing: Preparing) -> LeftOut:
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
     is left out of the data."""
     found: LeftOut = {}
     known, prepared = Totals(assets), set()
-    for cell in alike_together(missing, lambda cell: cell.config):
+    for done, cell in enumerate(alike_together(missing, lambda cell: cell.config)):
+        preparing(done, len(missing))
         try:
             dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", *SIZES)])
             if dealt not in prepared:

@@ -10,7 +10,7 @@ from typing import Any
 from fedbench import suite as suites
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.runs.options import Options
+from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Outcome
 from fedbench.runs.plan import Cell, cells_of
 from fedbench.runs.run import Observe, Run
@@ -33,19 +33,20 @@ def run(
     data: str | None = None,
     plugins: Sequence[str] = (),
     observe: Observe | None = None,
+    preparing: Preparing = unheard,
     **options: Any,
 ) -> Outcome:
     """Run a suite and return what is now on disk.
 
     scenarios, methods, seeds: only these · sets: `dotted.key=value` overrides · plugins: files with plugins of
     one's own · options: fields of `Options` · observe(suite, all cells, those to do) returns a listener for events,
-    and is called once for each stage of a suite that is tuned first. Raises UserError for input that cannot work,
-    before anything is written.
+    and is called once for each stage of a suite that is tuned first · preparing(done, of): is called before that, as
+    cells are prepared. Raises UserError for input that cannot work, before anything is written.
     """
     registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
-    stages = _Stages(suite, registry, Assets(registry, suite.base), observe)
+    stages = _Stages(suite, registry, Assets(registry, suite.base), observe, preparing)
     points = suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
     if suite.tuning is None:
         return stages.compute(cells_of(points, registry, stages.assets), chosen)
@@ -70,11 +71,12 @@ class _Stages:
     registry: Registry
     assets: Assets
     observe: Observe | None
+    preparing: Preparing = unheard
     outcome: Outcome | None = None
 
     def compute(self, cells: list[Cell], options: Options, stage: str = "") -> Outcome:
         """Compute those cells that are not there yet."""
-        run = Run.prepare(self.suite, cells, self.registry, self.assets, options, stage)
+        run = Run.prepare(self.suite, cells, self.registry, self.assets, options, stage, self.preparing)
         outcome = run.close(run.compute(self.observe))
         self.outcome = outcome.after(self.outcome) if self.outcome else outcome
         return self.outcome
