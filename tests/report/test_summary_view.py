@@ -102,6 +102,15 @@ def test_many_scenarios_go_down_the_page_under_whole_names(tmp_path):
     assert text.count("nothing is concluded about which") == 1
 
 
+def test_a_scenario_is_called_by_what_tells_it_from_others(tmp_path):
+    """A sweep over backbones says them already."""
+    for name in ("micro_vit", "micro_mixer"):
+        scenario(tmp_path, "one", variant=f"backbone={name}", backbone={"name": name}, seeds=1)
+    found = summary(tmp_path)
+    assert list(found.boards) == ["backbone=micro_vit · micro_vit", "backbone=micro_mixer · micro_mixer"]
+    assert list(found.places.values()) == ["backbone=micro_vit", "backbone=micro_mixer"]
+
+
 def test_many_leaderboards_are_summed_up_on_a_terminal_alone(tmp_path):
     for i in range(FEW + 1):
         scenario(tmp_path, f"s{i}", {"fedra": 0.5, "depthfl": 0.4}, seeds=1)
