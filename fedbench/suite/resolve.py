@@ -149,7 +149,7 @@ class _Resolver:
         tune = self.tree.get("tune")
         if tune is None or not tune.is_valid or not {"trials", "space"} <= tune.value.keys():
             return []
-        space.check(tune, self.problems)
+        space.check(tune, self.problems, validate.keys.Settings.__annotations__)
         ranges = {
             key: node
             for key, node in tune.at("space").value.items()

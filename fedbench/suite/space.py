@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
@@ -69,11 +69,13 @@ class Tune(TypedDict):
     draw: NotRequired[Annotated[int, Field(ge=0, lt=2**32, description="seed of the candidates' draw; default: 0")]]
 
 
-def check(tune: Node, problems: Problems) -> None:
-    """Report keys of the space that no method can have of its own."""
+def check(tune: Node, problems: Problems, known: Collection[str]) -> None:
+    """Report keys of the space that no method can have of its own. known: the settings; what is none of them is told
+    where it is chosen."""
     for key, node in tune.at("space").value.items():
         first, _, rest = key.partition(".")
-        if first == "methods" or (first in OWN_SETTINGS and rest and key not in ("train.rounds", "adapter.name")):
+        own = first in OWN_SETTINGS and rest and key not in ("train.rounds", "adapter.name")
+        if own or first == "methods" or first not in known:
             continue
         problems.add(
             node.named,

@@ -56,6 +56,9 @@ def test_a_file_is_looked_for_beside_the_suite_not_where_one_stands(tmp_path, ca
     (tmp_path / "deep/s.yaml").write_text(SMALL + "expected: {file: ../t.csv, paper: FedRA}\n")
     monkeypatch.chdir("/")
     assert load(tmp_path / "deep/s.yaml", catalogue).expected[0]["value_percent"] == 86.48
+    (tmp_path / "deep/s.yaml").write_text(SMALL + "expected: {file: ~/t.csv, paper: FedRA}\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load(tmp_path / "deep/s.yaml", catalogue).expected[0]["value_percent"] == 86.48
 
 
 @pytest.mark.parametrize(

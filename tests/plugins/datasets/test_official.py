@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -130,7 +131,7 @@ def test_nicopp_root_may_be_the_folder_of_images(root):
 @of("nicopp")
 def test_nicopp_has_sixty_classes(root):
     write(root / "NICO_DG_official/dim_test.txt", "NICO_DG/dim/airplane/dim 0003.jpg 60\n")
-    assert "dim_test.txt:1: label 60, but the 60 classes" in refused(nicopp.make)
+    assert "dim_test.txt:1: label 60, but the labels of 60 classes begin with 0" in refused(nicopp.make)
 
 
 def as_png(image: Image.Image, **options) -> bytes:
@@ -257,6 +258,21 @@ def test_tiny_imagenet_reads_over_a_byte_order_mark(root, file):
     plain, file = tiny_imagenet.make(8), root / "tiny-imagenet-200" / file
     write(file, b"\xef\xbb\xbf" + file.read_bytes())
     assert tiny_imagenet.make(8).fingerprint == plain.fingerprint
+
+
+@of("tiny_imagenet")
+def test_tiny_imagenet_tells_all_links_that_lead_nowhere_and_what_would_be_waited_for(root):
+    base = root / "tiny-imagenet-200"
+    link, fifo = (sorted(base.glob(where))[0] for where in ("train/*/images/*.JPEG", "val/images/*.JPEG"))
+    for file in (link, fifo):
+        file.unlink()
+    link.symlink_to("gone")
+    os.mkfifo(fifo)
+    with pytest.raises(UserError) as caught:
+        tiny_imagenet.make(8)
+    said = str(caught.value)
+    assert " 2 of 8 images" in f" {said}" and f"{link}: a link that leads nowhere" in said
+    assert f"{fifo}: a FIFO, not a file" in said
 
 
 @of("tiny_imagenet")
