@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from fedbench.results import merge_index, write_manifest, write_rows
+from fedbench.results.identity import identity
 from fedbench.results.index import Entry
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
@@ -135,7 +135,8 @@ def write_cell(
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
     resolved = config(method, seed, **changes)
     slug = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}"
-    name = f"{slug}-{sha256(f'{slug} {resolved}'.encode()).hexdigest()[:12]}"
+    id = identity(resolved, AS_RUN["fingerprints"], AS_RUN["versions"])
+    name = f"{slug}-{id}"
     folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     if status == "finished":
         write_rows(folder, "eval", evaluation)
@@ -143,7 +144,7 @@ def write_cell(
         for kind, table in {"layers": layers, "exchange": exchange, "server": server, "right": right}.items():
             if table is not None:  # older cells have none
                 write_rows(folder, kind, table)
-    own = {"id": name[-12:], "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
+    own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
     write_manifest(folder, AS_RUN | own)
     entry = Entry(
         scenario=scenario,

@@ -17,6 +17,7 @@ from fedbench.method import Predict
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
+from fedbench.results.files import TENSORS, fault
 from fedbench.types import Client, Dataset, Images, Splits
 from fedbench.words import shortened
 
@@ -104,6 +105,9 @@ def _finished(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"{folder}: no {STRUCTURE}: the fedbench that computed this cell kept no model, or it was deleted.\n{AGAIN}"
         )
+    for name, facts in manifest.get("files", {}).items():
+        if name in (STRUCTURE, TENSORS) and (wrong := fault(folder / name, facts, None)):
+            raise UserError(f"{folder / name}: {wrong}.\n{AGAIN}")
     return manifest
 
 

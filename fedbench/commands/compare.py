@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.output import put
+from fedbench.commands.output import put, tell_left_out
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
-    from fedbench.results import Result
+    from fedbench.results import Found, Result
 
 # By parameter, the options that ask for something else than leaderboards, one at a time.
 VIEWS = {
@@ -117,11 +117,9 @@ def compare(
     """
     from fedbench.report import views
     from fedbench.report.grouping import select
-    from fedbench.results import content_hash, load
 
     if hashes:
-        for path in paths or ("results",):
-            click.echo(f"{content_hash(path)}  {path}")
+        _hashes(_in(paths))
         return
     images = asked["images"]
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
@@ -134,8 +132,40 @@ def compare(
     two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None
     if (two or given == ["--changes"]) and _changes(paths, chosen, fail_on, form, asked, wanted=not two):
         return
-    found = load(paths or ("results",), candidates="--tuning" in given)
-    put(views.chosen(chosen(found), *given, form=form, images=images, **asked), form)
+    found = _found(_in(paths), chosen, tuning="--tuning" in given, images=bool(images))
+    put(views.chosen(found.results, *given, form=form, images=images, **asked), form)
+    tell_left_out(found.wrong)
+
+
+def _in(paths: Sequence[str]) -> Sequence[str]:
+    return paths or ("results",)
+
+
+def _found(
+    paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], *, tuning: bool, images: bool
+) -> Found:
+    """What is compared, its tables read. Of a tuning nothing is left out: without a candidate another could win."""
+    from fedbench.results import Found, examine, load
+    from fedbench.results.result import COMPARED
+
+    if tuning:
+        return Found(chosen(load(paths, candidates=True)), [])
+    there = examine(paths)
+    return Found(chosen(there.results), there.wrong).read((*COMPARED, "right") if images else COMPARED)
+
+
+def _hashes(paths: Sequence[str]) -> None:
+    """A line for each path; where a cell has no result, a word on stderr, for then the hash says nothing of it."""
+    from fedbench.results.loading import hash_and_status
+    from fedbench.results.status import HALVED, KEPT
+    from fedbench.words import counted
+
+    for path in paths:
+        found, statuses = hash_and_status(path)
+        click.echo(f"{found}  {path}")
+        if missing := {status: n for status, n in statuses.items() if status not in (*KEPT, HALVED)}:
+            told = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in missing.items())
+            click.echo(f"{path}: no result of {counted(sum(missing.values()), 'cell')} is in it: {told}", err=True)
 
 
 def _changes(
@@ -152,21 +182,21 @@ def _changes(
     from fedbench.report.changes.names import shared
     from fedbench.report.changes.page import view
     from fedbench.report.measures import AT
-    from fedbench.results import load
+    from fedbench.results import examine
 
     if len(paths) != 2:
         raise UserError(f"--changes takes two PATHs, before and after, and not {len(paths)}")
     if asked["baseline"] is not None:
         raise UserError("--changes has no baseline but the first PATH: leave out --baseline")
-    sides = [load([path]) for path in paths]
+    there = [examine([path]) for path in paths]
+    sides = [one.results for one in there]
     if not wanted and not (asked["at"] in AT and shared(*sides)):
         return False
     kept = set(map(id, chosen([*sides[0], *sides[1]])))
     before, after = ([result for result in side if id(result) in kept] for side in sides)
     found = changes((paths[0], paths[1]), before, after, asked["metric"], asked["at"], asked["equivalent"])
     put(view(found), form)
-    for line in found.faults:
-        click.echo(f"Left out: {line}", err=True)
-    if found.faults or (fail_on == "worse" and found.worse) or (fail_on == "different" and found.different):
+    tell_left_out(list(dict.fromkeys([*there[0].wrong, *there[1].wrong, *found.faults])))
+    if (fail_on == "worse" and found.worse) or (fail_on == "different" and found.different):
         sys.exit(1)
     return True

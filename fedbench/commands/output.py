@@ -1,7 +1,8 @@
-"""What commands print: a view in the format asked for, and plain lists."""
+"""What commands print: a view in the format asked for, plain lists, and what was left out of either."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,15 @@ def put(view: View, form: str) -> None:
         from fedbench.report.text import render
 
         click.echo(render(view, form), nl=False)
+
+
+def tell_left_out(wrong: Sequence[str]) -> None:
+    """End with exit code 1 where anything was left out because it is not as it was written, and say what."""
+    if wrong:
+        from fedbench.results.loading import what_is_wrong
+
+        click.echo(f"Left out, because it is {what_is_wrong(wrong)}", err=True)
+        sys.exit(1)
 
 
 def listing(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedbench.commands.choices import PLUGINS
+from fedbench.commands.output import tell_left_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +27,8 @@ _COMMON = (
     click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points."),
     click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds."),
 )
+
+WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
 
 
 def _common(command: Callable) -> Callable:
@@ -45,6 +48,12 @@ def plot() -> None:
     fedbench plot curves results/quickstart
     fedbench plot allocation results/quickstart --out figure2.pdf
     """
+
+
+@plot.result_callback()
+@click.pass_context
+def _drawn(context: click.Context, *_, **__) -> None:
+    tell_left_out(context.meta.get(WRONG, ()))
 
 
 @plot.command(short_help="A metric over rounds, bytes or FLOPs.")
@@ -97,7 +106,7 @@ def layers(**choices) -> None:
     \b
     fedbench plot layers results/quickstart --method fedra --method inclusivefl
     """
-    boards = _boards(choices)
+    boards = _boards(choices, "layers")
     from fedbench.report.pictures.layers import layers as draw
 
     roles = _roles()
@@ -152,21 +161,23 @@ def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
     _write(figures, _suites(boards), "tsne", choices)
 
 
-def _boards(choices: dict) -> list[Board]:
+def _boards(choices: dict, *also: str) -> list[Board]:
     """What is to be drawn. Raises: UserError where that, matplotlib or a file's format is not to be had."""
-    results = _results(choices)
+    results = _results(choices, *also)
     from fedbench.report.pictures.boards import boards
 
     return boards(results)
 
 
-def _results(choices: dict) -> list[Result]:
-    """The results that are chosen. Raises: UserError as `_boards` does."""
+def _results(choices: dict, *also: str) -> list[Result]:
+    """The results that are chosen, with the tables that are read of them; also: others than leaderboards have. Raises:
+    UserError as `_boards` does."""
     from importlib.util import find_spec
 
     from fedbench.errors import UserError
     from fedbench.report.grouping import select
-    from fedbench.results import load
+    from fedbench.results import Found, examine
+    from fedbench.results.result import COMPARED
 
     if find_spec("matplotlib") is None:
         raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
@@ -176,7 +187,10 @@ def _results(choices: dict) -> list[Result]:
     if out and form not in (None, format_of(Path(out))):
         raise UserError(f"--out {out}: its suffix is not .{form}, which --format asks for")
     names = [choices[name] for name in ("scenarios", "methods", "seeds", "variants")]
-    return select(load(choices["paths"] or ("results",)), *names)
+    there = examine(choices["paths"] or ("results",))
+    found = Found(select(there.results, *names), there.wrong).read((*COMPARED, *also))
+    click.get_current_context().meta[WRONG] = found.wrong
+    return found.results
 
 
 def _roles() -> dict[str, str]:

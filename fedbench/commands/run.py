@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Shard, Size, cells, workers
+from fedbench.commands.output import tell_left_out
 from fedbench.errors import Interrupted
 from fedbench.runs.executors.signals import raising
 
@@ -129,8 +130,9 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.commands.watch import left_out
     from fedbench.report.terminal import show
     from fedbench.report.views import chosen
-    from fedbench.results import load
+    from fedbench.results import examine
     from fedbench.results.expected import EXPECTED
+    from fedbench.results.result import COMPARED
     from fedbench.runs.executors.output import OUTPUT
     from fedbench.words import counted, duration
 
@@ -141,7 +143,8 @@ def _close(outcome, roles: dict[str, str]) -> None:
         + (f", {outcome.elsewhere} by other runs" if outcome.elsewhere else "")
         + (f", {kept} kept from before" if kept else "")
     )
-    results = load([outcome.folder])
+    there = examine([outcome.folder]).read(COMPARED)
+    results = there.results
     if any(result.status == "finished" for result in results):
         console.print()
         show(chosen(results, roles=roles), console)
@@ -165,6 +168,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
         why = "Stopped by --max-failures" if outcome.gave_up else broken_off
         left = counted(outcome.left, "cell")
         console.print(f"{why}; {left} left, which the same command runs.", style="red")
+    tell_left_out(there.wrong)
 
 
 def _list_failed(console: Console, outcome, spoke: set[str]) -> None:

@@ -23,6 +23,7 @@ STATUS = {
     "interrupted": "unfinished",
     "running": "unfinished",
     "pending": "pending",
+    "damaged": "damaged",
     "not_applicable": DASH,
 }
 

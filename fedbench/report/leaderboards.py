@@ -148,5 +148,5 @@ def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Se
 
 
 def _status(results: Sequence[Result]) -> str:
-    order = ("finished", "failed", "timeout", "interrupted", "running", "pending", "not_applicable")
+    order = ("finished", "damaged", "failed", "timeout", "interrupted", "running", "pending", "not_applicable")
     return min((r.status for r in results), key=order.index)

@@ -19,6 +19,7 @@ WORDS = {
     "interrupted": "interrupted",
     "running": "not finished (running or interrupted)",
     "pending": "not started",
+    "damaged": "left out, because it is not as it was written",
 }
 
 

@@ -1,8 +1,9 @@
 """Results on disk: a cell's manifest and tables, and everything under a folder as a list of results."""
 
 from fedbench.results.index import Entry, merge_index, prepare_folder, read_index
-from fedbench.results.loading import Result, content_hash, load, load_results
+from fedbench.results.loading import Found, content_hash, examine, load, load_results
 from fedbench.results.manifest import read_manifest, write_manifest
+from fedbench.results.result import Result
 from fedbench.results.status import STATUSES
 from fedbench.results.tables import RESULT_VERSION, read_rows, write_rows
 from fedbench.results.untrusted import refuse_links
@@ -11,8 +12,10 @@ __all__ = [
     "RESULT_VERSION",
     "STATUSES",
     "Entry",
+    "Found",
     "Result",
     "content_hash",
+    "examine",
     "load",
     "load_results",
     "merge_index",

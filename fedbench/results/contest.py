@@ -11,8 +11,8 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results.choice import VALIDATION, higher_is_better
-from fedbench.results.loading import checked_table
 from fedbench.results.manifest import read_manifest
+from fedbench.results.result import checked_table
 from fedbench.results.scores import average, by_round, evaluated_rounds
 from fedbench.results.status import GIVEN_UP, HALVED
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedbench.disk import hash_of_bytes, hash_of_json
-from fedbench.results.loading import Result, checked_table
+from fedbench.results.result import Result, checked_table, has_table
 from fedbench.results.tables import BESIDE, COLUMNS, ONLY_WITH_ROWS, TIMINGS, what_is_said
 
 
@@ -26,13 +26,13 @@ def _told(result: Result) -> dict:
 
 
 def _apart(kind: str, one: Result, other: Result) -> bool:
-    there = [_file(kind, result).is_file() for result in (one, other)]
+    there = [has_table(kind, result.folder, result.manifest) for result in (one, other)]
     if not any(there) or (kind in BESIDE and not all(there)):
         return False
     if not all(there):
         whole = one if there[0] else other
         return kind not in ONLY_WITH_ROWS or checked_table(kind, whole.folder, whole.manifest).num_rows > 0
-    if _same_bytes(kind, one, other):
+    if all(_file(kind, result).is_file() for result in (one, other)) and _same_bytes(kind, one, other):
         return False
     tables = [checked_table(kind, result.folder, result.manifest) for result in (one, other)]
     plain = [table.drop_columns(list(TIMINGS[kind])).replace_schema_metadata(None) for table in tables]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.results.documents import read_json, write_json
+from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.untrusted import typed
 
 EXPECTED = "expected.json"
@@ -49,7 +49,7 @@ def read_expected(suite_folder: Path) -> list[Expected]:
     if not path.is_file():
         return []
     mend = "Delete it and run the suite again: finished cells are kept."
-    rows = read_json(path, ("suite", "expected"), mend)["expected"]
+    rows = read_sealed(path, ("suite", "expected"), ("result_version", "suite", "expected"), mend)["expected"]
     try:
         return [typed(Expected, row) for row in rows]
     except TypeError as error:

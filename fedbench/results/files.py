@@ -15,6 +15,7 @@ TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
 TENSORS, STRUCTURE = "state.safetensors", "state.json"
 ALWAYS = ("eval.parquet", "rounds.parquet")  # what a cell of any fedbench has
 MISSING = "missing"
+UNTOLD = "not one of the files that its manifest tells"
 MOST_HASHED = 2**26  # bytes; of larger files the size is compared alone, so that a look at many cells takes no time
 
 
@@ -33,16 +34,19 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     if not (files := manifest.get("files")):
         return {name: "missing or empty" for name in ALWAYS if not _has_content(folder / name)}
     found = {name: fault(folder / name, facts) for name, facts in files.items()}
-    return {name: wrong for name, wrong in found.items() if wrong and (name in TABLES or wrong != MISSING)}
+    untold = {name: UNTOLD for name in TABLES if name not in files and (folder / name).is_file()}
+    return {name: wrong for name, wrong in found.items() if wrong and (name in TABLES or wrong != MISSING)} | untold
 
 
-def fault(path: Path, facts: Mapping[str, Any]) -> str | None:
-    """In what a file is not as it was written, by its size and hash; None where it is."""
+def fault(path: Path, facts: Mapping[str, Any], most: int | None = MOST_HASHED) -> str | None:
+    """In what a file is not as it was written, by its size and hash; None where it is. most: bytes of a file that is
+    hashed at all, None for any, where all of it is read anyway."""
     if not path.is_file():
         return MISSING
     if (size := path.stat().st_size) != facts["size"]:
         return f"torn ({size} bytes, and not {facts['size']})"
-    return "torn (its hash is another)" if size <= MOST_HASHED and hash_of_file(path) != facts["sha256"] else None
+    hashed = most is None or size <= most
+    return "torn (its hash is another)" if hashed and hash_of_file(path) != facts["sha256"] else None
 
 
 def _has_content(path: Path) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import cannot_write
+from fedbench.disk import cannot_write, hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.documents import read_json, write_json
+from fedbench.results.documents import read_json, unsealed, write_json
 from fedbench.results.manifest import MANIFEST
 from fedbench.results.untrusted import is_folder_name, typed
 from fedbench.words import shortened
@@ -18,7 +19,11 @@ from fedbench.words import shortened
 INDEX = "index.json"
 SOME = 5  # names of files that are none of fedbench's, in a message
 Key = tuple[str, str, str, int, int | None]  # scenario, method, variant, seed, candidate
+MARK = "mark"  # of an entry, in the file
+UNSEALED = ("result_version", "suite", "entries")  # what there is in an index of an older fedbench, without seals
+ALTERED, TWICE = "this entry was changed since it was written", "two entries have this name"
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
+MEND = f"Delete it and run the suite again: finished cells are kept.\n{MAKE_SOME}"
 
 
 @dataclass(frozen=True)
@@ -46,35 +51,75 @@ class Entry:
         """All that it says."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
+    def mark(self, suite: str) -> str:
+        """12 hex digits over all that it says, in a suite of that name."""
+        return hash_of_json([suite, self.facts])[:12]
+
     @property
     def key(self) -> Key:
         return self.scenario, self.method, self.variant, self.seed, self.candidate
 
+    @property
+    def title(self) -> str:
+        """What a person calls it: scenario, method, variant if any, candidate if it is one, seed."""
+        candidate = "" if self.candidate is None else f"candidate {self.candidate}"
+        return " · ".join(filter(None, (self.scenario, self.method, self.variant, candidate, f"seed {self.seed}")))
+
 
 @dataclass(frozen=True)
 class Index:
-    """A suite's name and its entries, in the order of the suite."""
+    """A suite's name and its entries, in the order of the suite.
+
+    wrong: what of that cannot be believed, by the entry's key · torn: what is wrong beside that with the file, or "" ·
+    marked: whether every entry has a seal, so that its names mean its cell; those of an older fedbench have none.
+    """
 
     suite: str
     entries: Sequence[Entry]
+    wrong: Mapping[tuple, str] = field(default_factory=dict)
+    torn: str = ""
+    marked: bool = True
 
 
 def read_index(suite_folder: Path) -> Index | None:
-    """The index of a suite folder, or None where there is none. Raises: UserError where it cannot be used."""
+    """The index of a suite folder, or None where there is none. Raises: UserError where it cannot be used, or is not as
+    it was written."""
+    path, found = Path(suite_folder) / INDEX, look_at_index(suite_folder)
+    if found is None or not (found.wrong or found.torn):
+        return found
+    which = {entry.key: entry.title for entry in found.entries}
+    told = [f"{which[key]}: {wrong}" for key, wrong in found.wrong.items()] or [found.torn]
+    raise UserError(f"{path}: {shortened(told, SOME)}.\n{MEND}")
+
+
+def look_at_index(suite_folder: Path) -> Index | None:
+    """The index of a suite folder with what is wrong with its entries, or None where there is none. Raises: UserError
+    where it cannot be used at all."""
     path = Path(suite_folder) / INDEX
     if not path.is_file():
         return None
-    mend = f"Delete it and run the suite again: finished cells are kept.\n{MAKE_SOME}"
-    value = read_json(path, ("suite", "entries"), mend)
+    value = read_json(path, UNSEALED, MEND)
+    torn = unsealed(value, UNSEALED)
+    suite = value["suite"]
+    if not isinstance(suite, str):
+        raise UserError(f"{path}: its suite is no text.\n{MEND}")
     try:
+        marks = [entry.pop(MARK, None) for entry in value["entries"]]
         entries = [typed(Entry, entry) for entry in value["entries"]]
-    except TypeError as error:
-        raise UserError(f"{path}: an entry is not one of fedbench ({error}).\n{mend}") from error
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"{path}: an entry is not one of fedbench ({error}).\n{MEND}") from error
     if odd := [entry.cell for entry in entries if not is_folder_name(entry.cell)]:
-        raise UserError(f"{path}: {odd[0]!r:.80} is not the name of a cell's folder beside it.\n{mend}")
-    if not isinstance(value["suite"], str):
-        raise UserError(f"{path}: its suite is no text.\n{mend}")
-    return Index(value["suite"], entries)
+        raise UserError(f"{path}: {odd[0]!r:.80} is not the name of a cell's folder beside it.\n{MEND}")
+    if torn and not any(marks):
+        raise UserError(f"{path}: {torn}.\n{MEND}")
+    return Index(suite, entries, _wrong(suite, entries, marks), torn or "", any(marks))
+
+
+def _wrong(suite: str, entries: Sequence[Entry], marks: Sequence[Any]) -> dict[tuple, str]:
+    """What is wrong with entries by themselves, by key: their marks, where there are any, and names told twice."""
+    marked = any(marks)
+    altered = {e.key: ALTERED for e, mark in zip(entries, marks, strict=True) if marked and mark != e.mark(suite)}
+    return altered | {key: TWICE for key, n in Counter(entry.key for entry in entries).items() if n > 1}
 
 
 def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mapping[str, Any]]) -> Index:
@@ -93,7 +138,8 @@ def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mappin
         with FileLock(lock):
             old = read_index(folder)
             merged = Index(suite, _merge(old.entries if old else (), new))
-            write_json(folder / INDEX, {"suite": suite, "entries": [entry.facts for entry in merged.entries]})
+            marked = [{**entry.facts, MARK: entry.mark(suite)} for entry in merged.entries]
+            write_json(folder / INDEX, {"suite": suite, "entries": marked})
     except OSError as error:  # of the lock: a link, a folder, somebody else's
         raise cannot_write(lock, error) from error
     return merged

@@ -1,163 +1,159 @@
-"""Everything under a folder as a list of results, and the files of a cell."""
+"""Everything under a folder as a list of results, and what is not as it was written."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.files import fault
-from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, read_index, visible
+from fedbench.results.agreement import disagreement, method_of
+from fedbench.results.files import ALWAYS
+from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, look_at_index, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
-from fedbench.results.status import PENDING
-from fedbench.results.tables import BESIDE, COLUMNS, TIMINGS, arrow_schema, read_table, what_is_said
-from fedbench.words import shortened
+from fedbench.results.result import Result, checked_table, first_line, has_table
+from fedbench.results.tables import BESIDE, COLUMNS, TIMINGS, what_is_said
+from fedbench.words import counted, shortened
 
 if TYPE_CHECKING:
     import pandas
-    import pyarrow
+
+MOST_TOLD = 20  # lines on what is wrong
 
 
 @dataclass(frozen=True)
-class Result:
-    """One entry with its cell: the manifest at once, the tables when they are asked for.
+class Found:
+    """What lies under a folder. wrong: a line on everything that is not as it was written, its path first; the results
+    that it concerns have a fault, and no manifest."""
 
-    manifest is empty and status "pending" where the cell has not been started.
-    """
+    results: list[Result]
+    wrong: list[str]
 
-    suite: str
-    entry: Entry
-    folder: Path
-    manifest: Mapping[str, Any]
-
-    @property
-    def status(self) -> str:
-        return self.manifest.get("status", PENDING)
-
-    @property
-    def num_rounds(self) -> int:
-        """T, as configured; where a stranger's configuration says less, the last round that is recorded."""
-        configured = self.manifest.get("config", {}).get("train", {}).get("rounds", 0)
-        return max(configured, *self.rounds["round"].to_pylist(), 1)
-
-    @cached_property
-    def eval(self) -> pyarrow.Table:
-        return self._table("eval")
-
-    @cached_property
-    def rounds(self) -> pyarrow.Table:
-        return self._table("rounds")
-
-    @cached_property
-    def layers(self) -> pyarrow.Table:
-        """Raises: UserError where an older fedbench, which did not record layers, computed the cell."""
-        path = self.folder / "layers.parquet"
-        if self.status == "finished" and not path.is_file():
-            raise UserError(
-                f"{path}: there is none, because the cell was computed before fedbench recorded its layers.\n"
-                "`fedbench run SUITE.yaml --force` computes the suite's cells anew."
-            )
-        return self._table("layers")
-
-    def _table(self, kind: str) -> pyarrow.Table:
-        """Raises: UserError where it is not as it was written."""
-        return checked_table(kind, self.folder, self.manifest)
-
-    @cached_property
-    def uploads(self) -> pyarrow.Table:
-        """Without rows where no upload was corrupted or refused, and the cell has no such file."""
-        return self._table_or_none("uploads")
-
-    @cached_property
-    def exchange(self) -> pyarrow.Table:
-        """Without rows where an older fedbench, which did not record it, computed the cell."""
-        return self._table_or_none("exchange")
-
-    @cached_property
-    def server(self) -> pyarrow.Table:
-        """Without rows where the server computes for no client, and the cell has no such file."""
-        return self._table_or_none("server")
-
-    @cached_property
-    def right(self) -> pyarrow.Table:
-        """Without rows where an older fedbench, which did not record it, computed the cell."""
-        return self._table_or_none("right")
-
-    def _table_or_none(self, kind: str) -> pyarrow.Table:
-        return self._table(kind) if (self.folder / f"{kind}.parquet").is_file() else _empty(kind)
-
-
-def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
-    """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
-    path = folder / f"{kind}.parquet"
-    facts = manifest.get("files", {}).get(path.name)
-    if facts and (wrong := fault(path, facts)):
-        raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
-    return read_table(kind, path)
-
-
-def _empty(kind: str) -> pyarrow.Table:
-    """A table without rows, made of no batches: Arrow's arrays, empty ones too, import pandas."""
-    from pyarrow import Table
-
-    return Table.from_batches([], schema=arrow_schema(kind))
+    def read(self, kinds: Iterable[str]) -> Found:
+        """With the tables of these kinds read, as far as a result is finished."""
+        kinds = tuple(kinds)
+        read = [result.examined(kinds) for result in self.results]
+        torn = [now.fault for now, was in zip(read, self.results, strict=True) if now.fault != was.fault]
+        return Found(read, list(dict.fromkeys((*self.wrong, *torn))))
 
 
 def load(paths: Iterable[str | Path], candidates: bool = False) -> list[Result]:
-    """Everything under the given results roots, suite folders or cell folders, in the order of the suites.
+    """The results of `examine`. Raises: UserError as it does, and where anything is not as it was written; of a table
+    that is told when it is read."""
+    found = examine(paths, candidates)
+    if found.wrong:
+        raise UserError(what_is_wrong(found.wrong))
+    return found.results
+
+
+def what_is_wrong(wrong: Sequence[str]) -> str:
+    """The lines of `Found.wrong` as a message."""
+    more = [f"... and {len(wrong) - MOST_TOLD} more"] if len(wrong) > MOST_TOLD else []
+    lines = "".join(f"\n  {line}" for line in [*wrong[:MOST_TOLD], *more])
+    return (
+        f"not as it was written:{lines}\n"
+        f"Delete the folder of such a cell, or {INDEX}, and run the suite again: what is finished beside it is kept."
+    )
+
+
+def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
+    """Everything under the given results roots, suite folders or cell folders, in the order of the suites, believed as
+    far as the index, the manifests and their cells' ids agree.
 
     candidates: those of tunings too, which are left out otherwise, but where a path is their own folder. Foreign files
     are ignored. Two suites of one name in different folders are kept apart: the folder is added to the name. Raises:
-    UserError where a path holds no results, or a file of ours cannot be read.
+    UserError where a path holds no results, or an index cannot be read at all.
     """
     found: dict[tuple[Path, tuple], Result] = {}
+    wrong: dict[str, None] = {}
     for path in paths:
-        for result in _load_one(Path(path), candidates):
+        there = _look(Path(path), candidates)
+        wrong |= dict.fromkeys(there.wrong)
+        for result in there.results:
             found.setdefault((result.folder.parent.resolve(), result.entry.key), result)
     folders: dict[str, set[Path]] = {}
     for (folder, _), result in found.items():
         folders.setdefault(result.suite, set()).add(folder)
     alike = {suite for suite, places in folders.items() if len(places) > 1}
-    return [
+    results = [
         replace(result, suite=f"{result.suite} ({result.folder.parent})") if result.suite in alike else result
         for result in found.values()
     ]
+    return Found(results, list(wrong))
 
 
-def _load_one(path: Path, candidates: bool) -> list[Result]:
+def _look(path: Path, candidates: bool) -> Found:
     if not path.is_dir():
         what = "a file, not a folder" if path.exists() else "no such folder"
         raise UserError(
             f"{path}: {what}. Wanted: a results folder, a suite's folder in it or a cell's folder.\n{MAKE_SOME}"
         )
     if (path / MANIFEST).is_file():
-        return _load_cell(path)
+        return _look_at_cell(path)
     suites = [path] if (path / INDEX).is_file() else sorted(p.parent for p in path.glob(f"*/{INDEX}"))
-    if results := [result for suite in suites for result in _load_suite(suite)]:
-        return [result for result in results if candidates or result.entry.candidate is None]
+    there = [found for suite in suites if (found := _look_at_suite(suite))]
+    if results := [result for found in there for result in found.results]:
+        chosen = [result for result in results if candidates or result.entry.candidate is None]
+        return Found(chosen, [line for found in there for line in found.wrong])
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
         f"found {shortened(visible(path), SOME) or 'nothing'}.\n{MAKE_SOME}"
     )
 
 
-def _load_suite(folder: Path) -> list[Result]:
-    index = read_index(folder)
+def _look_at_suite(folder: Path, cell: str | None = None) -> Found | None:
+    """The results of a suite's folder, or of one cell in it; None where it has no index."""
+    index = look_at_index(folder)
     if index is None:
-        return []
-    manifests = {cell: read_manifest(folder / cell) or {} for cell in {e.cell for e in index.entries}}
-    return [Result(index.suite, entry, folder / entry.cell, manifests[entry.cell]) for entry in index.entries]
+        return None
+    entries = [entry for entry in index.entries if cell in (None, entry.cell)]
+    manifests, faults = _manifests(folder, dict.fromkeys(entry.cell for entry in entries))
+    wrong = [f"{folder / INDEX}: {index.torn}"] if index.torn and not index.wrong else []
+    wrong += [fault for fault in faults.values() if fault]
+    if bare := [name for name, fault in faults.items() if not fault]:
+        wrong.append(f"{folder}: {counted(len(bare), 'cell')} with tables and no {MANIFEST}: {shortened(bare)}")
+    methods = set() if index.marked else {method_of(manifest) for manifest in manifests.values()}
+    results = []
+    for entry in entries:
+        manifest, fault = manifests.get(entry.cell, {}), index.wrong.get(entry.key)
+        if not fault and manifest:
+            fault = disagreement(entry, manifest, methods)
+        if fault:
+            fault = f"{folder / INDEX}: {entry.title}: {fault}"
+            wrong.append(fault)
+        elif entry.cell in faults:
+            fault = faults[entry.cell] or f"{folder / entry.cell / MANIFEST}: missing"
+        results.append(Result(index.suite, entry, folder / entry.cell, {} if fault else manifest, fault or ""))
+    return Found(results, wrong)
 
 
-def _load_cell(folder: Path) -> list[Result]:
+def _manifests(folder: Path, cells: Iterable[str]) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
+    """Of each cell that was started the manifest, or what is wrong with it: nothing of one that is missing, though the
+    cell has tables, which nothing but its manifest can vouch for."""
+    manifests: dict[str, Mapping[str, Any]] = {}
+    faults: dict[str, str] = {}
+    for cell in cells:
+        try:
+            manifest = read_manifest(folder / cell)
+        except UserError as error:
+            faults[cell] = first_line(error)
+            continue
+        if manifest is not None:
+            manifests[cell] = manifest
+        elif any((folder / cell / name).is_file() for name in ALWAYS):
+            faults[cell] = ""
+    return manifests, faults
+
+
+def _look_at_cell(folder: Path) -> Found:
     """The entries that point to this cell; where its suite is not around, one made from its configuration."""
     folder = folder.resolve()
-    if listed := [result for result in _load_suite(folder.parent) if result.folder == folder]:
+    listed = _look_at_suite(folder.parent, folder.name)
+    if listed and listed.results:
         return listed
     manifest = read_manifest(folder) or {}
     config = manifest["config"]
@@ -175,33 +171,40 @@ def _load_cell(folder: Path) -> list[Result]:
         dataset=name("data"),
         profile=config.get("profile", ""),
     )
-    return [Result(folder.parent.name, entry, folder, manifest)]
+    return Found([Result(folder.parent.name, entry, folder, manifest)], [])
 
 
 def content_hash(folder: str | Path) -> str:
     """A hash (hex) over everything the results under `folder` say, without timings, machine and git revision.
 
-    Equal for two runs of one suite, whatever the number of workers, the order of cells or the interruptions.
+    Equal for two runs of one suite, whatever the number of workers, the order of cells or the interruptions. Raises:
+    UserError as `load` does, and where a table is not as it was written: there is no hash of a part.
     """
+    return hash_and_status(folder)[0]
+
+
+def hash_and_status(folder: str | Path) -> tuple[str, Counter[str]]:
+    """The `content_hash` of a folder, and how many of its cells have which status."""
     seen: dict[str, Any] = {}
-    for result in load([folder], candidates=True):
+    results = load([folder], candidates=True)
+    for result in results:
         # Not by its folder, whose name begins with whichever of the cell's names was computed first.
         cell = seen.setdefault(f"{result.suite}/{result.manifest.get('id', result.entry.cell)}", {"entries": []})
         cell["entries"].append({name: value for name, value in result.entry.facts.items() if name != "cell"})
         cell |= {k: said for k, said in cell_content(result.folder, result.manifest).items() if k not in BESIDE}
     for cell in seen.values():
         cell["entries"].sort(key=json.dumps)
-    return hash_of_json(seen)
+    cells = {(result.suite, result.entry.cell): result.status for result in results}
+    return hash_of_json(seen), Counter(cells.values())
 
 
 def cell_content(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a cell says, without timings, machine and git revision: `manifest` and each table that is there, or that the
     manifest describes. Raises: UserError where one is not as it was written."""
-    tables = {kind: f"{kind}.parquet" for kind in COLUMNS}
     return {"manifest": {k: v for k, v in manifest.items() if k not in TIMINGS["manifest"]}} | {
         kind: what_is_said(kind, checked_table(kind, folder, manifest))
-        for kind, name in tables.items()
-        if name in manifest.get("files", {}) or (folder / name).is_file()
+        for kind in COLUMNS
+        if has_table(kind, folder, manifest)
     }
 
 

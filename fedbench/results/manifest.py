@@ -1,4 +1,4 @@
-"""manifest.json: what a cell is, how it stands, and what its files were when it was finished."""
+"""manifest.json: which cell it is of, how that stands, and what its files were when it was finished."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.results.documents import read_json, write_json
+from fedbench.results.documents import read_sealed, write_json
+from fedbench.results.identity import identity, named
 from fedbench.results.status import STATUSES
 from fedbench.results.untrusted import check, check_all, is_folder_name
 from fedbench.types import SIZES
@@ -32,6 +33,10 @@ CONFIG_TYPES: dict[str, Any] = {
 FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
 LEFT_OUT_TYPES: dict[str, Any] = {"images": int, "of": int}
 NAMED = ("backbone", "adapter", "data", "method")
+HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
+
+# All that a manifest without a seal may have. What came later comes with one.
+UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES})
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -42,16 +47,31 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """manifest.json of one cell, or None where there is none. Raises: UserError where it cannot be used."""
+    """manifest.json of one cell, or None where there is none.
+
+    Raises: UserError where it cannot be used: its seal, its id or the name of its folder does not fit what it says.
+    """
     path = Path(folder) / MANIFEST
     if not path.is_file():
         return None
-    manifest = read_json(path, ("status", "config"), MEND)
+    manifest = read_sealed(path, ("status", "id", *HASHED), UNSEALED, MEND)
     try:
         check_manifest(manifest)
     except TypeError as error:
         raise UserError(f"{path}: not a manifest of fedbench ({error}).\n{MEND}") from error
+    if wrong := _mistaken(manifest, path):
+        raise UserError(f"{path}: {wrong}.\n{MEND}")
     return manifest
+
+
+def _mistaken(manifest: Mapping[str, Any], path: Path) -> str | None:
+    """Why a manifest cannot be that of the cell it names; None where it is."""
+    id = manifest["id"]
+    if (own := identity(*(manifest[part] for part in HASHED))) != id:
+        return f"its id is {id:.80}, and {own} that of the configuration, fingerprints and versions it tells"
+    if (other := named(path.absolute().parent.name)) not in (None, id):
+        return f"it is of the cell {id}, and lies in the folder of {other}"
+    return None
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:

@@ -15,8 +15,9 @@ from fedbench.disk import cannot_write, hash_of_json, put_in_place, settle, writ
 from fedbench.errors import UserError
 from fedbench.results.claims import Claims
 from fedbench.results.expected import EXPECTED, read_expected
+from fedbench.results.identity import id_in
 from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, merge_index, prepare_folder, read_index, visible
-from fedbench.results.loading import cell_content, content_hash
+from fedbench.results.loading import cell_content, content_hash, examine, what_is_wrong
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.status import ENDED, GIVEN_UP, HALVED
 from fedbench.results.tables import BESIDE
@@ -73,24 +74,26 @@ class _Suite:
     cells: dict[str, _Held] = field(default_factory=dict)  # the best there is, by id
 
     def add(self, shard: Path, entries: Sequence[Entry]) -> None:
-        """Take in what one shard has. Raises: UserError where it contradicts another."""
+        """Take in what one shard has. Raises: UserError where it contradicts another, or itself."""
+        if entries and (wrong := examine([shard], candidates=True).wrong):
+            raise UserError(f"{what_is_wrong(wrong)}\nNothing was written.")
         for entry in entries:
             first = self.named.setdefault(entry.key, shard / entry.cell)
-            if _id(first.name) != _id(entry.cell):
+            if id_in(first.name) != id_in(entry.cell):
                 raise UserError(_two_cells(first, shard / entry.cell))
         for name in dict.fromkeys(entry.cell for entry in entries):
             self._add(_read_cell(shard / name))
         self.shards[shard] = entries
 
     def _add(self, new: _Held) -> None:
-        old = self.cells.setdefault(_id(new.folder.name), new)
+        old = self.cells.setdefault(id_in(new.folder.name), new)
         if old.rank == new.rank == RESULT and (apart := _apart(old.content, new.content)):
             raise UserError(
                 f"two results of one cell differ in {', '.join(sorted(apart))}:\n  {old.folder}\n  {new.folder}\n"
                 "Nothing was written. Delete the folder of the one that is wrong; the other is then taken."
             )
         if new.beats(old):
-            self.cells[_id(new.folder.name)] = new
+            self.cells[id_in(new.folder.name)] = new
 
 
 def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
@@ -208,12 +211,12 @@ def _write(suite: _Suite, beside: Sequence[Path]) -> Merged:
 
 def _place(target: Path, name: str) -> Path:
     """Where a cell goes: one that is there under another of its names keeps its folder."""
-    return next(target.glob(f"*-{_id(name)}"), target / name)
+    return next(target.glob(f"*-{id_in(name)}"), target / name)
 
 
 def _put(source: Path, place: Path) -> None:
     """Put a copy of a cell in the place of what is there, whole or not at all."""
-    draft, old = (place.with_name(f".{_id(place.name)}.{what}") for what in ("merge", "old"))
+    draft, old = (place.with_name(f".{id_in(place.name)}.{what}") for what in ("merge", "old"))
     try:
         with put_in_place(place, draft, old):
             for name in visible(source):
@@ -228,7 +231,3 @@ def _copy(source: Path, copy: Path) -> None:
     settle(copy)
     if not filecmp.cmp(source, copy, shallow=False):
         raise UserError(f"{copy}: what was written is not what {source} holds. Is the disk in order?")
-
-
-def _id(cell: str) -> str:
-    return cell.rpartition("-")[2]

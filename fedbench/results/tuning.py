@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results.contest import Contest, Key, rungs_of
-from fedbench.results.documents import read_json, write_json
+from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.index import Entry, read_index
 from fedbench.results.manifest import read_manifest
 from fedbench.results.untrusted import check, typed
@@ -58,7 +58,8 @@ def read_search(suite_folder: Path) -> Search | None:
     path = Path(suite_folder) / TUNING
     if not path.is_file():
         return None
-    told = read_json(path, ("suite", "space", "candidates"), MEND)
+    unmarked = ("result_version", "suite", *Search.__dataclass_fields__)
+    told = read_sealed(path, ("suite", "space", "candidates"), unmarked, MEND)
     del told["suite"], told["result_version"]
     try:
         search = typed(Search, told)

@@ -10,6 +10,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claim, Claims
+from fedbench.results.identity import id_in
 from fedbench.results.status import ENDED
 from fedbench.runs.plan import Cell
 
@@ -76,11 +77,11 @@ class Backlog:
 
     def is_out(self, folder: str) -> bool:
         """Whether a cell was handed out, and has not ended yet."""
-        return _id(folder) in self.handed
+        return id_in(Path(folder).name) in self.handed
 
     def ended(self, folder: str) -> bool:
         """Give back the claim of a cell that has ended; False where another run took it over, which is then left."""
-        id = _id(folder)
+        id = id_in(Path(folder).name)
         cell = self.handed.pop(id)
         if self.claims.release(id):
             return True
@@ -97,7 +98,3 @@ class Backlog:
         told = {"status": manifest["status"], "reason": manifest["reason"]}
         self.tell({"event": "elsewhere", "folder": str(place), **told})
         return True
-
-
-def _id(folder: str) -> str:
-    return Path(folder).name.rpartition("-")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -13,16 +12,15 @@ from typing import Any
 
 from fedbench import __version__
 from fedbench.data.sources import located, relative_root
-from fedbench.disk import hash_of_bytes
 from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.files import damage
+from fedbench.results.identity import identity
 from fedbench.results.index import Entry
 from fedbench.results.status import DAMAGED, HALVED, INTERRUPTED, PENDING
-from fedbench.results.tables import RESULT_VERSION
 from fedbench.suite import Point
 
 # Another version of one of these may give other numbers.
@@ -102,12 +100,6 @@ def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> lis
 def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
     """The whole path of a relative root, for whoever computes elsewhere or later."""
     return os.path.join(os.getcwd(), located(data, assets.base)["root"]) if relative_root(data) else None
-
-
-def identity(config: dict[str, Any], fingerprints: dict[str, str], versions: dict[str, str]) -> str:
-    """12 hex digits over all that can change a result; names, device, jobs and timeout are not in it."""
-    text = json.dumps([RESULT_VERSION, config, fingerprints, versions], sort_keys=True, separators=(",", ":"))
-    return hash_of_bytes(text.encode())[:12]
 
 
 def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import config, eval_rows, round_row
+from factories import eval_rows, round_row, write_cell
 from orders import order
 from pages import ROOT, blocks, in_code, prose
 
 from fedbench.cell import worker
 from fedbench.registry.assets import Assets
-from fedbench.results import merge_index, read_manifest, write_manifest, write_rows
+from fedbench.results import read_manifest
 from fedbench.results.index import Entry
 from fedbench.results.status import STATUSES
 from fedbench.results.tables import COLUMNS
@@ -70,20 +70,18 @@ def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys)
     Path("small.yaml").write_text(SMALL)
     (cell,) = cells_of(runner.load("small.yaml", registry).points(), registry, Assets(registry))
     (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
-    place = Path(re.search(r'cell = "(.*)"', block.text)[1])
+    told = Path(re.search(r'cell = "(.*)"', block.text)[1])
+    place = told.with_name(f"{told.name[:-12]}{cell.id}")
     worker.run(replace(order(place), manifest=cell.manifest()))
-    exec(compile(block.text, block.place, "exec"), {})
+    exec(compile(block.text.replace(str(told), str(place)), block.place, "exec"), {})
     assert "torch.Size([4, 64])" in capsys.readouterr().out
 
 
 def test_the_ways_to_read_results_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     suite = Path("results/quickstart")
-    cell = suite / "skew-fedra-0-000000000000"
-    write_rows(cell, "eval", eval_rows({1: {"solid": 0.5}, 2: {"solid": 0.75}}))
-    write_rows(cell, "rounds", [round_row(1, 0, [0, 1])])
-    write_manifest(cell, {"id": "0" * 12, "config": config("fedra"), "status": "finished", "seconds": 1.0})
-    merge_index(suite, "quickstart", [Entry("skew", "fedra", "", 0, cell.name, "micro_vit", "strokes6", "paper")])
+    rows = eval_rows({1: {"solid": 0.5}, 2: {"solid": 0.75}})
+    write_cell(suite, "fedra", scenario="skew", evaluation=rows, rounds=[round_row(1, 0, [0, 1])])
     for block in blocks(ROOT / "docs/results.md", "python"):
         if block.heading != STATE:
             exec(compile(block.text, block.place, "exec"), {})

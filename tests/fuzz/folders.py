@@ -143,7 +143,7 @@ class Folders:
         done = CliRunner().invoke(main, words, catch_exceptions=False)
         if done.exit_code == 2:
             raise UserError(done.output)
-        assert done.exit_code == 0, done.exit_code
+        assert done.exit_code in (0, 1), done.exit_code  # 1: something is left out, and told
         if SECRET in done.output:
             raise Leak("a cell of another folder was shown")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from boards import board, shown
 from factories import eval_rows, prefix_rounds, round_row, write_cell
@@ -33,10 +31,7 @@ def test_cost_by_hand(tmp_path):
 @pytest.mark.parametrize("train", [{}, {"rounds": 0}, {"rounds": -3}])
 def test_a_strangers_configuration_that_knows_no_rounds_is_no_fault(tmp_path, train):
     rounds = [round_row(1, 0, [0]), round_row(2, 0, [0])]
-    folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 1.0}}), rounds=rounds)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["config"]["train"] = train
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 1.0}}), rounds=rounds, train=train)
     assert board(tmp_path).rows[0].cost.coverage == 1.0
 
 

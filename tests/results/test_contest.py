@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from samples import rewrite
+from samples import BARE, rewrite
 
 from fedbench.errors import UserError
 from fedbench.results import write_manifest, write_rows
@@ -29,7 +29,7 @@ def contest(tmp_path):
                     "eval",
                     rows + [row(t, 1 - row_["value"], metric, "test") for t, row_ in zip(by_round, rows, strict=True)],
                 )
-                write_manifest(folder, {"status": status, "config": {}, "reason": None})
+                write_manifest(folder, {**BARE, "status": status, "reason": None})
                 cells.setdefault(k, []).append(folder)
         return Contest(KEY, metric, rungs, cells)
 
@@ -82,7 +82,7 @@ def test_a_failed_candidate_and_one_without_a_number_do_not_win(contest, tmp_pat
 def test_a_changed_table_decides_nothing(contest, tmp_path):
     contest({0: [{8: 0.2}], 1: [{8: 0.9}]}, rungs=(8,))
     own, other = tmp_path / "c0-0", tmp_path / "c1-0"
-    write_manifest(own, {"status": "halved", "config": {}, "reason": None, "files": described(own)})
+    write_manifest(own, {**BARE, "status": "halved", "reason": None, "files": described(own)})
     assert validated(own, "accuracy") == {8: 0.2}
     (own / "eval.parquet").write_bytes((other / "eval.parquet").read_bytes())
     with pytest.raises(UserError, match="torn"):

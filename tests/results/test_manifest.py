@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from samples import rewrite
+from samples import BARE, rewrite
 
 from fedbench.errors import UserError
 from fedbench.results import read_manifest, write_manifest
 
 
 def test_manifest_comes_back_with_its_version(tmp_path):
-    write_manifest(tmp_path, {"status": "failed", "reason": "Umlaut: \u00e4", "config": {"seed": 3}})
+    write_manifest(tmp_path, {**BARE, "status": "failed", "reason": "Umlaut: \u00e4"})
     assert read_manifest(tmp_path) == {
         "result_version": 1,
+        **BARE,
         "status": "failed",
         "reason": "Umlaut: \u00e4",
-        "config": {"seed": 3},
     }
     assert read_manifest(tmp_path / "other") is None
 

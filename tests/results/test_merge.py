@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from command import fedbench
 from factories import eval_rows, layer_row, round_row, write_cell, write_suite
-from samples import VALUES
+from samples import VALUES, rewrite
 
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, read_index, read_manifest, write_manifest, write_rows
@@ -91,9 +90,7 @@ def test_an_equal_cell_keeps_the_folder_it_has(tmp_path):
     here, there = cell(tmp_path / "a"), cell(tmp_path / "b")
     renamed = there.with_name(f"another-slug-{there.name[-12:]}")
     there.rename(renamed)
-    index = json.loads((tmp_path / "b/s/index.json").read_text())
-    index["entries"][0] |= {"cell": renamed.name, "method": "same"}
-    (tmp_path / "b/s/index.json").write_text(json.dumps(index))
+    rewrite(tmp_path / "b/s/index.json", entries__0__cell=renamed.name, entries__0__method="same")
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
     entries = read_index(tmp_path / "r/s").entries
     assert {entry.method: entry.cell for entry in entries} == {"fedra": here.name, "same": here.name}
@@ -160,9 +157,7 @@ def test_links_and_hidden_files_of_a_shard_are_not_followed(tmp_path):
 @pytest.mark.parametrize("value", ["../out", "/out", ".hidden", "", 1])
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, key, value):
     cell(tmp_path / "a")
-    index = json.loads((tmp_path / "a/s/index.json").read_text())
-    (index if key == "suite" else index["entries"][0])[key] = value
-    (tmp_path / "a/s/index.json").write_text(json.dumps(index))
+    rewrite(tmp_path / "a/s/index.json", **{key if key == "suite" else "entries__0__cell": value})
     with pytest.raises(UserError, match="is not the name of a|is no text|not one of fedbench"):
         merge([tmp_path / "a"], tmp_path / "r")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

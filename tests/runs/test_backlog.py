@@ -17,6 +17,7 @@ from command import MAIN, TINY, environment, fedbench, run, write_suite
 from fedbench.errors import UserError
 from fedbench.results import content_hash, read_manifest, write_manifest
 from fedbench.results.claims import Claims
+from fedbench.results.identity import identity
 from fedbench.runs.backlog import Backlog
 from fedbench.runs.options import Options
 from fedbench.runs.outcome import Ends
@@ -49,10 +50,20 @@ def fedbench_cell_started(manifest):
 """
 QUICK = {"rounds: 2": "rounds: 1", "suite: tiny": "suite: tiny\nseeds: [0, 1]"}
 
+CONFIGS = {identity(config, {}, {}): config for config in ({"number": 1}, {"number": 2})}
+
 
 def ended(folder: Path, id: str, status: str = "finished", **changes) -> dict:
     """A cell as the run that computed it leaves it; returns its manifest as it is read."""
-    manifest = {"id": id, "config": {}, "reason": None, "status": status, **changes}
+    manifest = {
+        "id": id,
+        "config": CONFIGS[id],
+        "fingerprints": {},
+        "versions": {},
+        "reason": None,
+        "status": status,
+        **changes,
+    }
     write_manifest(folder / f"slug-{id}", manifest)
     return read_manifest(folder / f"slug-{id}")
 
@@ -73,7 +84,7 @@ class Runs:
         return [cell.id for cell, _ in self.backlog.claimed()]
 
 
-ONE, TWO = "1" * 12, "2" * 12
+ONE, TWO = CONFIGS
 
 
 def test_a_cell_that_another_run_has_is_passed_over_and_waited_for(tmp_path, monkeypatch):

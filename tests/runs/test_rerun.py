@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command import TINY, fedbench, manifests, run, write_suite
 
-from fedbench.results import content_hash, load
+from fedbench.results import content_hash, load, read_manifest, write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_finished_cell_with_a_torn_file_is_computed_again_and_no_other(good, n
     spoil_it(next((good / "r/tiny").glob("small-fedra-*")))
     if "eval" in told:
         refused = fedbench("compare", "r", cwd=good)
-        assert refused.exit_code == 2 and told in refused.stderr and "Run the suite again" in refused.stderr
+        assert refused.exit_code == 1 and told.rstrip(".") in refused.stderr and "run the suite again" in refused.stderr
     rows = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--json", cwd=good).stdout)
     assert [row["status"] for row in rows["cells"]] == ["damaged", "finished"]
     done = run(cwd=good)
@@ -97,9 +97,9 @@ def test_a_deleted_state_and_a_manifest_without_files_are_no_damage(good):
     for file in cell.glob("state.*"):
         file.unlink()
     assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
-    manifest = json.loads((cell / "manifest.json").read_text())
+    manifest = read_manifest(cell)
     del manifest["files"]
-    (cell / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(cell, manifest)
     assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
     (cell / "rounds.parquet").write_bytes(b"")
     assert json.loads(run("--json", cwd=good).stdout)["ran"] == 1

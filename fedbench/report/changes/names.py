@@ -9,6 +9,7 @@ from pathlib import Path
 from fedbench.errors import UserError
 from fedbench.results import Result
 from fedbench.results.differences import differing
+from fedbench.results.result import first_line
 
 # What became of a name: its result is the same or another one, there was one before or is one now, there is none in
 # either, one of them cannot be believed, or only one of the folders has the name.
@@ -87,11 +88,13 @@ def compared(before: Sequence[Result], after: Sequence[Result]) -> list[Name]:
 
 def _change(old: Result, new: Result) -> tuple[str, tuple[str, ...], str]:
     """(what became of it, in what it differs, what is wrong with it)."""
+    if fault := old.fault or new.fault:
+        return DAMAGED, (), fault
     done = [result.status == "finished" for result in (old, new)]
     if not all(done):
         return (LOST if done[0] else GAINED if done[1] else NEITHER), (), ""
     try:
         parts = differing(old, new)
     except UserError as error:
-        return DAMAGED, (), str(error).partition("\n")[0]
+        return DAMAGED, (), first_line(error)
     return (DIFFERENT if parts else EQUAL), parts, ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from factories import DOMAINS, eval_rows, prefix_rounds, write_cell
 
+from fedbench.results import read_manifest, write_manifest
 from fedbench.runs.estimate.past import past_rates
 from fedbench.runs.estimate.rates import Rates, kind
 
@@ -23,9 +22,9 @@ def finished(tmp_path):
         rows = eval_rows(tested) + eval_rows(tested, "accuracy/last")
         rounds = [row | {"seconds": 1.0, "flops": 500} for row in prefix_rounds((1, 1), rounds=2)]
         folder = write_cell(tmp_path / "s", "fedra", seed, evaluation=rows, rounds=rounds, train__optimizer=OPTIMIZER)
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest = read_manifest(folder)
         manifest |= {"seconds": seconds, "machine": MACHINE} | changes
-        (folder / "manifest.json").write_text(json.dumps(manifest))
+        write_manifest(folder, manifest)
         return kind(manifest["config"], manifest["versions"])
 
     return write

@@ -14,11 +14,20 @@ from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claims, is_held, is_to_end
+from fedbench.results.identity import identity
 from fedbench.runs.executors import dispatch
 from fedbench.runs.executors.dispatch import Dispatch, Lost, changes
 from fedbench_plugins.executors import ray
 
 FINISHED = {"status": "finished", "reason": None, "seconds": 1.0}
+
+
+def numbered(number: int) -> dict:
+    """What the manifest of a cell begins with."""
+    parts = {"config": {"number": number}, "fingerprints": {}, "versions": {}}
+    return {"id": identity(*parts.values()), **parts}
+
+
 NOISE = b'\x00\xff\n[1]\n{"event": "round"}\n{"event": "round", "round": "two"}\n{"event": "ended"}\n{"torn'
 
 
@@ -89,9 +98,9 @@ def cells(tmp_path):
 
             def jobs():
                 for number, name in enumerate(script.ends):
-                    id = f"{number:012}"
+                    manifest = numbered(number)
+                    id = manifest["id"]
                     folder = tmp_path / f"{name}-{id}"
-                    manifest = {"id": id, "config": {}}
                     yield Order(folder, manifest, "auto", [], claim=claims.take(id)).to_json()
 
             run.told = told
@@ -199,7 +208,7 @@ def full_for(monkeypatch, number: int, times: int) -> None:
 
     def handed_out(claim):
         handed.append(Path(claim["file"]).name)
-        if handed[-1] == f".{number:012}.claim" and handed.count(handed[-1]) == times:
+        if handed[-1] == f".{numbered(number)['id']}.claim" and handed.count(handed[-1]) == times:
             raise UserError("no space left")
         return hand_out(claim)
 
