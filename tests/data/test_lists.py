@@ -80,7 +80,7 @@ def test_classes_that_nobody_has_are_kept_by_number(tmp_path):
 def test_larger_labels_are_left_out_or_refused(tmp_path):
     train = "photo/cat/1.jpg 0\nphoto/gone/7.jpg 2\n"
     assert len(lists(tmp_path, train, leave_out=True).dataset(8, "bicubic", "fail").load().train) == 1
-    with pytest.raises(UserError, match=r"train\.txt:2: label 2, but the 2 classes are labelled from 0"):
+    with pytest.raises(UserError, match=r"train\.txt:2: label 2, but the labels of 2 classes begin with 0"):
         lists(tmp_path, train).dataset(8, "bicubic", "fail")
     with pytest.raises(UserError, match=r"train\.txt names no image of the first 2 classes"):
         lists(tmp_path, "photo/dog/2.jpg 5\n", leave_out=True).dataset(8, "bicubic", "fail")
