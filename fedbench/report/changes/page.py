@@ -29,6 +29,7 @@ from fedbench.words import counted, shortened, three_digits
 MOST = 40  # lines of a table; csv and json have all
 NAME = 40  # letters of a name at the beginning of a line, before they are numbered instead
 TOLD = 6  # names in a sentence
+FAULTS = 3  # lines on what is damaged, of which the command tells more
 WIDE = 30  # letters of a setting's value
 
 
@@ -88,7 +89,8 @@ def _notes(found: Changes) -> list[str]:
             first = {name.group: name for name in reversed(found.names) if name.change == kind}
             told = [f"{found.called(first[g]).rpartition(' · ')[0]} ({counted(n, 'seed')})" for g, n in groups.items()]
             notes.append(f"{counted(sum(groups.values()), 'name')} only in {title}: {shortened(told, TOLD)}")
-    return [*notes, *found.faults]
+    more = len(found.faults) - FAULTS
+    return [*notes, *found.faults[:FAULTS], *([f"... and {more} more that are not as they were written"] * (more > 0))]
 
 
 def _ended(name: Name) -> str:
