@@ -122,8 +122,9 @@ def _data(files: Sequence[str]) -> Iterator[Finding]:
 
 
 def _folder(what: str, folder: Path, mend: str) -> Finding:
+    there = disk.existing(folder)
     try:
-        with tempfile.TemporaryDirectory(dir=disk.existing(folder)):  # rights alone promise little: /proc, a full quota
+        with tempfile.TemporaryDirectory(dir=there):  # rights alone promise little: /proc, a full quota
             pass
     except OSError:
         return Finding("STOP", what, f"{folder} cannot be written to", mend)
