@@ -1,9 +1,8 @@
 """What an option takes: nouns for the annotations of a component's parameters, and the one judge of values by them.
 
 A parameter declares by `Literal["keep", "cover"]`, `Annotated[float, Range(0, below=0.5)]`, `Annotated[str, Text("a
-folder")]`, lists (`list[...]`, with `Length`), typed dictionaries, and any of these with `|`. The catalogue keeps a
-declaration as a JSON Schema, by which suites are judged without importing the component; `judged` holds callers from
-Python to it.
+folder")]`, lists (with `Length`), typed dictionaries, and any of these with `|`. The catalogue keeps that as a JSON
+Schema, by which suites are judged without importing the component; `judged` holds callers from Python to it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class Range:
 
     @property
     def bounds(self) -> Schema:
-        """As JSON Schema has them."""
         keys = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
         given = (self.least, self.most, self.above, self.below)
         return {key: bound for key, bound in zip(keys, given, strict=True) if bound is not None}
@@ -61,7 +59,6 @@ class Length:
 
     @property
     def bounds(self) -> Schema:
-        """As JSON Schema has them."""
         bounds = {"minItems": self.least, "maxItems": self.most, "uniqueItems": self.distinct or None}
         return {key: bound for key, bound in bounds.items() if bound is not None}
 
@@ -73,18 +70,15 @@ NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(above=0, most=1)]
 
 _BASES: dict[Any, Schema] = {
-    None: {"type": "null"},
     types.NoneType: {"type": "null"},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},
     str: {"type": "string"},
 }
+_PLAIN = {"null": types.NoneType, "boolean": bool, "string": str, "object": Mapping}
 _LISTS = (list, Sequence)
 _MAPPINGS = (dict, Mapping)
-
-
-# --- from annotations ---------------------------------------------------------------------------------------------
 
 
 def declared(make: Callable[..., Any]) -> dict[str, Schema]:
@@ -146,12 +140,15 @@ def _schema(annotation: Any) -> Schema | None:
 
 def _marked(schema: Schema | None, marks: Sequence[Range | Text | Length]) -> Schema | None:
     """A schema with what its marks say."""
-    for mark in marks if schema is not None else ():
-        if isinstance(mark, Text):
-            schema = {**schema, **({"description": mark.what} if mark.what else {})}
-        else:
-            schema = {**schema, **mark.bounds}
-    return schema
+    if schema is None:
+        return None
+    said: Schema = {}
+    for mark in marks:
+        if not isinstance(mark, Text):
+            said |= mark.bounds
+        elif mark.what:
+            said["description"] = mark.what
+    return schema | said
 
 
 def _of_keys(shape: Any) -> Schema | None:
@@ -161,9 +158,6 @@ def _of_keys(shape: Any) -> Schema | None:
         return None
     needed = {"required": sorted(shape.__required_keys__)} if shape.__required_keys__ else {}
     return {"type": "object", "properties": each, "additionalProperties": False, **needed}
-
-
-# --- of values ----------------------------------------------------------------------------------------------------
 
 
 def faults(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
@@ -197,14 +191,8 @@ def _own_faults(schema: Schema, value: Any) -> Iterator[bool]:
     if "enum" in schema:
         yield not any(value == choice and type(value) is type(choice) for choice in schema["enum"])
     match schema.get("type"):
-        case "null":
-            yield value is not None
-        case "boolean":
-            yield not isinstance(value, bool)
-        case "string":
-            yield not isinstance(value, str)
-        case "object":
-            yield not isinstance(value, Mapping)
+        case "null" | "boolean" | "string" | "object" as kind:
+            yield not isinstance(value, _PLAIN[kind])
         case "array":
             yield not isinstance(value, list | tuple) or not _long_enough(schema, value)
         case "integer" | "number" as kind:
@@ -213,13 +201,10 @@ def _own_faults(schema: Schema, value: Any) -> Iterator[bool]:
 
 
 def _in_range(schema: Schema, value: float) -> bool:
-    return (
-        (isinstance(value, int) or math.isfinite(value))
-        and not value < schema.get("minimum", value)
-        and not value > schema.get("maximum", value)
-        and not value <= schema.get("exclusiveMinimum", -math.inf)
-        and not value >= schema.get("exclusiveMaximum", math.inf)
-    )
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    closed = schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    return bool(closed) and schema.get("exclusiveMinimum", -math.inf) < value < schema.get("exclusiveMaximum", math.inf)
 
 
 def _long_enough(schema: Schema, value: Sequence[Any]) -> bool:
@@ -232,15 +217,14 @@ def _faults_inside(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
     if not _holds_parts(schema, value):
         return
     if schema["type"] == "array":
-        for i, item in enumerate(value):
-            yield from (((i, *path), message) for path, message in faults(schema["items"], item))
+        yield from (((i, *path), told) for i, item in enumerate(value) for path, told in faults(schema["items"], item))
         return
-    known = schema.get("properties")
-    for key, part in value.items() if known is not None else ():
+    known: Schema = schema.get("properties", {})
+    for key, part in value.items() if "properties" in schema else ():
         if key not in known:
             yield (key,), f"unknown key {shown(key)}{suggestion(str(key), known)}"
         else:
-            yield from (((key, *path), message) for path, message in faults(known[key], part))
+            yield from (((key, *path), told) for path, told in faults(known[key], part))
     if lacks := [key for key in schema.get("required", ()) if key not in value]:
         yield (), f"needs {', '.join(lacks)}"
 
@@ -276,8 +260,8 @@ def _told_bounds(schema: Schema) -> str:
         "maximum": "of at most",
         "exclusiveMaximum": "below",
     }
-    said = [f"{word} {schema[key]:g}" for key, word in words.items() if key in schema]
-    return f" {' and '.join([*said[:1], *(word.removeprefix('of ') for word in said[1:])])}" if said else ""
+    said = " and ".join(f"{word} {schema[key]:g}" for key, word in words.items() if key in schema)
+    return f" {said.replace('and of', 'and')}".rstrip()
 
 
 def _told_length(schema: Schema) -> str:
@@ -289,10 +273,8 @@ def _told_length(schema: Schema) -> str:
 
 
 def judged(name: str) -> Callable[[Make], Make]:
-    """Hold callers from Python to what a component's parameters declare, as suites are held to it when they are read.
-
-    name: the component's, for messages. The decorated function raises UserError.
-    """
+    """Hold callers from Python to what a component's parameters declare, as suites are held to it when they are read:
+    the decorated function raises UserError. name: the component's, for messages."""
 
     def decorate(make: Make) -> Make:
         signature = inspect.signature(make)

@@ -124,6 +124,11 @@ class Layerwise:
     fresh: Fresh
     fixed: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if (check := getattr(self.aggregate, "check", None)) is not None:
+            with torch.device("cpu"):  # also where the model is but a shape
+                check(self.smallest())
+
     def init(self, generator: Generator) -> State:
         L = self.model.num_layers
         self.model.draw(generator)
@@ -216,6 +221,16 @@ class Layerwise:
         one = Cohort([0], torch.tensor([L_n]), torch.ones(1), torch.ones(1), lambda n: iter(()), ranks=r_n)
         plan, _ = self.plan({**blank, "memory": {}}, t, one, seeding.generator(seed, t, use="price"))
         return holding_of(plan, 0)
+
+    def smallest(self) -> Plan:
+        """What clients hold in a round in which each has the least that the scenario may give it."""
+        scenario, L = self.setup.scenario, self.model.num_layers
+        L_n, even = torch.as_tensor(scenario.capacities[:, 0]), torch.ones(len(scenario.capacities))
+        r_n = None if scenario.ranks is None else torch.as_tensor(scenario.ranks[:, 0])
+        everybody = Cohort(list(range(len(L_n))), L_n, even, even, lambda n: iter(()), ranks=r_n)
+        blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
+        draw = seeding.generator(self.setup.seed, use="check")
+        return self.plan({**blank, "memory": {}}, 0, everybody, draw)[0]
 
     @functools.cached_property
     def price(self) -> Callable[..., ClientCost]:

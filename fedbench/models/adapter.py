@@ -47,7 +47,7 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
         elif outside := _place(blocks.model, name):
             found.append(outside)
         else:
-            raise UserError(_no_such_module(blocks, name))
+            raise UserError(_no_such_module(blocks, name), option="targets")
     return found
 
 
@@ -57,7 +57,10 @@ def last_fc(blocks: Blocks) -> tuple[str, str]:
     for kind in type(blocks.model).__mro__:
         if kind.__name__ in LAST_FC:
             return LAST_FC[kind.__name__]
-    raise UserError(f"last_fc is not defined for {type(blocks.model).__name__}: name the modules in adapter.targets")
+    raise UserError(
+        f"last_fc is not defined for {type(blocks.model).__name__}: name the modules in adapter.targets",
+        option="targets",
+    )
 
 
 def _place(root: nn.Module, name: str) -> tuple[nn.Module, str] | None:

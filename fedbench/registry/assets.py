@@ -60,6 +60,26 @@ class Assets:
         files = _weights(Path(weights).expanduser()) if isinstance(weights, str) else None
         return remembered("backbone", [dict(ref), files, self.stamp("backbone", ref)], compute)
 
+    def refuses_size(self, ref: Ref, size: int) -> str:
+        """Why a backbone does not take images of so many pixels a side; "" where it does, or where shapes cannot tell.
+        Raises UserError where it does not exist."""
+
+        def compute() -> str:
+            import torch
+
+            model, own = self.source(ref).model.eval(), self.backbone(ref)["image_size"]
+            for side in (own, size):  # a model that takes no shapes at all is left to those who run it
+                try:
+                    with torch.no_grad():
+                        model(torch.empty(1, 3, side, side, device="meta"))
+                except Exception as error:
+                    return "" if side == own else f"{ref['name']} takes images of {own} pixels a side ({error})"
+            return ""
+
+        if size == self.backbone(ref)["image_size"]:
+            return ""
+        return remembered("image size", [dict(ref), size, self.stamp("backbone", ref)], compute)
+
     def source(self, ref: Ref) -> Source:
         """The shapes of a backbone without its weights, for whoever wants to change them."""
         import torch

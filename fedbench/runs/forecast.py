@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from fedbench import machine
 from fedbench.cell.alike import alike_together
 from fedbench.cell.totals import Totals
+from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.status import ENDED
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.plan import Cell, cells_of, status
+from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import Tried, standing, tried
 from fedbench.suite import Suite
 
@@ -43,16 +45,21 @@ def forecast(
     """
     named = {key: chosen[key] for key in ("scenarios", "methods")}
     contests = tried(suite, suite.candidates(**named), registry, assets) if suite.tuning else []
+    given = suite
     if suite.tuning:
         suite = suite.tuned(standing(contests, folder, suite.tuning.metric))
     reporting = cells_of(suite.points(**chosen), registry, assets)
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]
     known = Totals(assets)
-    totals = {}
+    totals, refusals = {}, Refusals(given)
     for done, cell in enumerate(alike_together(every, lambda cell: cell.config)):
         preparing(done, len(every))
-        totals[cell.id] = known.of(cell.id, cell.config)
+        try:
+            totals[cell.id] = known.of(cell.id, cell.config)
+        except UserError as error:
+            refusals.add(cell, error)
+    refusals.raise_any()
     shares = {cell.id: one.share for one in contests for cell in one.every}
     time = _time(every, totals, folder, registry, options, shares, trying) if trying else None
     alike: dict[tuple[str, ...], list[Tried]] = {}

@@ -30,6 +30,7 @@ from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.plan import Cell, entries, status
+from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import search_of
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
@@ -90,7 +91,7 @@ class Run:
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
             require_room(folder)
-        left_out = _prepare_data(missing, assets, preparing)
+        left_out = _prepare_data(missing, assets, Refusals(suite), preparing)
         prepare_folder(folder)
         names = entries(named, folder)
         merge_index(folder, suite.name, names)
@@ -190,7 +191,7 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: list[Cell], assets: Assets, preparing: Preparing) -> LeftOut:
+def _prepare_data(missing: list[Cell], assets: Assets, refusals: Refusals, preparing: Preparing) -> LeftOut:
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
     is left out of the data."""
     found: LeftOut = {}
@@ -204,10 +205,11 @@ def _prepare_data(missing: list[Cell], assets: Assets, preparing: Preparing) -> 
                     found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
                 prepared.add(dealt)
             known.of(cell.id, cell.config)  # builds the cell from shapes: options that cannot work end here
-        except UserError:
-            raise
+        except UserError as error:
+            refusals.add(cell, error)
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
             continue
+    refusals.raise_any()
     return found
 
 

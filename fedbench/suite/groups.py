@@ -18,7 +18,9 @@ def group_of(
     """The points of a scenario at one place of the sweep. own: the settings of methods that have their own."""
     plain, rotate = _plain(settings)
     theirs = {label: _plain(node)[0] for label, node in own.items()}
-    return Group(scenario, variant, plain, {label: method.plain() for label, method in methods.items()}, rotate, theirs)
+    nodes = {label: (method, own.get(label, settings)) for label, method in methods.items()}
+    options = {label: method.plain() for label, method in methods.items()}
+    return Group(scenario, variant, plain, options, rotate, theirs, nodes)
 
 
 def _plain(settings: Node) -> tuple[dict[str, Any], bool]:

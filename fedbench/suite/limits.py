@@ -45,6 +45,7 @@ class Limits:
             return
         L = self._ask("backbone", settings.get("backbone"), self.facts.num_layers)
         domains = self._ask("data", settings.get("data"), self.facts.domains)
+        self._check_size(settings.get("data", "image_size"), settings.get("backbone"))
         if L is not None:
             name = settings.at("backbone", "name").value
             self._check_most(settings.get("capacities"), "capacity", L, f"the {L} layers of {name}")
@@ -81,6 +82,15 @@ class Limits:
             return ""
         there = os.path.relpath(root, self.base)
         return f"\n  a root is relative to the suite's folder; {root} of the current folder is, from there, {there}"
+
+    def _check_size(self, size: Node | None, backbone: Node | None) -> None:
+        """Report an image size that the backbone does not take."""
+        takes = getattr(self.facts, "refuses_size", None)
+        if takes is None or size is None or type(size.value) is not int:
+            return
+        why = self._ask(f"images of {size.value}", backbone, lambda reference: takes(reference, size.value))
+        if why:
+            self.problems.add(size.mark, f"data.image_size {size.value}: {why}")
 
     def _check_most(self, given: Node | None, noun: str, most: int, what: str) -> None:
         _, values = _given(given)

@@ -17,6 +17,11 @@ class Mark:
     line: int | None = None
     column: int | None = None
 
+    @property
+    def is_given(self) -> bool:
+        """Whether a person wrote it there: in a file, or on the command line."""
+        return self.line is not None or self.source.startswith("--")
+
     def __str__(self) -> str:
         return self.source if self.line is None else f"{self.source}:{self.line}:{self.column}"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
+from fedbench.suite.node import Mark, Node
 from fedbench.types import SIZES
 from fedbench.words import suggestion
 
@@ -45,7 +46,7 @@ class Point:
 @dataclass(frozen=True)
 class Group:
     """The points of one scenario at one place of the sweep: all but method and seed decided. own: the settings of
-    methods that bring some of their own, by label."""
+    methods that bring some of their own, by label · nodes: of every label the method and its settings, with marks."""
 
     scenario: str
     variant: str
@@ -53,6 +54,19 @@ class Group:
     methods: dict[str, dict[str, Any]]
     rotate: bool
     own: dict[str, dict[str, Any]] = field(default_factory=dict)
+    nodes: Mapping[str, tuple[Node, Node]] = field(default_factory=dict, repr=False, compare=False)
+
+    def place(self, label: str, option: str) -> Mark:
+        """Where an option of the method of that label, or of a component it runs with, got its value; else where the
+        component is named, or the method."""
+        method, settings = self.nodes[label]
+        inside = [part for part in method.value.values() if part.is_mapping]
+        beside = [settings.get(*path) for path in (("adapter",), ("data", "partition"), ("data",), ("backbone",))]
+        for section in (method, *inside, *filter(None, beside)):
+            for node in (section.get(option), section.get("name")) if section.get(option) else ():
+                if node is not None and node.mark.is_given:
+                    return node.mark
+        return method.at("name").mark
 
 
 @dataclass(frozen=True)
@@ -129,6 +143,14 @@ class Suite:
             for k, candidate in enumerate(tuning.candidates if tuning else ())
             for point in self._points_of(candidate.groups, scenarios, methods, tuning.seeds if tuning else ())
         ]
+
+    def place(self, point: Point, option: str = "") -> Mark:
+        """Where the value of an option of a point stands, see `Group.place`."""
+        tried = self.tuning.candidates[point.candidate].groups if self.tuning and point.candidate is not None else ()
+        for group in tried or self.groups:
+            if (group.scenario, group.variant) == (point.scenario, point.variant) and point.method in group.nodes:
+                return group.place(point.method, option)
+        return Mark(self.path)
 
     def tuned(self, winners: Mapping[tuple[str, str, str], int]) -> Suite:
         """This suite with every method as its candidate has it; winners: by (scenario, variant, label). What has no

@@ -121,7 +121,15 @@ def lora(
     """
 
     def attach(blocks: Blocks) -> None:
-        for parent, attribute in resolve_targets(blocks, targets):
+        places = resolve_targets(blocks, targets)
+        most = max((_full_rank(getattr(parent, attribute)) for parent, attribute in places), default=rank)
+        if 0 < most < rank:
+            raise UserError(
+                f"lora: rank {rank:,} is above {most:,}, the smaller side of the largest target: no product has a "
+                "higher rank",
+                option="rank",
+            )
+        for parent, attribute in places:
             frozen = getattr(parent, attribute)
             kinds = {nn.Linear: LoRALinear, nn.Conv2d: LoRAConv2d}
             if type(frozen) not in kinds:
@@ -131,6 +139,12 @@ def lora(
             setattr(parent, attribute, kinds[type(frozen)](frozen, rank, alpha, dropout))
 
     return attach
+
+
+def _full_rank(frozen: nn.Module) -> int:
+    """The highest rank that a change of the weight (out, in, ...) can have; 0 without one."""
+    weight = getattr(frozen, "weight", None)
+    return min(weight.flatten(1).shape) if isinstance(weight, Tensor) and weight.dim() > 1 else 0
 
 
 @hookimpl

@@ -21,7 +21,9 @@ def allsmall(
     depth = int(setup.scenario.capacities.min()) if depth is None else depth
     L = setup.backbone.num_layers
     if not 1 <= depth <= L:
-        raise UserError(f"allsmall: depth must lie between 1 and {L}, the backbone's layers; it is {depth}")
+        raise UserError(
+            f"allsmall: depth must lie between 1 and {L}, the backbone's layers; it is {depth}", option="depth"
+        )
     return layerwise(
         setup,
         "prefix",

@@ -9,7 +9,7 @@ from fedbench.method import Method, Ref, Setup
 from fedbench.models.backbone import Begin
 from fedbench.options import Count, Natural, NotNegative, judged
 
-ADAM = {"name": "adamw"}  # without weight decay unless it is given
+ADAM: ServerOptimizer = {"name": "adamw"}  # without weight decay unless it is given
 
 
 @judged("festa")

@@ -80,13 +80,18 @@ def momentum_distillation(beta: Annotated[float, Range(0, 1)] = 0.2, weights: We
         memory = {"updates": {str(size): updates for size, (_, updates) in sizes.items()} or before}
         return {**state, "r": new, "shared": shared_mean(state["shared"], uploads, plan, w), "memory": memory}
 
+    aggregate.check = _must_be_prefix  # type: ignore[attr-defined]  # asked before anything runs
     return aggregate
 
 
 def _must_be_prefix(plan: Plan) -> None:
     """A size stands for its first layers; with any other allocation "the last layer of a size" means nothing."""
     if not torch.equal(plan.M, prefix(plan.M.sum(1), plan.M.shape[1])):
-        raise UserError("inclusivefl shares layers by size, and needs the allocation prefix; use fedra with others")
+        raise UserError(
+            "momentum_distillation shares layers by size, and needs the allocation prefix; take "
+            "another aggregator, such as weighted_mean",
+            option="aggregator",
+        )
 
 
 def _updates_by_size(

@@ -31,7 +31,8 @@ def make(clients_per_domain: Count = 1) -> Callable[..., list[Client]]:
             own = np.flatnonzero(domain == d)
             if len(own) < clients_per_domain:
                 raise UserError(
-                    f"by_domain: domain {d} has {len(own)} training images for {clients_per_domain} clients"
+                    f"by_domain: domain {d} has {len(own)} training images for {clients_per_domain} clients",
+                    option="clients_per_domain",
                 )
             dealt = generator.permutation(own) if clients_per_domain > 1 else own
             for part in np.array_split(dealt, clients_per_domain):

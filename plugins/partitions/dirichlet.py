@@ -40,7 +40,7 @@ def make(
             try:
                 parts = draw_until(y[own], alpha, clients_per_domain, balanced, min_examples, generator)
             except UserError as error:
-                raise UserError(f"dirichlet: domain {d}: {error}") from None
+                raise UserError(f"dirichlet: domain {d}: {error}", option="min_examples") from None
             for part in parts:
                 clients.append(Client(id=len(clients), domain=d, indices=own[part]))
         return clients

@@ -43,7 +43,7 @@ def make(classes_per_client: Count = 2, clients_per_domain: Count = 5) -> Callab
                 has = classes(len(labels), clients_per_domain, classes_per_client, generator)
                 parts = divided(of_class, has, generator)
             except UserError as error:
-                raise UserError(f"pathological: domain {d}: {error}") from None
+                raise UserError(f"pathological: domain {d}: {error}", option=error.option) from None
             clients += [Client(len(clients) + i, d, own[part]) for i, part in enumerate(parts)]
         return clients
 
@@ -56,12 +56,15 @@ def classes(num_classes: int, n: int, c: int, generator: np.random.Generator) ->
     import numpy as np
 
     if c > num_classes:
-        raise UserError(f"classes_per_client {c} is above the {num_classes} classes there are")
+        raise UserError(
+            f"classes_per_client {c} is above the {num_classes} classes there are", option="classes_per_client"
+        )
     if n * c < num_classes:
         raise UserError(
             f"{n} clients of {c} classes cover {n * c} of {num_classes} classes, and the images of the others would "
             f"be nobody's; take at least {-(-num_classes // c)} clients_per_domain or "
-            f"{-(-num_classes // n)} classes_per_client"
+            f"{-(-num_classes // n)} classes_per_client",
+            option="clients_per_domain",
         )
     has = np.zeros((n, num_classes), dtype=bool)
     takers = np.zeros(num_classes, dtype=np.int64)
