@@ -133,7 +133,10 @@ def compare(
     if (two or given == ["--changes"]) and _changes(paths, chosen, fail_on, form, asked, wanted=not two):
         return
     found = _found(_in(paths), chosen, tuning="--tuning" in given, images=bool(images))
-    put(views.chosen(found.results, *given, form=form, images=images, **asked), form)
+    try:
+        put(views.chosen(found.results, *given, form=form, images=images, **asked), form)
+    except UserError as error:  # perhaps for want of what is left out
+        raise UserError("\n".join([str(error), *(f"Left out: {line}" for line in found.wrong)])) from error
     tell_left_out(found.wrong)
 
 
