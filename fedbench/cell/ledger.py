@@ -229,4 +229,4 @@ def _weights(method: Mapping[str, Any]) -> str:
     """How a method weighs clients, where its aggregator or it itself says so in the usual words."""
     aggregator = method.get("aggregator")
     weights = (aggregator if isinstance(aggregator, Mapping) else method).get("weights")
-    return weights if weights in WEIGHTS else "examples"
+    return str(weights) if weights in WEIGHTS else "examples"

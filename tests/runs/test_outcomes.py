@@ -94,7 +94,7 @@ def test_a_hanging_cell_is_ended_at_its_deadline(tmp_path):
     assert run("--timeout", 1, cwd=tmp_path).exit_code == 1
     assert time.monotonic() - began < 60
     manifest = manifests(tmp_path / "r")["hangs/0"]
-    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 1 seconds")
+    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 1 s")
 
 
 def test_a_cell_that_ends_as_it_is_asked_to_at_its_deadline_is_out_of_time_all_the_same(tmp_path):
@@ -102,7 +102,7 @@ def test_a_cell_that_ends_as_it_is_asked_to_at_its_deadline_is_out_of_time_all_t
     write_suite(tmp_path, "chained")
     assert run("--timeout", 1, "--set", "train.rounds=30000", cwd=tmp_path).exit_code == 1
     manifest = manifests(tmp_path / "r")["chained/0"]
-    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 1 seconds")
+    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 1 s")
 
 
 def test_only_a_not_applicable_cell_is_no_failure(tmp_path):
