@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -96,8 +96,8 @@ def run(
                 patience.stop()
                 return watch(name, cells, missing)
 
-            given = {"sets": sets, "plugins": plugins, "jobs": workers(jobs), "preparing": patience.tell}
-            outcome = runner.run(suite, observe=observe, **given, **choices)
+            given: dict[str, Any] = {"sets": sets, "plugins": plugins, "jobs": workers(jobs), **choices}
+            outcome = runner.run(suite, observe=observe, preparing=patience.tell, **given)
     except Interrupted as interrupted:
         with suppress(OSError):  # the terminal was closed
             _tell_how_to_resume(choices["force"])
