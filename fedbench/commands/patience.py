@@ -7,6 +7,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from fedbench.words import counted
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -37,10 +39,12 @@ class Patience:
 
     def tell(self, done: int, of: int) -> None:
         """So many of so many cells are prepared."""
-        self.numbers = f": {done:,} of {of:,} cells"
+        from rich.text import Text
+
+        self.numbers = f": {done:,} of {counted(of, 'cell')}"
         if self._status and time.monotonic() - self._told > EVERY:
             self._told = time.monotonic()
-            self._status.update(f"{self.what}{self.numbers}")
+            self._status.update(Text(f"{self.what}{self.numbers}"))
 
     def stop(self) -> None:
         """Say no more."""
@@ -52,6 +56,8 @@ class Patience:
                 self._status = None
 
     def _begin(self) -> None:
+        from rich.text import Text
+
         from fedbench.commands.screen import Screen
 
         with self._lock, suppress(OSError):  # the terminal was closed
@@ -59,7 +65,7 @@ class Patience:
                 return
             screen = Screen(stderr=True)
             if screen.is_terminal:
-                self._status = screen.status(f"{self.what}{self.numbers}")
+                self._status = screen.status(Text(f"{self.what}{self.numbers}"))
                 self._status.start()
             else:
-                screen.print(f"{self.what}{self.numbers} ...", soft_wrap=True, markup=False)
+                screen.print(Text(f"{self.what} ..."), soft_wrap=True)

@@ -141,7 +141,7 @@ def test_whatever_lies_in_the_cache_of_facts(content, tmp_path, canary, monkeypa
     assert {file.parent.name for file in kept} == {"catalogue", "backbone", "totals"}
     for file in kept:
         file.write_bytes(pickled(canary) if content == "pickle" else content.encode())
-    assert fedbench(*words, cwd=tmp_path).output == first.output
+    assert fedbench(*words, cwd=tmp_path).stdout == first.stdout
 
 
 @pytest.mark.parametrize(

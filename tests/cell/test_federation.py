@@ -251,12 +251,12 @@ def test_widths_are_given_as_ranks_are_and_drawn_between_their_ends():
 
 
 def test_too_few_ranks_say_how_many_are_needed():
-    with pytest.raises(UserError, match="ranks: 1 values for 2 clients"):
+    with pytest.raises(UserError, match="ranks: 1 value for 2 clients"):
         federation(ranks={"by_client": [3]})
 
 
 def test_too_few_capacities_say_how_many_are_needed():
-    with pytest.raises(UserError, match="1 values for 2 clients"):
+    with pytest.raises(UserError, match="1 value for 2 clients"):
         federation(capacities={"by_client": [3]})
 
 

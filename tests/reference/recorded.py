@@ -68,7 +68,7 @@ def in_double(config, registry) -> Trial:
     source = Source(tiny_vit(), SIDE, (0.5,) * 3, (0.5,) * 3, "tiny")
     dataset = Dataset(tuple("abcdef"), tuple("xyz"), "pictures", lambda: Splits(TRAIN, TEST))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedbench.cell.trial.Pixels", functools.partial(Pixels, dtype=torch.float64))
+        patch.setattr("fedbench.cell.world.Pixels", functools.partial(Pixels, dtype=torch.float64))
         usual = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)  # of the adapters, which are made with the trial
         try:

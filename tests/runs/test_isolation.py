@@ -119,7 +119,7 @@ def late(tmp_path_factory, own_cache):
 @pytest.mark.parametrize("how", HANGS)
 def test_every_way_to_hang_ends_at_the_deadline(late, how):
     manifest = late[1][how]
-    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 4 seconds")
+    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 4 s")
     assert manifest["round"] == 1 and 4 <= manifest["seconds"] < 9
     assert manifest["signal"] in ("SIGTERM", "SIGKILL")
 

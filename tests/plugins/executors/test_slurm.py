@@ -239,7 +239,7 @@ def test_a_machine_without_slurm_is_told_of(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"cluster": "moon"}, "slurm or local"),
+        ({"cluster": "moon"}, 'expected "slurm" or "local"'),
         ({"cpus_per_cell": 0}, "cpus_per_cell: expected a whole number of at least 1, got 0"),
         ({"at_once": 0}, "at_once: expected a whole number of at least 1, got 0"),
         ({"partitoin": "short"}, 'did you mean "partition"?'),
