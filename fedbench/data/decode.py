@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from fedbench.data.cache import NewArray, cached
 from fedbench.data.files import Folder, Store, Unreadable, in_threads
+from fedbench.data.options import Interpolation, OnUnreadable, Resize
 from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 DECODE_VERSION = 1
-INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
-UNREADABLE = ("fail", "skip")
 MOST_TOLD = 10  # images that cannot be read
-RESIZE = ("antialiased", "reference")
 
 
 class Sample(NamedTuple):
@@ -102,9 +100,9 @@ def check_options(
     image_size: int, interpolation: str = "bicubic", unreadable: str = "fail", resize: str = "antialiased"
 ) -> None:
     """Return where the options of decoding have values that exist. Raises: UserError where not."""
-    _one_of("interpolation", interpolation, INTERPOLATIONS)
-    _one_of("unreadable", unreadable, UNREADABLE)
-    _one_of("resize", resize, RESIZE)
+    _one_of("interpolation", interpolation, get_args(Interpolation))
+    _one_of("unreadable", unreadable, get_args(OnUnreadable))
+    _one_of("resize", resize, get_args(Resize))
     if resize == "reference" and interpolation != "bicubic":
         raise UserError(f"resize: reference is bicubic; it cannot go with interpolation: {interpolation}")
     if image_size < 1:
