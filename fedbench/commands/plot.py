@@ -14,7 +14,7 @@ from fedbench.commands.output import tell_left_out
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fedbench.report.pictures.boards import Board
+    from fedbench.report.drawn import Board
     from fedbench.results import Result
 
 _COMMON = (
@@ -164,7 +164,7 @@ def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
 def _boards(choices: dict, *also: str) -> list[Board]:
     """What is to be drawn. Raises: UserError where that, matplotlib or a file's format is not to be had."""
     results = _results(choices, *also)
-    from fedbench.report.pictures.boards import boards
+    from fedbench.report.drawn import boards
 
     return boards(results)
 
@@ -205,7 +205,7 @@ def _suites(boards: Sequence[Board]) -> list[str]:
 
 def _write(figures: dict[str, Figure], suites: Sequence[str], kind: str, choices: dict) -> None:
     """Every figure, by the name of its leaderboard ("" for all of them), to its file, whose path is printed."""
-    from fedbench.report.pictures.boards import slug
+    from fedbench.report.drawn import slug
     from fedbench.report.pictures.style import save
 
     out, form = choices["out"], choices["form"] or "png"

@@ -4,8 +4,7 @@ there are several seeds."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,39 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedbench.errors import UserError
-from fedbench.report.budget import spending
+from fedbench.report.drawn import Board
 from fedbench.report.grouping import unknown
-from fedbench.report.measures import curve, is_fraction
-from fedbench.report.pictures.boards import Board
-from fedbench.report.pictures.style import WIDTH, grid, legend_below, paper, styles
-from fedbench.results import Result
+from fedbench.report.lines import AXES, Line, by_panel
+from fedbench.report.looks import styles
+from fedbench.report.measures import is_fraction
+from fedbench.report.pictures.style import WIDTH, grid, legend_below, paper
 from fedbench.types import GLOBAL
 from fedbench.words import scale
-
-# What the x axis may be, and how it is called.
-AXES = {
-    "rounds": "round",
-    "bytes": "bytes down + up, all clients",
-    "flops": "FLOPs of all clients",
-}
-
-
-class Point(NamedTuple):
-    """One evaluated round of one seed: where on the x axis, and its average and domains."""
-
-    x: float
-    average: float
-    domains: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One method in one panel: x (R,) of its evaluated rounds, mean and sample standard deviation over seeds (R,), NaN
-    for one seed. Bytes and FLOPs are means over seeds, too."""
-
-    x: np.ndarray
-    mean: np.ndarray
-    std: np.ndarray
 
 
 def curves(
@@ -55,12 +29,12 @@ def curves(
     x: str = "rounds",
     roles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """The average after each evaluated round; by_domain: a panel for each domain; x: one of AXES; roles: of methods,
-    by name.
+    """The average after each evaluated round; by_domain: a panel for each domain; x: one of `lines.AXES`; roles: of
+    methods, by name.
 
     Raises: UserError where no result has the metric.
     """
-    panels = _panels(boards, metric, by_domain, x)
+    panels = by_panel(boards, metric, by_domain, x)
     if not panels:
         have = [m for b in boards for part in b.methods.values() for r in part for m in r.eval["metric"].to_pylist()]
         raise UserError(unknown("metric", metric, sorted(set(have))))
@@ -110,35 +84,3 @@ def _draw(ax: Axes, label: str, line: Line, unit: float, scale: float, look: Map
     if several.any():
         low, high = scale * (line.mean - line.std), scale * (line.mean + line.std)
         ax.fill_between(line.x / unit, low, high, where=several, color=look["color"], alpha=0.15, linewidth=0)
-
-
-def _panels(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> dict[str, dict[str, Line]]:
-    """The lines of every panel, by title and method, in order."""
-    panels: dict[str, dict[str, Line]] = {}
-    for board in boards:
-        for label, results in board.methods.items():
-            seeds = [found for r in results if (found := _points(r, metric, x))]
-            domains = dict.fromkeys(d for seed in seeds for point in seed.values() for d in point.domains)
-            for domain in domains if by_domain else [None] if seeds else ():
-                title = " · ".join(filter(None, (board.title if len(boards) > 1 or not domain else "", domain)))
-                panels.setdefault(title, {})[label] = _line(seeds, domain)
-    return panels
-
-
-def _points(result: Result, metric: str, x: str) -> dict[int, Point]:
-    """By evaluated round."""
-    found = curve(result.eval, metric)
-    paid = None if x == "rounds" or not found else spending(result.rounds, x)
-    return {t: Point(paid.by(t) if paid else t, *values) for t, values in found.items()}
-
-
-def _line(seeds: Sequence[Mapping[int, Point]], domain: str | None) -> Line:
-    points = [[seed[t] for seed in seeds if t in seed] for t in sorted({t for seed in seeds for t in seed})]
-    values = [[_value(point, domain) for point in each] for each in points]
-    std = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
-    x = [np.mean([point.x for point in each]) for each in points]
-    return Line(np.array(x), np.array([np.mean(v) for v in values]), np.array(std))
-
-
-def _value(point: Point, domain: str | None) -> float:
-    return point.average if domain is None else point.domains.get(domain, np.nan)

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.boards import Board
-from fedbench.report.pictures.style import WIDTH, grid, layer_axis, legend_below, paper, styles
+from fedbench.report.drawn import Board
+from fedbench.report.looks import styles
+from fedbench.report.pictures.style import WIDTH, grid, layer_axis, legend_below, paper
 from fedbench.results import Result
 
 COLUMNS = 4

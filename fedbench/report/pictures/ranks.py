@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from fedbench.errors import UserError
 from fedbench.report.pictures.style import GREY, WIDTH, paper
 from fedbench.report.scenarios import Standing
+from fedbench.report.statistics.ranks import bars
 from fedbench.words import counted
 
 CAUTION = (
@@ -42,17 +43,6 @@ def diagram(standing: Standing) -> Figure:
         title = f"{standing.suite}: mean ranks over {counted(len(standing.ranks), 'scenario')} ({standing.metric})"
         figure.suptitle(title, fontsize=9, x=0.01, ha="left")
     return figure
-
-
-def bars(mean_ranks: Sequence[float], cd: float) -> list[tuple[float, float]]:
-    """The longest runs of mean ranks that lie within cd of each other, as (first, last)."""
-    ordered = sorted(mean_ranks)
-    found: list[tuple[float, float]] = []
-    for first in ordered:
-        last = max(rank for rank in ordered if rank - first <= cd)
-        if last > first and not (found and last <= found[-1][1]):
-            found.append((first, last))
-    return found
 
 
 def _draw(ax: Axes, standing: Standing, joined: Sequence[tuple[float, float]], rows: int) -> None:

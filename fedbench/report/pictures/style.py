@@ -1,10 +1,9 @@
-"""How pictures look: one colour, line and marker for each method, sizes for print, and files that come out equal."""
+"""How pictures are made: sizes for print, legends, and files that come out equal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,6 @@ from matplotlib.figure import Figure, FigureBase
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
-
-# Colours and markers by role, for methods in the order of their names. Okabe and Ito's, which the colour-blind can tell
-# apart, and six of Paul Tol's muted ones.
-LOOKS = {
-    "method": (
-        ("#009E73", "^"), ("#332288", "p"), ("#882255", "*"), ("#D55E00", "o"), ("#999933", "<"),
-        ("#661100", "h"), ("#777777", "d"), ("#44AA99", ">"), ("#0072B2", "s"),
-    ),
-    "ceiling": (("#000000", "D"),),
-    "floor": (("#E69F00", "v"),),
-    "control": (("#56B4E9", "X"), ("#CC79A7", "P")),
-}  # fmt: skip
-LINES = {"method": "-", "ceiling": "--", "floor": "-", "control": ":"}
-VARIANT = "-."  # of what extends a method, or comes in a file
 
 FORMATS = ("png", "svg", "pdf")
 DATES = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None, "Producer": None}}
@@ -69,24 +54,6 @@ def paper() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(PAPER)
         yield
-
-
-def styles(methods: Mapping[str, str], roles: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Line options by label of a method: registered ones look the same in every figure, others take what is left, in
-    order. methods: by label, the name it is registered under; roles: of what is registered, by name."""
-    own: dict[str, tuple[str, str]] = {}
-    for role, looks in LOOKS.items():
-        own.update(zip((name for name, played in roles.items() if played == role), looks, strict=False))
-    taken = {own[label] for label in methods if label in own}
-    free = cycle([look for looks in LOOKS.values() for look in looks if look not in taken] or LOOKS["method"])
-    found = {}
-    for label, name in methods.items():
-        color, marker = own[label] if label in own else next(free)
-        line = LINES[roles.get(name, "method")]
-        if label not in roles and line == LINES["method"]:
-            line = VARIANT
-        found[label] = {"color": color, "linestyle": line, "marker": marker}
-    return found
 
 
 def grid(figure: FigureBase, count: int, columns: int, **options: Any) -> list[Axes]:

@@ -98,3 +98,14 @@ def enough(blocks: Sequence[Mapping[str, Scores]]) -> bool:
         return True
     seeds = [{*scores} for block in blocks for scores in block.values()]
     return bool(seeds) and len(set.intersection(*seeds)) >= FEWEST
+
+
+def bars(mean_ranks: Sequence[float], cd: float) -> list[tuple[float, float]]:
+    """The longest runs of mean ranks that lie within cd of each other, as (first, last)."""
+    ordered = sorted(mean_ranks)
+    found: list[tuple[float, float]] = []
+    for first in ordered:
+        last = max(rank for rank in ordered if rank - first <= cd)
+        if last > first and not (found and last <= found[-1][1]):
+            found.append((first, last))
+    return found

@@ -7,8 +7,9 @@ import pytest
 from factories import eval_rows, prefix_rounds, round_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.allocation import MOST_CLIENTS, allocation
-from fedbench.report.pictures.boards import boards
+from fedbench.report.drawn import boards
+from fedbench.report.pictures.allocation import allocation
+from fedbench.report.shares import MOST_CLIENTS
 from fedbench.results import load
 
 SCORES = eval_rows({2: {"solid": 0.5}})

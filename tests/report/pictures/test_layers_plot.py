@@ -7,7 +7,7 @@ import pytest
 from factories import eval_rows, layer_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.boards import boards
+from fedbench.report.drawn import boards
 from fedbench.report.pictures.layers import layers
 from fedbench.results import load
 

@@ -8,8 +8,9 @@ from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.pictures.ranks import LETTERS, NO_LETTERS, bars, diagram
+from fedbench.report.pictures.ranks import LETTERS, NO_LETTERS, diagram
 from fedbench.report.scenarios import standings
+from fedbench.report.statistics.ranks import bars
 from fedbench.results import load
 
 LEVELS = {"alllarge": 0.9, "fedra": 0.7, "depthfl": 0.6, "allsmall": 0.5}

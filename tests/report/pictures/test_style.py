@@ -8,9 +8,10 @@ from factories import eval_rows, write_cell
 from matplotlib.figure import Figure
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.boards import boards
+from fedbench.report.drawn import boards
+from fedbench.report.looks import LOOKS, styles
 from fedbench.report.pictures.curves import curves
-from fedbench.report.pictures.style import LOOKS, grid, layer_axis, legend_below, paper, save, styles
+from fedbench.report.pictures.style import grid, layer_axis, legend_below, paper, save
 from fedbench.results import load
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF"}

@@ -1,4 +1,4 @@
-"""What a picture is of: the finished results of one setting, by method."""
+"""What is drawn, in pictures and on the page: the finished results of one setting, by method."""
 
 from __future__ import annotations
 
