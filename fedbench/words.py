@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-NAMES = {"bytes": "B", "flops": "FLOPs"}
+NAMES = {"bytes": "B", "flops": "FLOPs", "joules": "J"}
+TIMES = (("days", 86400, 172_800), ("h", 3600, 7200), ("min", 60, 120))  # unit, its seconds, from how many seconds on
 # What steers a terminal: the C0 and C1 controls but tab and line break, and marks that turn the direction of writing.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -39,13 +40,25 @@ def _prefixed(count: float, prefixes: str, unit: str) -> str:
     return f"{three_digits(count)} {prefixes[place].strip()}{unit}"
 
 
+def human_joules(count: float) -> str:
+    """8.31 kJ."""
+    return _prefixed(count, " kMGT", "J")
+
+
+def lasting(seconds: float) -> str:
+    """What was computed, and so may be short: 0.0123 s, 8.20 s, 3 min 05 s, 2 h 07 min."""
+    return f"{three_digits(seconds)} s" if seconds < 59.95 else duration(seconds)
+
+
 def amount(count: float, what: str) -> str:
-    """Of "bytes" or "flops"."""
-    return human_bytes(count) if what == "bytes" else human_flops(count)
+    """Of "bytes", "flops", "seconds" or "joules"."""
+    return {"bytes": human_bytes, "flops": human_flops, "seconds": lasting, "joules": human_joules}[what](count)
 
 
 def scale(largest: float, what: str) -> tuple[float, str]:
-    """(what to divide by, unit) of an axis of "bytes" or "flops" that ends at `largest`."""
+    """(what to divide by, unit) of an axis of what `amount` tells, which ends at `largest`."""
+    if what == "seconds":
+        return next(((float(size), unit) for unit, size, least in TIMES if largest >= least), (1.0, "s"))
     for power, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if largest >= 10**power:
             return 10.0**power, prefix + NAMES[what]

@@ -9,6 +9,7 @@ from typing import Any
 from fedbench.results import merge_index, write_manifest, write_rows
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry
+from fedbench.results.tables import SIMULATED
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
 CAPACITIES = (12, 10, 8, 6, 4, 3)
@@ -90,6 +91,7 @@ def round_row(t: int, client: int, layers: Sequence[int], **changes: Any) -> dic
         "flops": 2_000_000_000 * len(layers),
         "memory_bytes": 10_000_000 * len(layers),
         "seconds": 0.2,
+        **dict.fromkeys(SIMULATED),
     }
     return row | changes
 
@@ -128,6 +130,7 @@ def write_cell(
     layers: Sequence[Mapping[str, Any]] | None = None,
     exchange: Sequence[Mapping[str, Any]] | None = None,
     server: Sequence[Mapping[str, Any]] | None = None,
+    clock: Sequence[Mapping[str, Any]] | None = None,
     right: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
     **changes: Any,
@@ -141,7 +144,8 @@ def write_cell(
     if status == "finished":
         write_rows(folder, "eval", evaluation)
         write_rows(folder, "rounds", prefix_rounds() if rounds is None else rounds)
-        for kind, table in {"layers": layers, "exchange": exchange, "server": server, "right": right}.items():
+        tables = {"layers": layers, "exchange": exchange, "server": server, "clock": clock, "right": right}
+        for kind, table in tables.items():
             if table is not None:  # older cells have none
                 write_rows(folder, kind, table)
     own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}

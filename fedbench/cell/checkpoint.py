@@ -17,7 +17,7 @@ from fedbench.errors import UserError
 from fedbench.results import read_rows
 from fedbench.results.documents import json_text, read_json
 from fedbench.results.files import set_aside
-from fedbench.results.tables import BESIDE, COLUMNS, table_bytes
+from fedbench.results.tables import CAME_LATER, COLUMNS, table_bytes
 from fedbench.results.untrusted import check, check_all, is_folder_name
 
 EVERY = 60.0  # seconds between two checkpoints, where nobody says
@@ -152,7 +152,7 @@ class Checkpoints:
         _check(place, facts)
         self.store.check(facts.get("clients", ()))
         state = load(place, dict.fromkeys(facts["off_cpu"], self.device))
-        known = [kind for kind in COLUMNS if kind not in BESIDE or f"{kind}.parquet" in facts["files"]]
+        known = [kind for kind in COLUMNS if kind not in CAME_LATER or f"{kind}.parquet" in facts["files"]]
         tables = Progress().tables | {kind: read_rows(place, kind) for kind in known}
         return Progress(facts["round"], state, tables, facts["seconds"])
 

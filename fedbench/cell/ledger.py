@@ -20,6 +20,7 @@ from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.places import trained_layers
 from fedbench.results.choice import VALIDATION, best_round
 from fedbench.results.scores import evaluated_rounds
+from fedbench.results.tables import SIMULATED
 from fedbench.types import ClientCost, Dataset, Report, Uploads
 
 Rows = list[dict[str, Any]]
@@ -58,6 +59,7 @@ class Ledger:
         tables["uploads"].extend(self.uploads(t, report))
         tables["exchange"].extend(self.exchange(t, report))
         tables["server"].extend(self.server(t, report))
+        tables["clock"].extend(self.clock(t, clients))
         return clients
 
     def rounds(self, t: int, report: Report) -> Rows:
@@ -87,6 +89,7 @@ class Ledger:
                     "flops": cost.flops(*done, beside=beside),
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),
+                    **dict.fromkeys(SIMULATED),
                 }
             )
         return rows
@@ -125,6 +128,21 @@ class Ledger:
             return []
         flops = sum(server.flops(*self._done(report, n)) for n, server in served)
         return [{"round": t + 1, "flops": flops, "memory_bytes": max(server.memory_bytes for _, server in served)}]
+
+    def clock(self, t: int, clients: Rows) -> Rows:
+        """One row where the clients of a round, whose rows of rounds.parquet are given, have simulated seconds.
+
+        They work side by side and the server waits for the last of them; it is one machine, and what it computes for
+        them one after the other takes its time, too.
+        """
+        if not clients or clients[0]["compute_seconds"] is None:
+            return []
+        own = [row["down_seconds"] + row["compute_seconds"] + row["up_seconds"] for row in clients]
+        served = [row["server_seconds"] for row in clients]
+        duration = max(*(mine + its for mine, its in zip(own, served, strict=True)), sum(served))
+        idle = 1 - sum(own) / (len(own) * duration) if duration else 0.0
+        simulated = {"duration": duration, "server_seconds": sum(served), "idle_share": idle}
+        return [{"round": t + 1, "clients": len(clients), **simulated}]
 
     def layers(self, t: int, model: Blocks | Plain, before: State, after: State, report: Report) -> Rows:
         """One row for each layer that has adapters. before, after: the states around the round."""

@@ -38,8 +38,8 @@ VIEWS = {
     default="final",
     show_default=True,
     metavar="ROUND",
-    help="Which round counts: final, best (on validation images), last4; or bytes, flops, bytes=2GB, flops=1e15: the "
-    "last one by which all clients together had spent no more "
+    help="Which round counts: final, best (on validation images), last4; or bytes=2GB, flops=1e15, joules=2kWh: the "
+    "last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated "
     "(without an amount: than the cheapest method does in all).",
 )
 @click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")

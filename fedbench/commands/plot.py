@@ -56,26 +56,29 @@ def _drawn(context: click.Context, *_, **__) -> None:
     tell_left_out(context.meta.get(WRONG, ()))
 
 
-@plot.command(short_help="A metric over rounds, bytes or FLOPs.")
+@plot.command(short_help="A metric over rounds, or over what they cost.")
 @_common
 @click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is drawn.")
 @click.option("--by-domain", is_flag=True, help="A panel for each domain, instead of the average.")
 @click.option(
+    "--over",
     "--x",
-    type=click.Choice(["rounds", "bytes", "flops"]),
+    "x",
+    type=click.Choice(["rounds", "bytes", "flops", "seconds", "joules"]),
     default="rounds",
     show_default=True,
-    help="Over rounds, or over what all clients together have sent and received, or computed.",
+    help="Over rounds; over what all clients together have sent and received, computed, or drawn of energy; or over "
+    "simulated seconds, where clients have devices.",
 )
 def curves(metric: str, by_domain: bool, x: str, **choices) -> None:
-    """Draw a metric over rounds, bytes or FLOPs: a panel for each leaderboard, a line for each method.
+    """Draw a metric over rounds, or over what they cost: a panel for each leaderboard, a line for each method.
 
     Bands are one standard deviation over seeds.
 
     \b
     fedbench plot curves results/quickstart
     fedbench plot curves results/quickstart --by-domain --metric loss --format svg
-    fedbench plot curves results/quickstart --x bytes
+    fedbench plot curves results/quickstart --over bytes
     """
     boards = _boards(choices)
     from fedbench.report.pictures.curves import curves as draw

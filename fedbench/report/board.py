@@ -64,7 +64,7 @@ class Leaderboard:
     """Methods in one setting.
 
     variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at: one of
-    AT, or "bytes" or "flops" with the budget that all clients together had. pairs: every two ranked methods; margin:
+    AT, or one of `fedbench.report.budget.PAID` with the budget. pairs: every two ranked methods; margin:
     the difference below which they may be called equal, None for none.
     """
 

@@ -1,4 +1,4 @@
-"""Methods at equal expense: a budget of clients' bytes or FLOPs, and how far a run comes with it."""
+"""Methods at equal expense: a budget of bytes, FLOPs, joules or simulated seconds, and how far a run comes with it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,34 @@ if TYPE_CHECKING:
 
     from fedbench.results import Result
 
-# What is counted, by the name of the budget: columns of rounds.parquet, over all clients.
-PAID = {"bytes": ("bytes_down", "bytes_up"), "flops": ("flops",)}
-UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
+# What is counted, by the name of the budget: columns of rounds.parquet, over all clients, or of clock.parquet.
+PAID = {"bytes": ("bytes_down", "bytes_up"), "flops": ("flops",), "seconds": ("duration",), "joules": ("energy",)}
+TOLD = {
+    "bytes": "bytes down + up of all clients together",
+    "flops": "FLOPs of all clients together",
+    "seconds": "simulated time, as the server waits",
+    "joules": "energy of all clients together",
+}
+UNKNOWN = {
+    "seconds": "no simulated seconds, because the scenario gives its clients no devices",
+    "joules": "no joules, because its clients have no devices, or some of them devices without watts",
+}
+EXAMPLES = {
+    "bytes": "bytes=2GB or bytes=2e9",
+    "flops": "flops=2GFLOPs or flops=2e9",
+    "seconds": "seconds=2h or seconds=7200",
+    "joules": "joules=2kWh or joules=7.2e6",
+}
+NUMBER = r"[0-9.]+(?:e\+?[0-9]+)?"
+PREFIXES = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
+TIMES = {"": 1, "s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400}
+WATT_HOUR = 3600  # joules
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What all clients together may spend, in bytes (down and up) or FLOPs.
+    """What all clients together may spend, in bytes (down and up), FLOPs or joules, or how many simulated seconds the
+    server may have waited.
 
     amount: None for what the cheapest method of a leaderboard spends in all its rounds.
     """
@@ -35,7 +55,8 @@ class Budget:
 
 
 def read_budget(text: str) -> Budget | None:
-    """`bytes`, `bytes=1.5GB`, `flops=2e15`, `flops=2PFLOPs`; None where it begins with neither word.
+    """`bytes`, `bytes=1.5GB`, `flops=2PFLOPs`, `seconds=1h 30min`, `joules=2kWh`; None where it begins with none of
+    these words.
 
     Units are decimal. Raises: UserError for an amount that is none.
     """
@@ -44,21 +65,38 @@ def read_budget(text: str) -> Budget | None:
         return None
     if not sign:
         return Budget(what)
-    unit = NAMES[what]
-    found = re.fullmatch(rf"([0-9.]+(?:e\+?[0-9]+)?) ?([kmgtpe]?)(?:{unit})?", amount.strip(), re.IGNORECASE)
     try:
-        value = float(found[1]) * UNITS[found[2].lower()] if found else 0.0
-    except ValueError:
+        value = (_seconds if what == "seconds" else _with_prefix)(amount.strip().lower(), what)
+    except (ValueError, KeyError):
         value = 0.0
     if not 0 < value < math.inf:
-        raise UserError(f"--at {text}: '{amount}' is no amount of {what}. Write {what}=2G{unit} or {what}=2e9.")
+        raise UserError(f"--at {text}: '{amount}' is no amount of {what}. Write {EXAMPLES[what]}.")
     return Budget(what, value)
+
+
+def _with_prefix(text: str, what: str) -> float:
+    """Raises: ValueError."""
+    hours = "|wh" if what == "joules" else ""
+    found = re.fullmatch(rf"({NUMBER}) ?([kmgtpe]?)({NAMES[what].lower()}{hours})?", text)
+    if not found:
+        raise ValueError(text)
+    return float(found[1]) * PREFIXES[found[2]] * (WATT_HOUR if found[3] == "wh" else 1)
+
+
+def _seconds(text: str, _: str) -> float:
+    """`3600`, `90 min`, `1h 30min`. Raises: ValueError, KeyError."""
+    if not re.fullmatch(rf"(?:{NUMBER} ?[a-z]* ?)+", text):
+        raise ValueError(text)
+    parts = re.findall(rf"({NUMBER}) ?([a-z]*)", text)
+    if len(parts) > 1 and not all(unit for _, unit in parts):
+        raise ValueError(text)
+    return sum(float(number) * TIMES[unit] for number, unit in parts)
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What all clients of a run have paid: totals[i] is by the end of rounds[i]; rounds in which nobody takes part are
-    not among them. Work that was lost was paid for too."""
+    """What a run has paid: totals[i] is by the end of rounds[i]; rounds in which nobody takes part are not among them.
+    Work that was lost was paid for too."""
 
     rounds: Sequence[int]
     totals: Sequence[float]
@@ -79,12 +117,28 @@ class Spending:
 
 
 def spending(table: pyarrow.Table, what: str) -> Spending:
-    """Of a rounds table, in bytes or FLOPs."""
+    """Of a rounds table in bytes, FLOPs or joules, of a clock table in seconds; no column may hold nulls."""
     paid: dict[int, float] = {}
     for t, *amounts in zip(*(table[name].to_pylist() for name in ("round", *PAID[what])), strict=True):
         paid[t] = paid.get(t, 0) + sum(amounts)
     rounds = sorted(paid)
     return Spending(rounds, list(accumulate(paid[t] for t in rounds)))
+
+
+def paid(result: Result, what: str) -> Spending | None:
+    """What a finished run has paid; None where that is not known, for want of devices or of their watts."""
+    if what == "seconds":
+        return spending(result.clock, what) if result.clock.num_rows else None
+    if any(result.rounds[name].null_count for name in PAID[what]):
+        return None
+    return spending(result.rounds, what)
+
+
+def check_known(results: Iterable[Result], what: str) -> None:
+    """Raises: UserError where results are finished and of none is known what it has paid."""
+    finished = [r for r in results if r.status == "finished"]
+    if what in UNKNOWN and finished and not any(paid(r, what) for r in finished):
+        raise UserError(f"these results have {UNKNOWN[what]}.\n`devices:` in a suite's scenario gives them some.")
 
 
 def cheapest(cells: Mapping[str, Iterable[Result]], what: str) -> tuple[str, float] | None:
@@ -95,6 +149,6 @@ def cheapest(cells: Mapping[str, Iterable[Result]], what: str) -> tuple[str, flo
     totals = {
         label: max(spent)
         for label, results in cells.items()
-        if (spent := [spending(r.rounds, what).total for r in results if r.status == "finished"]) and max(spent) > 0
+        if (spent := [s.total for r in results if r.status == "finished" and (s := paid(r, what))]) and max(spent) > 0
     }
     return min(totals.items(), key=lambda item: item[1], default=None)

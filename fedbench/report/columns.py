@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from fedbench.report.board import Leaderboard, Row, cell
+from fedbench.report.budget import TOLD
 from fedbench.report.cost import Cost
 from fedbench.report.legends import margin, sentences, too_few
 from fedbench.report.measures import Score, is_fraction
@@ -174,9 +175,8 @@ def subtitle(board: Leaderboard) -> str:
 
 
 def _within(board: Leaderboard) -> str:
-    """The budget of all clients together."""
-    what = {"bytes": "bytes down + up", "flops": "FLOPs"}[board.at]
-    return f"within {amount(board.budget or 0.0, board.at)} ({what} of all clients together)"
+    """The budget, and of what it is."""
+    return f"within {amount(board.budget or 0.0, board.at)} ({TOLD[board.at]})"
 
 
 def _seeds(board: Leaderboard) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fedbench.errors import UserError
 from fedbench.report.board import Leaderboard, Row
-from fedbench.report.budget import PAID, Budget, cheapest, read_budget, spending
+from fedbench.report.budget import PAID, Budget, cheapest, check_known, paid, read_budget
 from fedbench.report.cost import cost, mean_cost
 from fedbench.report.evidence import concluded
 from fedbench.report.grouping import by_label, registered, settings, unknown
@@ -27,18 +27,21 @@ def leaderboards(
 ) -> list[Leaderboard]:
     """One leaderboard for each suite, scenario, variant, backbone, data set and profile, in the first order.
 
-    Runs whose settings differ in anything but the seed never enter one mean: they make leaderboards of their
-    own. A capacity list is compared without its order, because suites rotate it with the seed. at: "final",
-    the last round evaluated; "best", each seed's round with the best average on validation images; "last4", the mean
-    of the last four evaluated rounds; "bytes=2GB", "flops=1e15", the last evaluated round by which all clients
-    together had spent no more, and without an amount, what the cheapest method spends in all. baseline: a method, or
-    None for a leaderboard's ceiling, by the roles that methods have. equivalent: points below which methods may be
-    called equal, None for 1 where the metric is in percent. Raises: UserError for a metric or a baseline that no result
-    has, for "best" where a finished cell has no validation images, and for any other `at`.
+    Runs whose settings differ in anything but the seed never enter one mean: they make leaderboards of their own. A
+    capacity list is compared without its order, because suites rotate it with the seed. at: "final", the last round
+    evaluated; "best", each seed's round with the best average on validation images; "last4", the mean of the last four
+    evaluated rounds; "bytes=2GB", "flops=1e15", "joules=2kWh", the last evaluated round by which all clients together
+    had spent no more, or for "seconds=1h" the server had waited no longer, and without an amount, what the cheapest
+    method spends in all. baseline: a method, or None for a leaderboard's ceiling, by the roles that methods have.
+    equivalent: points below which methods may be called equal, None for 1 where the metric is in percent. Raises:
+    UserError for a metric or a baseline that no result has, for "best" where a finished cell has no validation images,
+    and for any other `at`.
     """
     budget = read_budget(at)
     if budget is None and at not in AT:
         raise UserError(unknown("round", at, (*AT, *PAID)))
+    if budget:
+        check_known(results, budget.what)
     if baseline is not None and baseline not in {r.entry.method for r in results}:
         raise UserError(unknown("method", baseline, [r.entry.method for r in results]))
     boards = [
@@ -113,16 +116,18 @@ def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) 
 
 
 def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | None:
-    """None where the first test comes after the budget is spent. Raises UserError where no round can be chosen."""
+    """None where the first test comes after the budget is spent, or where it is not known what was spent. Raises
+    UserError where no round can be chosen."""
     if not isinstance(at, Budget):
         try:
             return run(result.eval, result.entry.seed, metric, split, at)
         except UserError as error:
             raise UserError(f"{result.folder}: {error}") from None
-    paid = spending(result.rounds, at.what)
-    until = paid.until(at.amount or 0.0)
-    found = run(result.eval, result.entry.seed, metric, split, "final", until)
-    return found and replace(found, spent=paid.by(found.round))
+    spent = paid(result, at.what)
+    if spent is None:
+        return None
+    found = run(result.eval, result.entry.seed, metric, split, "final", spent.until(at.amount or 0.0))
+    return found and replace(found, spent=spent.by(found.round))
 
 
 def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[Run], eligible: bool) -> Row:

@@ -20,7 +20,7 @@ PLAIN = {
     "down + up": "down + up (traffic), GFLOPs: mean of one client in one round.",
     "memory": "memory: the largest estimate of any client.",
     "srv GFLOPs": "srv: what the server computes for one client in one round, and its memory for one at a time.",
-    "spent": "round, spent: the last evaluated round within the budget, and what the clients had spent by then; the "
+    "spent": "round, spent: the last evaluated round within the budget, and what had been spent by then; the "
     "other costs are of the whole run.",
     "Γ*": "Γ*, cover: smallest and mean number of clients that train a layer in a round.",
     "seconds": "seconds: wall time of a cell.",

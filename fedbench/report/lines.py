@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbench.report.budget import spending
+from fedbench.report.budget import check_known, paid
 from fedbench.report.drawn import Board
 from fedbench.report.measures import curve
 from fedbench.results import Result
@@ -18,6 +18,8 @@ AXES = {
     "rounds": "round",
     "bytes": "bytes down + up, all clients",
     "flops": "FLOPs of all clients",
+    "seconds": "simulated time",
+    "joules": "energy of all clients",
 }
 
 
@@ -32,7 +34,7 @@ class Point(NamedTuple):
 @dataclass(frozen=True)
 class Line:
     """One method in one panel: x (R,) of its evaluated rounds, mean and sample standard deviation over seeds (R,), NaN
-    for one seed. Bytes and FLOPs are means over seeds, too."""
+    for one seed. What was spent is a mean over seeds, too."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -40,7 +42,10 @@ class Line:
 
 
 def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> dict[str, dict[str, Line]]:
-    """The lines of every panel, by title and method, in order."""
+    """The lines of every panel, by title and method, in order. Raises: UserError where of no result is known what it
+    has spent."""
+    if x != "rounds":
+        check_known([r for board in boards for part in board.methods.values() for r in part], x)
     panels: dict[str, dict[str, Line]] = {}
     for board in boards:
         for label, results in board.methods.items():
@@ -53,10 +58,12 @@ def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> d
 
 
 def points(result: Result, metric: str, x: str) -> dict[int, Point]:
-    """By evaluated round."""
+    """By evaluated round; none where it is not known what was spent."""
     found = curve(result.eval, metric)
-    paid = None if x == "rounds" or not found else spending(result.rounds, x)
-    return {t: Point(paid.by(t) if paid else t, *values) for t, values in found.items()}
+    if x == "rounds":
+        return {t: Point(t, *values) for t, values in found.items()}
+    spent = paid(result, x)
+    return {t: Point(spent.by(t), *values) for t, values in found.items()} if spent else {}
 
 
 def line(seeds: Sequence[Mapping[int, Point]], domain: str | None) -> Line:

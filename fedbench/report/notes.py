@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedbench.report.budget import Budget, spending
+from fedbench.report.budget import UNKNOWN, Budget, paid
 from fedbench.words import amount
 
 if TYPE_CHECKING:
@@ -67,10 +67,13 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
 
 
 def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
-    """Where the first test of some seed comes too late: when that was, by the cheapest of these seeds."""
+    """Where the first test of some seed comes too late: when that was, by the cheapest of these seeds; or where it is
+    not known what was spent."""
     if budget is None:
         return ""
     shown = {r.seed for r in row.runs}
+    if not any(paid(r, budget.what) for r in results if r.status == "finished"):
+        return f"{row.label}: {UNKNOWN[budget.what]}"
     late = []
     for r in results:
         if r.status == "finished" and r.entry.seed not in shown:
@@ -78,7 +81,8 @@ def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
             tested = [t for t, name in zip(r.eval["round"].to_pylist(), names, strict=True) if name == row.metric]
             if tested:
                 first = min(tested)
-                late.append((spending(r.rounds, budget.what).by(first), first, r.entry.seed))
+                if spent := paid(r, budget.what):
+                    late.append((spent.by(first), first, r.entry.seed))
     if not late:
         return ""
     spent, first, _ = min(late)

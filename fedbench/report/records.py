@@ -46,9 +46,10 @@ def to_csv(boards: Sequence[Leaderboard]) -> str:
     """A row for every method, metric and domain (and client, where each is tested), then the average.
 
     client is -1 for the global model and empty for a mean over clients; std is empty for one seed, low, high and
-    interval ("t" or "bca") for fewer than three. group is that of the average. Where clients are
-    tested, `client_sd` and `worst_10_percent` follow in place of a domain; where a budget is set, `spent` and
-    `budget` with the metric `client_bytes` or `client_flops`. A method without a finished cell has no rows.
+    interval ("t" or "bca") for fewer than three. group is that of the average. Where clients are tested, `client_sd`
+    and `worst_10_percent` follow in place of a domain; where a budget is set, `spent` and `budget` with the metric
+    `client_bytes`, `client_flops`, `client_joules` or `simulated_seconds`. A method without a finished cell has no
+    rows.
     """
     return csv_text(CSV_COLUMNS, (record for board in boards for row in board.rows for record in _rows(board, row)))
 
@@ -83,9 +84,9 @@ def _scores(row: Row) -> Iterator[tuple[str, str, int | str, Score]]:
 
 def _spending(board: Leaderboard, row: Row) -> Iterator[tuple[str, str, str, Score]]:
     if board.budget is not None and not row.output:
-        metric, n = f"client_{board.at}", len(row.runs)
+        metric = "simulated_seconds" if board.at == "seconds" else f"client_{board.at}"
         yield metric, "spent", "", score([run.spent for run in row.runs if run.spent is not None])
-        yield metric, "budget", "", Score(board.budget, None, n)
+        yield metric, "budget", "", Score(board.budget, None, len(row.runs))
 
 
 def to_json(boards: Sequence[Leaderboard]) -> str:

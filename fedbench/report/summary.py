@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from fedbench.report.board import Leaderboard, Row
+from fedbench.report.budget import TOLD
 from fedbench.report.columns import DASH, STATUS, number
 from fedbench.report.legends import CONDITIONS, left_out, too_few
 from fedbench.report.measures import is_fraction
@@ -29,8 +30,7 @@ PLACES = 4  # scenarios that a line names
 AT = {
     "best": "each seed's best round on validation images",
     "last4": "mean of the last four evaluated rounds",
-    "bytes": "within a budget of bytes down + up, of all clients together",
-    "flops": "within a budget of FLOPs, of all clients together",
+    **{what: f"within a budget of {told}" for what, told in TOLD.items()},
 }
 
 CSV_COLUMNS = (

@@ -17,7 +17,7 @@ from fedbench.results.tables import arrow_schema, read_table
 if TYPE_CHECKING:
     import pyarrow
 
-COMPARED = ("eval", "rounds", "exchange", "server")  # the tables that a leaderboard is made of
+COMPARED = ("eval", "rounds", "exchange", "server", "clock")  # the tables that a leaderboard is made of
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,11 @@ class Result:
     def server(self) -> pyarrow.Table:
         """Without rows where the server computes for no client, and the cell has no such file."""
         return self._table_or_none("server")
+
+    @cached_property
+    def clock(self) -> pyarrow.Table:
+        """Without rows where clients have no devices, and the cell has no such file."""
+        return self._table_or_none("clock")
 
     @cached_property
     def right(self) -> pyarrow.Table:

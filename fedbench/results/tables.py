@@ -32,6 +32,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     # A row for each round x client that was asked to take part; arrived is False where its work was lost.
     # layers count from 0; those that it holds, and those that it trains. rank is null where ranks are not told apart.
+    # The last five are simulated, and null where clients have no devices; energy also where a device has no watts.
     "rounds": {
         "round": "int32",
         "client": "int32",
@@ -49,6 +50,11 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "flops": "int64",
         "memory_bytes": "int64",
         "seconds": "float64",
+        "down_seconds": "float64",
+        "compute_seconds": "float64",
+        "up_seconds": "float64",
+        "server_seconds": "float64",
+        "energy": "float64",
     },
     # A row for each round x layer that has adapters; layers count from 0. NaN where there is nothing to measure.
     "layers": {
@@ -74,6 +80,15 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "flops": "int64",
         "memory_bytes": "int64",
     },
+    # A row for each round of clients that have devices: what it took as the server waits, simulated. No file without
+    # any.
+    "clock": {
+        "round": "int32",
+        "clients": "int32",
+        "duration": "float64",
+        "server_seconds": "float64",
+        "idle_share": "float64",
+    },
     # A row for each upload that a fault corrupted or the server refused; "" for neither. No file without any.
     "uploads": {
         "round": "int32",
@@ -92,17 +107,22 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-NULLABLE = {"rounds": ("rank",)}
+SIMULATED = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds", "energy")
+
+NULLABLE = {"rounds": ("rank", *SIMULATED)}
 
 # Columns that came when results were kept already, and which column they are read as where a file is without them, None
 # for nulls. They are no part of a content hash where they say no more than that.
-LATER: Mapping[str, Mapping[str, str | None]] = {"rounds": {"trained_layers": "layers", "rank": None}}
+LATER: Mapping[str, Mapping[str, str | None]] = {
+    "rounds": {"trained_layers": "layers", "rank": None, **dict.fromkeys(SIMULATED)}
+}
 
-ONLY_WITH_ROWS = ("server", "uploads", "right")  # tables that a cell is without where they would be empty
+ONLY_WITH_ROWS = ("server", "clock", "uploads", "right")  # tables that a cell is without where they would be empty
 
 # Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
 # one of them has none.
 BESIDE = ("right",)
+CAME_LATER = ("clock", *BESIDE)  # tables that a checkpoint of an older fedbench is without
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
 # older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data.
@@ -112,6 +132,7 @@ TIMINGS = {
     "layers": (),
     "exchange": (),
     "server": (),
+    "clock": (),
     "uploads": (),
     "right": (),
     "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out", "root"),
@@ -207,12 +228,13 @@ def _with_later(kind: str, table: pyarrow.Table) -> pyarrow.Table:
     """A table of an older fedbench with the columns that came later; any other as it is."""
     import pyarrow as pa
 
-    schema, later = arrow_schema(kind), LATER.get(kind, {})
-    if not later or table.schema.names != [name for name in schema.names if name not in later]:
+    schema = arrow_schema(kind)
+    missing = {name: same for name, same in LATER.get(kind, {}).items() if name not in table.schema.names}
+    if not missing or table.schema.names != [name for name in schema.names if name not in missing]:
         return table
     for place, field in enumerate(schema):
-        if field.name in later:
-            same = later[field.name]
+        if field.name in missing:
+            same = missing[field.name]
             column = pa.nulls(len(table), field.type) if same is None else table[same]
             table = table.add_column(place, field, column)
     return table

@@ -50,6 +50,15 @@ def rounds_of(found):
         ("flops=1e15", Budget("flops", 1e15)),
         ("flops=2PFLOPs", Budget("flops", 2e15)),
         ("flops=2 tflops", Budget("flops", 2e12)),
+        ("seconds", Budget("seconds")),
+        ("seconds=3600", Budget("seconds", 3600)),
+        ("seconds=1h", Budget("seconds", 3600)),
+        ("seconds=30min", Budget("seconds", 1800)),
+        ("seconds=1.5 h", Budget("seconds", 5400)),
+        ("seconds=1d 2h 30 min", Budget("seconds", 95_400)),
+        ("joules=12.5", Budget("joules", 12.5)),
+        ("joules=5kJ", Budget("joules", 5e3)),
+        ("joules=2 kWh", Budget("joules", 7.2e6)),
         ("final", None),
     ],
 )
@@ -61,6 +70,12 @@ def test_budgets_as_people_write_them(text, budget):
 def test_what_is_no_amount_is_refused_with_one_that_is(amount):
     with pytest.raises(UserError, match=r"no amount of bytes\. Write bytes=2GB or bytes=2e9"):
         read_budget(f"bytes={amount}")
+
+
+@pytest.mark.parametrize("amount", ["", "0", "1 hour ago", "1h 30", "1x", "-1h", "2kWh", "1..5h", "nan"])
+def test_what_is_no_length_is_refused_with_one_that_is(amount):
+    with pytest.raises(UserError, match=r"no amount of seconds\. Write seconds=2h or seconds=7200"):
+        read_budget(f"seconds={amount}")
 
 
 def test_spending_is_of_all_clients_lost_work_included_and_stands_still_in_empty_rounds():
@@ -144,6 +159,44 @@ def test_a_budget_that_nobody_keeps_is_still_a_table(tmp_path):
     assert done.exit_code == 0 and "first tested after round 2, at 4.00 MB" in done.output
     with pytest.raises(UserError, match="no metric 'acc' in these results"):
         board(tmp_path, at="bytes=1kB", metric="acc")
+
+
+def ticking(rounds, duration):
+    """A clock table whose rounds all take as long."""
+    at_once = {"clients": 2, "server_seconds": 0.0, "idle_share": 0.5}
+    return [{"round": t, "duration": duration, **at_once} for t in range(1, rounds + 1)]
+
+
+def test_simulated_seconds_are_those_of_rounds_and_not_of_clients(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB), clock=ticking(6, 600.0))
+    cell(tmp_path / "s", "fedavg", rounds=paid(6, MB), clock=ticking(6, 1000.0))
+    found = board(tmp_path, at="seconds=1h")  # fedv: 3600 s after round 6, fedavg: 2000 after 2 and 4000 after 4
+    assert rounds_of(found) == {"fedv": 6, "fedavg": 2}
+    assert [row.spent for row in found.rows] == [3600, 2000]
+    assert subtitle(found) == "accuracy, % · within 1 h 00 min (simulated time, as the server waits) · 1 seed"
+    cells = {column.title: [c.text for c in column.cells] for column in columns(found)}
+    assert cells["spent"] == ["1 h 00 min", "33 min 20 s"]
+    (*_, row) = csv.DictReader(io.StringIO(rendered([found], "csv")))
+    assert (row["metric"], row["domain"], row["mean"]) == ("simulated_seconds", "budget", "3600.0")
+    assert board(tmp_path, at="seconds").notes[0] == "the budget is what fedv spends in all its rounds"
+
+
+def test_joules_are_those_of_all_clients_and_unknown_where_a_device_has_no_watts(tmp_path):
+    known = [row | {"energy": 500.0} for row in paid(6, MB)]  # 1 kJ a round
+    cell(tmp_path / "s", "fedv", rounds=known)
+    cell(tmp_path / "s", "fedavg", rounds=[*known[1:], known[0] | {"energy": None}])
+    found = board(tmp_path, at="joules=5kJ")
+    assert rounds_of(found) == {"fedv": 4, "fedavg": None}
+    assert found.notes == [
+        "fedavg: no joules, because its clients have no devices, or some of them devices without watts"
+    ]
+
+
+@pytest.mark.parametrize("what", ["seconds", "joules"])
+def test_without_devices_there_is_nothing_simulated(tmp_path, what):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB))
+    with pytest.raises(UserError, match=f"these results have no {what}|no simulated seconds"):
+        board(tmp_path, at=what)
 
 
 def test_every_sweep_point_has_a_budget_of_its_own(tmp_path):

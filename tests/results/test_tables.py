@@ -15,7 +15,7 @@ from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, load_results, read_rows, write_rows
 from fedbench.results.loading import cell_content
-from fedbench.results.tables import to_table
+from fedbench.results.tables import SIMULATED, to_table
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 int16, int32, int64 = (st.integers(-(2 ** (b - 1)), 2 ** (b - 1) - 1) for b in (16, 32, 64))
@@ -48,6 +48,7 @@ rounds_row = st.fixed_dictionaries(
         "flops": int64,
         "memory_bytes": int64,
         "seconds": st.floats(allow_nan=False),
+        **dict.fromkeys(SIMULATED, st.none() | st.floats(allow_nan=False)),
     }
 )
 
@@ -99,14 +100,16 @@ def test_content_covers_the_layers_where_they_are(tmp_path):
     assert hashes[0] == hashes[2] and len({without, *hashes}) == 3
 
 
-def test_a_table_without_the_columns_that_came_later_says_the_same(tmp_path):
+@pytest.mark.parametrize("came_later", [SIMULATED, ("trained_layers", "rank", *SIMULATED)])
+def test_a_table_without_the_columns_that_came_later_says_the_same(tmp_path, came_later):
     folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     now, rows = content_hash(tmp_path), read_rows(folder, "rounds")
-    old = to_table("rounds", rows).drop_columns(["trained_layers", "rank"])
+    old = to_table("rounds", rows).drop_columns(list(came_later))
     parquet.write_table(old, folder / "rounds.parquet")
     assert read_rows(folder, "rounds") == rows and content_hash(tmp_path) == now
-    assert hash_of_json(cell_content(folder, {})["rounds"]) == hash_of_json(old.drop_columns("seconds").to_pydict())
-    for change in ({"rank": 2}, {"trained_layers": []}):
+    least = old.drop_columns([name for name in ("seconds", "trained_layers", "rank") if name in old.schema.names])
+    assert hash_of_json(cell_content(folder, {})["rounds"]) == hash_of_json(least.to_pydict())
+    for change in ({"rank": 2}, {"trained_layers": []}, {"energy": 0.0}):
         write_rows(folder, "rounds", [rows[0] | change, *rows[1:]])
         assert content_hash(tmp_path) != now
     parquet.write_table(old.drop_columns("loss"), folder / "rounds.parquet")
