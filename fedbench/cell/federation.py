@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
@@ -13,9 +14,10 @@ from torch import Tensor
 from fedbench.cell.faults import Faults
 from fedbench.cell.pixels import Batch, Pixels, ahead
 from fedbench.cell.sizes import Sizes
-from fedbench.errors import UserError
+from fedbench.devices.dealt import devices_of, server_of
+from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
-from fedbench.types import Client, Cohort, Scenario
+from fedbench.types import Client, Cohort, Device, Scenario, Size
 
 
 class Registered(Sequence[Client]):
@@ -55,13 +57,44 @@ class Federation:
         if idle := [client.id for client in clients if not len(client)]:
             raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
         self.fewest = min(self._batches(client) for client in clients)
-        N = len(clients)
-        self.capacities = Sizes("capacity", config["capacities"], N, self.seed, everybody=num_layers)
-        self.ranks = Sizes("rank", config["ranks"], N, self.seed) if "ranks" in config else None
-        self.widths = Sizes("width", config["widths"], N, self.seed) if "widths" in config else None
+        self.devices: Sequence[Device] | None = None
+        self.server: Device | None = None
+        self.fitted: Sequence[Size | None] | None = None
+        self.able = np.ones(len(clients), dtype=bool)
+        if given := config.get("devices"):
+            self.devices = devices_of(given, self.clients.domains.tolist(), self.seed)
+            self.server = server_of(given)
+            self._give({"capacities": {"uniform": [1, num_layers]}, "widths": {"uniform": [0.0, 1.0]}}, clients, True)
+        else:
+            self._give(config, clients)
+
+    def _give(self, given: Mapping[str, Any], clients: Sequence[Client], fitting: bool = False) -> None:
+        """Sizes to every client, by the keys of a configuration. fitting: whether those are yet to be found."""
+        N, L = len(clients), self.num_layers
+        self.capacities = Sizes("capacity", given["capacities"], N, self.seed, everybody=L)
+        self.ranks = Sizes("rank", given["ranks"], N, self.seed) if "ranks" in given else None
+        self.widths = Sizes("width", given["widths"], N, self.seed) if "widths" in given else None
         L_n = self.capacities.ranges(clients)
         r_n, width = (sizes.ranges(clients) if sizes else None for sizes in (self.ranks, self.widths))
-        self.scenario = Scenario(self.clients, L_n, num_layers, self.train["rounds"], r_n, width)
+        self.scenario = Scenario(self.clients, L_n, L, self.train["rounds"], r_n, width, fitting)
+
+    def with_sizes(self, fitted: Sequence[Size | None]) -> Federation:
+        """The same clients with these sizes, one or None for each; who has none takes no part. For methods that look at
+        everybody's sizes, those have the least size that anybody took. Raises NotApplicable where nobody has one."""
+        took = [size for size in fitted if size is not None]
+        if not took:
+            raise NotApplicable("no client's device can hold any size of the method")
+        least = min(took, key=lambda size: (size.capacity, size.rank or 0, size.width or 0.0))
+        all_of = [size or least for size in fitted]
+        given = {"capacities": {"by_client": [size.capacity for size in all_of]}}
+        if least.rank is not None:
+            given["ranks"] = {"by_client": [size.rank for size in all_of]}
+        if least.width is not None:
+            given["widths"] = {"by_client": [size.width for size in all_of]}
+        made = copy.copy(self)
+        made.fitted, made.able = list(fitted), np.array([size is not None for size in fitted])
+        made._give(given, self.clients)
+        return made
 
     def cohort(self, t: int) -> Cohort:
         """The clients of round t."""
@@ -79,18 +112,18 @@ class Federation:
         )
 
     def _sample(self, t: int) -> list[int]:
-        how, N = self.participation, len(self.clients)
+        how, able = self.participation, np.flatnonzero(self.able)
         draw = numpy_generator(self.seed, t, use="participation")
         if "all" in how:
-            return list(range(N))
+            return able.tolist()
         if "per_domain" in how:
             chosen: list[int] = []
             for domain in np.unique(self.clients.domains):
-                here = np.flatnonzero(self.clients.domains == domain)
+                here = able[self.clients.domains[able] == domain]
                 chosen += draw.choice(here, size=min(how["per_domain"], len(here)), replace=False).tolist()
             return sorted(chosen)
-        count = how["count"] if "count" in how else max(1, round(how["fraction"] * N))
-        return sorted(draw.choice(N, size=min(count, N), replace=False).tolist())
+        count = how["count"] if "count" in how else max(1, round(how["fraction"] * len(able)))
+        return sorted(able[draw.choice(len(able), size=min(count, len(able)), replace=False)].tolist())
 
     def _steps(self, client: int, epochs: int | None = None) -> int:
         """local_epochs, or so many, of the client's batches, at most max_steps; `smallest`: at most what the largest

@@ -120,7 +120,7 @@ class Assets:
         partition = self.registry.make("partition", config["data"]["partition"])
         proxy = proxy_of(train, config["data"].get("proxy"), config["seed"])
         clients = dealt(partition, train, len(dataset.domains), config["seed"], proxy)
-        for key in SIZES:
+        for key in (*SIZES, "devices"):
             given = config.get(key, {}).get("by_client")
             if given and len(given) < len(clients):
                 raise UserError(

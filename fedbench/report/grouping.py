@@ -13,7 +13,7 @@ from fedbench.types import SIZES
 from fedbench.words import nearest
 
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
-SHARED = ("backbone", "adapter", "data", *SIZES, "participation", "train", "profile", "precision")
+SHARED = ("backbone", "adapter", "data", *SIZES, "devices", "fit", "participation", "train", "profile", "precision")
 
 OPTIONS = ("method", "adapter", "train")  # those in which results of one name on one leaderboard may differ
 
@@ -70,7 +70,7 @@ def _shared(result: Result) -> dict[str, Any]:
     evaluation = config.get("evaluation", {})
     less = {"validation": evaluation["validation"]} if "validation" in evaluation else {}  # to train on
     shared["tested"] = {"by": evaluation.get("by", "domain"), **less}
-    for what in SIZES:
+    for what in (*SIZES, "devices"):
         if isinstance(given := shared[what], dict):
             shared[what] = {k: sorted(v) if isinstance(v, list) else v for k, v in given.items()}
     return shared

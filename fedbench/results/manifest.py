@@ -25,7 +25,7 @@ MANIFEST_TYPES: dict[str, Any] = {
     "seconds": int | float,
 }
 CONFIG_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("backbone", "adapter", "data", *SIZES, "participation"), dict),
+    **dict.fromkeys(("backbone", "adapter", "data", *SIZES, "devices", "fit", "participation"), dict),
     **dict.fromkeys(("train", "method", "evaluation"), dict),
     **dict.fromkeys(("profile", "precision"), str),
     "seed": int,

@@ -199,7 +199,7 @@ def _prepare_data(missing: list[Cell], assets: Assets, refusals: Refusals, prepa
     for done, cell in enumerate(alike_together(missing, lambda cell: cell.config)):
         preparing(done, len(missing))
         try:
-            dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", *SIZES)])
+            dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
             if dealt not in prepared:
                 if left := assets.prepare(cell.config):
                     found[cell.config["data"]["name"], cell.fingerprints["data"]] = left

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, WrapValidator, with_config
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
+from fedbench.suite.devices import GivenDevices, GivenFit, OwnDevices, Scale
 from fedbench.suite.sizes import GivenCapacities, GivenRanks, GivenWidths
 from fedbench.suite.space import Tune
 from fedbench.suite.values import (
@@ -205,8 +206,16 @@ class Settings(TypedDict, total=False):
         GivenWidths | None,
         Field(description="shares of the hidden units; a number is everybody's; null: nobody is given one"),
     ]
+    devices: Annotated[
+        GivenDevices | None,
+        Field(description="who has which device, in place of capacities, ranks and widths; null: nobody has one"),
+    ]
+    fit: Annotated[GivenFit, Field(description="what the sizes of methods must fit into; default: memory")]
+    device_scale: Annotated[
+        Scale | None, Field(description="what the numbers of all devices are multiplied by; null: nothing")
+    ]
     rotate_capacities: Annotated[
-        bool, Field(description="seed s gives everyone the depth, rank and width of the neighbour s places on")
+        bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]
     participation: Annotated[
         Participation, one_of("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})
@@ -276,6 +285,7 @@ class SuiteFile(TypedDict):
     suite: Annotated[Name, Field(description="its name, and its folder under results/")]
     description: NotRequired[str]
     profile: NotRequired[Literal["paper", "reference"]]
+    devices: NotRequired[Annotated[OwnDevices, Field(description="devices of its own, or others' numbers said anew")]]
     defaults: NotRequired[Annotated[Settings, Field(description="what all scenarios share")]]
     scenarios: Annotated[dict[Name, Scenario], Field(min_length=1)]
     methods: Annotated[list[Annotated[Method, Kind("method")]], Field(min_length=1)]

@@ -14,6 +14,8 @@ from fedbench.suite.node import INVALID, Node
 from fedbench.suite.overlay import BESIDE
 from fedbench.suite.problems import Problems
 
+_BESIDE = ("server", "known")  # what else stands there where devices are given
+
 
 class Facts(Protocol):
     """Answers about components, from whoever can load them. Either raises UserError where it cannot tell."""
@@ -53,6 +55,7 @@ class Limits:
             self._check_length("capacity", settings.get("capacities"), settings, len(domains))
             self._check_length("rank", settings.get("ranks"), settings, len(domains))
             self._check_length("width", settings.get("widths"), settings, len(domains))
+            self._check_length("device", settings.get("devices"), settings, len(domains))
             self._check_participation(settings, len(domains))
 
     def _ask(self, what: str, node: Node | None, question: Callable[[dict[str, Any]], Any]) -> Any:
@@ -121,11 +124,9 @@ class Limits:
 
 
 def _given(node: Node | None) -> tuple[str, Node | None]:
-    """How capacities, ranks or widths are given, and what is; no values where that is not said in one way."""
-    if node is None or not node.is_mapping or len(node.value) != 1:
-        return "", None
-    ((way, values),) = node.value.items()
-    return way, values
+    """How capacities, ranks, widths or devices are given, and what is; no values where that is not said in one way."""
+    given = [] if node is None or not node.is_mapping else [one for one in node.value.items() if one[0] not in _BESIDE]
+    return given[0] if len(given) == 1 else ("", None)
 
 
 def _clients(settings: Node, domains: int) -> int | None:

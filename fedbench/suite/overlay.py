@@ -15,10 +15,12 @@ from fedbench.types import SIZES
 NESTED = {"allocation": "allocation", "aggregator": "aggregator", "objective": "objective"}
 
 # Mappings that say one thing: replaced, never mixed.
-_WHOLE = (*SIZES, "participation", "train.regularizer", "data.proxy")
+_WHOLE = (*SIZES, "devices", "fit", "device_scale", "participation", "train.regularizer", "data.proxy")
 
-# Where an upper layer says the one, the other is forgotten; without a value `at` says nothing.
-_INSTEAD = {"evaluation.every": "at", "evaluation.at": "every"}
+# Where an upper layer says the one, the other is forgotten; without a value `at` and sizes say nothing. Where devices
+# are given, sizes come of them, whatever lies beneath.
+_INSTEAD = {"evaluation.every": "at", "evaluation.at": "every", **dict.fromkeys(SIZES, "devices")}
+_NEEDS_A_VALUE = ("at", *SIZES)
 
 # What stands beside a data set's name but is not an option of that data set.
 BESIDE = {"data": frozenset(Data.__annotations__) - {"name"}}
@@ -38,7 +40,8 @@ def merge(under: Node, over: Node, components: Mapping[str, str] = COMPONENTS, p
         inner = f"{path}.{key}" if path else key
         parts[key] = merge(parts[key], node, components, inner) if key in parts else node
         other = _INSTEAD.get(inner)
-        if other in parts and other not in over.value and (key != "at" or node.value is not None):
+        said = key not in _NEEDS_A_VALUE or node.value is not None
+        if other in parts and other not in over.value and said:
             parts[other] = replace(parts[other], value=None)
     return replace(over, value=parts)
 

@@ -186,7 +186,7 @@ class Suite:
     def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
         settings, method = deepcopy(group.own.get(label, group.settings)), group.methods[label]
         if group.rotate:
-            for key in SIZES:
+            for key in (*SIZES, "devices"):
                 if key in settings:
                     settings[key] = rotated(settings[key], seed)
         return {**settings, "method": deepcopy(method), "seed": seed, "profile": self.profile}
@@ -199,11 +199,11 @@ def _shared(group: Group, label: str) -> dict[str, Any] | None:
     return deepcopy(theirs) or None
 
 
-def rotated(given: dict[str, list[int]], seed: int) -> dict[str, list[int]]:
-    """Every client or domain gets the depth or rank of the one `seed` places on, cyclically; `uniform` and `all` have
-    none."""
-    ((way, values),) = given.items()
-    if way in ("all", "uniform"):
-        return given
-    places = seed % len(values)
-    return {way: values[places:] + values[:places]}
+def rotated(given: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Every client or domain gets the depth, rank or device of the one `seed` places on, cyclically; `uniform`, `all`
+    and `shares` have none."""
+    for way in ("by_client", "by_domain"):
+        if values := given.get(way):
+            places = seed % len(values)
+            return {**given, way: values[places:] + values[:places]}
+    return given

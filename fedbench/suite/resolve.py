@@ -17,6 +17,7 @@ from fedbench.suite.groups import group_of
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.methods import Methods
 from fedbench.suite.node import INVALID, Mark, Node
+from fedbench.suite.numbers import Known
 from fedbench.suite.overlay import stack
 from fedbench.suite.points import Candidate, Suite
 from fedbench.suite.problems import Problems
@@ -67,6 +68,7 @@ class _Resolver:
             )
         self.called = [f"data={data}"] if data else []
         self.called += [f"profile={profile}"] if profile and profile != own else []
+        self.known = Known(self.tree.get("devices"), self.problems)
         self.references = References(catalogue, self.profile, self.problems)
         self.methods = Methods(self.tree.get("methods"), self.references)
 
@@ -215,14 +217,16 @@ class _Resolver:
                     methods[key] = self._methods(choices)
                 variant = "; ".join([*(c.text for c in point), *self.called, *(c.text for c in self.sets.values())])
                 full = {
-                    label: self.references.settings(
-                        self._needed(name, scenario, self._stacked(below, point, above, label))
-                    )
+                    label: self._complete(name, scenario, self._stacked(below, point, above, label))
                     for label in ("", *self._with_own(choices))
                 }
                 for one in full.values():
                     self.limits.check(one)
                 yield name, variant, full.pop(""), methods[key], full
+
+    def _complete(self, name: str, scenario: Node, settings: Node) -> Node:
+        """Settings with all that is needed, every component complete, every device with its numbers."""
+        return self.known.settings(self.references.settings(self._needed(name, scenario, settings)))
 
     def _words(self, name: str, words: Node | None) -> list[Choice]:
         """What a scenario says of single methods, as choices; kept, for methods are told apart by them."""

@@ -24,7 +24,7 @@ def homes() -> list[str]:
         for key in keys_of(shape):
             found.append(".".join((*path, key)))
             inner = inside(shape, key)
-            if is_typeddict(inner) and key not in (*SIZES, "participation", "proxy"):
+            if is_typeddict(inner) and key not in (*SIZES, "participation", "proxy", "devices", "fit", "device_scale"):
                 open_paths.append(((*path, key), inner))
     return [key for key in found if not key.endswith(".name") or key.startswith("train")]
 

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from fedbench.registry.catalogue import Catalogue
 from fedbench.suite import keys
 from fedbench.suite.belonging import belongs, near_home
+from fedbench.suite.devices import Devices
 from fedbench.suite.node import INVALID, Node, Path
 from fedbench.suite.problems import Problems
 from fedbench.suite.shapes import keys_of
@@ -47,6 +48,8 @@ _EXPECTED = {
     "or null",
     "widths": "a number above 0 and at most 1, a list with a width for each client, {by_domain: [...]}, {uniform: "
     "[lowest, highest]} or null",
+    "devices": "a list with a device for each client, {device: share}, {by_domain: [...]}, one device or null",
+    "fit": "memory, {seconds: ...}, {bytes: ...}, or several of them",
     "participation": "all, {fraction: ...}, {count: ...} or {per_domain: ...}",
     "guard": "{max_norm: ...} or null",
     "regularizer": "{feddyn: ...}, {fedprox: ...} or null",
@@ -80,7 +83,7 @@ def adapter(shape: Any) -> TypeAdapter:
 
 def settings(node: Node, problems: Problems, catalogue: Catalogue | None = None) -> Node:
     """Partial settings, written out and checked. catalogue: knows where keys belong that stand in the wrong place."""
-    return _validated(_written_out(node), keys.Settings, problems, "", catalogue)
+    return _told_once(_validated(_written_out(node), keys.Settings, problems, "", catalogue), problems)
 
 
 def suite_file(node: Node, problems: Problems, catalogue: Catalogue | None = None) -> Node:
@@ -94,7 +97,19 @@ def suite_file(node: Node, problems: Problems, catalogue: Catalogue | None = Non
     if methods and isinstance(methods.value, list):
         listed = [_change(_named(method), ("adapter",), _named) for method in methods.value]
         node = node.put(("methods",), replace(methods, value=listed))
-    return _validated(node, keys.SuiteFile, problems, "", catalogue)
+    node = _validated(node, keys.SuiteFile, problems, "", catalogue)
+    for path in (("defaults",), *_names(node, "scenarios"), *_names(node, "overlays")):
+        _change(node, path, lambda layer: _told_once(layer, problems))
+    return node
+
+
+def _told_once(layer: Node, problems: Problems) -> Node:
+    """The layer; where it gives its clients devices and sizes too, that is told."""
+    devices = layer.get("devices") if layer.is_mapping else None
+    for key in SIZES if devices is not None and devices.value is not None else ():
+        if (given := layer.get(key)) is not None and given.value is not None:
+            problems.add(given.named, f"{key}: devices are given here, and sizes come of them; say one of the two")
+    return layer
 
 
 def expected_file(node: Node, problems: Problems) -> Node:
@@ -117,6 +132,7 @@ def _written_out(node: Node) -> Node:
         node = _change(node, (key,), lambda n: _wrap(n, "by_client", n) if isinstance(n.value, list) else n)
     node = _change(node, ("ranks",), lambda n: _everybodys(n) if type(n.value) is int and n.value >= 1 else n)
     node = _change(node, ("widths",), lambda n: _everybodys(n) if _is_width(n.value) else n)
+    node = _change(_change(node, ("devices",), _devices), ("fit",), _fit)
     everyone = Node(True, node.mark)
     for path in (("capacities",), ("participation",)):
         node = _change(node, path, lambda n: _wrap(n, "all", everyone) if n.value == "all" else n)
@@ -125,6 +141,22 @@ def _written_out(node: Node) -> Node:
 
 def _is_width(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
+
+
+def _devices(node: Node) -> Node:
+    """A list as {by_client: ...}, one name as everybody's, names with numbers as {shares: ...}."""
+    if isinstance(node.value, list):
+        return _wrap(node, "by_client", node)
+    if isinstance(node.value, str):
+        return _wrap(node, "shares", _wrap(node, node.value, replace(node, value=1.0)))
+    if not node.is_mapping or not node.value or node.value.keys() & Devices.__annotations__.keys():
+        return node
+    return _wrap(node, "shares", node)
+
+
+def _fit(node: Node) -> Node:
+    """`memory` as {memory: true}."""
+    return _wrap(node, "memory", replace(node, value=True)) if node.value == "memory" else node
 
 
 def _change(node: Node, path: Path, change: Callable[[Node], Node]) -> Node:

@@ -69,6 +69,24 @@ def one_of(*keys: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def in_one_way(*ways: str) -> AfterValidator:
+    """A mapping says exactly one of `ways`, whatever else it says."""
+
+    def check(choice: dict[str, Any]) -> dict[str, Any]:
+        if len(found := [way for way in ways if way in choice]) != 1:
+            raise _say("expected one of {ways}, got {count} of them", ways=", ".join(ways), count=len(found))
+        return choice
+
+    return AfterValidator(check)
+
+
+def not_empty(choice: dict[str, Any]) -> dict[str, Any]:
+    """A mapping says something."""
+    if not choice:
+        raise _say("must not be empty")
+    return choice
+
+
 def span(bounds: list[Number]) -> list[Number]:
     """[lowest, highest], in this order."""
     if len(bounds) != 2:

@@ -23,7 +23,15 @@ from fedbench.types import SIZES
 
 Plain = dict[str, Any]
 
-WHOLE = {*SIZES, "participation", "regularizer", "proxy", "metrics"}  # said as one thing, whatever lies beneath
+WHOLE = {
+    *SIZES,
+    "devices",
+    "fit",
+    "participation",
+    "regularizer",
+    "proxy",
+    "metrics",
+}  # said as one thing, whatever lies beneath
 
 
 def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:

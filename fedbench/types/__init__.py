@@ -3,8 +3,10 @@
 from fedbench.types.clients import GLOBAL, SIZES, Client, Cohort, Scenario
 from fedbench.types.cost import ClientCost, Sent, ServerCost
 from fedbench.types.data import MIXED, Dataset, Images, Splits
+from fedbench.types.device import Device
 from fedbench.types.plan import Exit, Plan
 from fedbench.types.round import Job, Objective, Pull, Report, Uploads
+from fedbench.types.size import Size
 
 __all__ = [
     "GLOBAL",
@@ -14,6 +16,7 @@ __all__ = [
     "ClientCost",
     "Cohort",
     "Dataset",
+    "Device",
     "Exit",
     "Images",
     "Job",
@@ -24,6 +27,7 @@ __all__ = [
     "Scenario",
     "Sent",
     "ServerCost",
+    "Size",
     "Splits",
     "Uploads",
 ]

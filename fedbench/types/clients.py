@@ -33,7 +33,9 @@ class Scenario:
     """Who could take part: every registered client, and the smallest and largest L_n that may occur.
 
     capacities: (clients, 2) int64 · ranks: (clients, 2) int64, the smallest and largest r_n, where the scenario gives
-    its clients ranks · widths: (clients, 2) float64, the smallest and largest width, where it gives widths.
+    its clients ranks · widths: (clients, 2) float64, the smallest and largest width, where it gives widths · fitting:
+    whether clients have devices and sizes are yet to be found: the method is asked for its sizes and their prices, may
+    be given any of them, and is built anew with those that fit.
     """
 
     clients: Sequence[Client]
@@ -42,6 +44,7 @@ class Scenario:
     rounds: int
     ranks: np.ndarray | None = None
     widths: np.ndarray | None = None
+    fitting: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fedbench.runs.plan import Cell
 from fedbench.types import SIZES
 
 # Cells that differ in no more than this are of one kind: a FLOP of training and a test image take as long in each.
-SAME_SPEED = ("seed", *SIZES, "participation", "faults", "evaluation")
+SAME_SPEED = ("seed", *SIZES, "devices", "fit", "participation", "faults", "evaluation")
 SAME_SPEED_IN = {"train": ("rounds", "local_epochs", "max_steps"), "data": ("partition", "proxy")}
 
 

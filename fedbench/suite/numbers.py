@@ -1,0 +1,98 @@
+"""The devices that settings name: known by the table or by the suite, and their numbers written beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fedbench.devices.table import SERVER, SHIPPED, numbers_of
+from fedbench.suite.devices import NUMBERS
+from fedbench.suite.node import INVALID, Node
+from fedbench.suite.problems import Problems
+from fedbench.types import SIZES
+from fedbench.words import shown, suggestion
+
+_SCALED = {"memory": "memory", "flops": "flops", "flops_bf16": "flops", "down": "network", "up": "network"}
+
+
+class Known:
+    """The devices of a suite: those that are shipped, and its own."""
+
+    def __init__(self, own: Node | None, problems: Problems) -> None:
+        self.problems = problems
+        self.numbers: dict[str, dict[str, Any] | None] = {name: numbers_of(one) for name, one in SHIPPED.items()}
+        for name, given in own.value.items() if own is not None and own.is_mapping else ():
+            self.numbers[name] = self._own(name, given)
+
+    def _own(self, name: str, given: Node) -> dict[str, Any] | None:
+        """The numbers of a device of the suite's own; None where it is not told rightly."""
+        if not given.is_valid or not given.is_mapping:
+            return None
+        said = {key: value for key, value in given.plain().items() if key not in ("extends", "source")}
+        base = given.get("extends")
+        below = name if base is None else base.value
+        if base is not None and below not in SHIPPED:
+            told = f"no device that fedbench ships is called {shown(below)}{suggestion(below, SHIPPED)}"
+            self.problems.add(base.mark, told)
+            return None
+        full = {**(numbers_of(SHIPPED[below]) if below in SHIPPED else {}), **said}
+        if missing := [key for key in NUMBERS if full.get(key) is None]:
+            told = f"the device {shown(name)} needs {', '.join(map(shown, missing))}; or let it extend a shipped one"
+            self.problems.add(given.named, told + suggestion(name, SHIPPED, ""))
+            return None
+        return _plain(full)
+
+    def settings(self, node: Node) -> Node:
+        """Settings with the numbers of the devices that they name, and with sizes left to the methods; settings without
+        devices say nothing of how they fit."""
+        given = node.get("devices")
+        if given is None or given.value is None or not given.is_valid:
+            for key in ("devices", "fit", "device_scale"):
+                node = node.put((key,), None) if node.get(key) is not None else node
+            return node
+        server = given.get("server") or replace(given, value=SERVER)
+        known = given.get("known")
+        written = known.plain() if known is not None else {}
+        scale = node.get("device_scale")
+        factors = scale.plain() if scale is not None and scale.is_mapping else {}
+        numbers = {}
+        for name in [*_named(given), server]:
+            if (found := written.get(name.value) or self._of(name)) is not None:
+                numbers[name.value] = _scaled(found, factors)
+        for key in ("device_scale", *SIZES):
+            node = node.put((key,), None) if node.get(key) is not None else node
+        everybody = Node.of({"all": True}, given.mark)
+        given = given.put(("server",), server).put(("known",), Node.of(dict(sorted(numbers.items())), given.mark))
+        fit = node.get("fit") or Node.of({"memory": True}, given.mark)
+        return node.put(("devices",), given).put(("capacities",), everybody).put(("fit",), fit)
+
+    def _of(self, name: Node) -> Mapping[str, Any] | None:
+        if name.value not in self.numbers:
+            hint = suggestion(name.value, self.numbers, "there are")
+            self.problems.add(name.mark, f"no device is called {shown(name.value)}{hint}")
+        return self.numbers.get(name.value)
+
+
+def _named(given: Node) -> list[Node]:
+    """Where a device is named, once for each."""
+    found: list[Node] = []
+    for way in ("by_client", "by_domain"):
+        found += part.value if (part := given.get(way)) is not None and isinstance(part.value, list) else []
+    if (shares := given.get("shares")) is not None and shares.is_mapping:
+        found += [replace(share, value=name, mark=share.named) for name, share in shares.value.items()]
+    first: dict[Any, Node] = {}
+    for node in found:
+        if node.value is not INVALID:
+            first.setdefault(node.value, node)
+    return list(first.values())
+
+
+def _plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Memory in whole bytes, all else as floats; nothing of what is not known."""
+    given = {key: float(value) for key, value in numbers.items() if value is not None}
+    return {**given, "memory": int(given["memory"])}
+
+
+def _scaled(numbers: Mapping[str, Any], factors: Mapping[str, float]) -> dict[str, Any]:
+    return _plain({key: value * factors.get(_SCALED.get(key, ""), 1.0) for key, value in numbers.items()})

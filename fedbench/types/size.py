@@ -1,0 +1,26 @@
+"""One of the sizes that a method offers its clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of a model one client holds, in the terms of a method.
+
+    capacity: L_n, the layers it is told that it can hold · rank: r_n, for a method whose clients differ in rank ·
+    width: the share of the hidden units of every layer, for one whose clients differ in that.
+    """
+
+    capacity: int
+    rank: int | None = None
+    width: float | None = None
+
+    def __str__(self) -> str:
+        """`rank 4`, `width 0.5`, `12 layers`: what tells it from the others of its method."""
+        if self.width is not None:
+            return f"width {self.width:g}"
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return f"{self.capacity} layer{'s' if self.capacity != 1 else ''}"

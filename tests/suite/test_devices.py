@@ -1,0 +1,81 @@
+"""Devices in a suite: written out with their numbers, told where they are wrong, absent where nothing has any."""
+
+from __future__ import annotations
+
+from fedbench.devices.table import SHIPPED
+from fedbench.disk import hash_of_json
+
+HEAD = """suite: s
+defaults: {backbone: vit, data: {name: strokes6}}
+"""
+
+
+def one(suite_of, scenario: str, above: str = "", **options) -> dict:
+    (point,) = suite_of(f"{HEAD}{above}scenarios: {{one: {{{scenario}}}}}\nmethods: [fedra]\n", **options).points()
+    return point.config
+
+
+def test_short_spellings_are_written_out_with_their_numbers(suite_of):
+    config = one(suite_of, "devices: {laptop: 1, phone_low: 3}")
+    assert config["devices"]["shares"] == {"laptop": 1.0, "phone_low": 3.0}
+    assert config["fit"] == {"memory": True} and config["capacities"] == {"all": True}
+    assert list(config["devices"]["known"]) == ["laptop", "phone_low", "server_gpu"]
+    assert config["devices"]["known"]["laptop"]["memory"] == SHIPPED["laptop"].memory
+    assert "source" not in str(config) and "device_scale" not in config
+    assert one(suite_of, "devices: laptop")["devices"]["shares"] == {"laptop": 1.0}
+    listed = one(suite_of, "devices: {by_domain: [laptop, phone_low]}", facts=None)
+    assert listed["devices"]["by_domain"] == ["laptop", "phone_low"]
+
+
+def test_a_suite_has_devices_of_its_own_and_scales_all(suite_of):
+    own = "devices: {mine: {extends: laptop, memory: 1000}, laptop: {watts: null}}\n"
+    config = one(suite_of, "devices: {mine: 1, laptop: 1}, device_scale: {memory: 0.5, network: 2}", own)
+    mine, laptop = (config["devices"]["known"][name] for name in ("mine", "laptop"))
+    assert mine["memory"] == 500 and mine["flops"] == SHIPPED["laptop"].flops and mine["watts"] == 20
+    assert laptop["memory"] == SHIPPED["laptop"].memory // 2 and "watts" not in laptop
+    assert laptop["up"] == 2 * SHIPPED["laptop"].up
+
+
+def test_sizes_above_devices_take_them_back_and_devices_take_sizes_back(suite_of):
+    sets = ["capacities=[1,2,3,4,4,4]"]
+    config = one(suite_of, "devices: laptop, fit: {bytes: 10}", sets=sets, facts=None)
+    plain = one(suite_of, "capacities: [1,2,3,4,4,4]", facts=None)
+    assert config == plain and not {"devices", "fit"} & plain.keys()
+    over = one(suite_of, "ranks: 2, widths: 0.5, capacities: [1, 1]", sets=["devices=laptop"], facts=None)
+    assert "ranks" not in over and "widths" not in over and over["capacities"] == {"all": True}
+    assert hash_of_json(one(suite_of, "devices: null")) == hash_of_json(one(suite_of, ""))
+
+
+def test_devices_rotate_with_the_seed(suite_of):
+    text = f"{HEAD}scenarios: {{one: {{rotate_capacities: true, devices: {{by_domain: [laptop, phone_low]}}}}}}\n"
+    points = suite_of(f"{text}methods: [fedra]\nseeds: [0, 1]\n", facts=None).points()
+    assert [point.config["devices"]["by_domain"][0] for point in points] == ["laptop", "phone_low"]
+
+
+def test_every_fault_is_told_at_once_where_it_stands(faults_of):
+    text = """suite: s
+devices:
+  mine: {extends: laptopp}
+  jetson: {memory: 3}
+  other: {memory: -1, flpos: 3}
+defaults: {backbone: vit, data: {name: strokes6}}
+scenarios:
+  a: {devices: [lapto, mine], capacities: all}
+  b: {devices: {by_client: [laptop], by_domain: [laptop]}, fit: {secnds: 3}}
+  c: {devices: 3, fit: often}
+methods: [fedra]
+"""
+    found = faults_of(text, facts=None)
+    for place, told in {
+        "3:19": 'no device that fedbench ships is called "laptopp"; did you mean "laptop"?',
+        "4:3": 'the device "jetson" needs "flops", "flops_bf16", "down", "up"; or let it extend a shipped one',
+        "5:19": "devices.other.memory: expected a number above 0, got -1",
+        "5:23": 'unknown key "flpos" in devices.other; did you mean "flops"?',
+        "8:17": 'no device is called "lapto"; did you mean "laptop"?',
+        "8:31": "capacities: devices are given here, and sizes come of them; say one of the two",
+        "9:16": "expected one of by_client, by_domain, shares, got 2 of them",
+        "9:66": 'unknown key "secnds" in scenarios.b.fit; did you mean "seconds"?',
+        "10:16": "scenarios.c.devices: expected a list with a device for each client",
+        "10:24": "scenarios.c.fit: expected memory, {seconds: ...}, {bytes: ...}, or several of them",
+    }.items():
+        assert any(line.startswith(f"s.yaml:{place}: ") and told in line for line in found), (place, found)
