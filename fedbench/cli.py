@@ -16,6 +16,8 @@ from fedbench.registry import entrypoints
 from fedbench.words import meant, visible
 
 COMMANDS = (
+    "init",
+    "suites",
     "run",
     "plan",
     "compare",
@@ -111,8 +113,9 @@ def main() -> None:
     """Benchmark federated fine-tuning when clients are unequal.
 
     \b
-    fedbench run suites/quickstart.yaml      run a suite, here the quick one
-    fedbench compare results/quickstart      its leaderboard
-    fedbench plan suites/extreme_hetero.yaml what it would compute, and its cost
-    fedbench doctor                          what would stop a run, and the mend
+    fedbench run quickstart              run a suite, here the quick one
+    fedbench compare results/quickstart  its leaderboard
+    fedbench plan extreme_hetero         what it would compute, and its cost
+    fedbench init my_study               a folder for an idea of your own
+    fedbench doctor                      what would stop a run, and the mend
     """

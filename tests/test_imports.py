@@ -60,10 +60,15 @@ def test_the_contracts_of_pyproject_are_kept():
 def test_what_is_installed_is_everything():
     """An editable installation finds a folder that a wheel would leave out."""
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {file.parent.relative_to(ROOT) for top in ("fedbench", "plugins") for file in (ROOT / top).rglob("*.py")}
+    folders = {
+        file.parent.relative_to(ROOT)
+        for top in ("fedbench", "plugins", "suites")
+        for file in (ROOT / top).rglob("*.py")
+    }
     folders.add(Path("plugins/backbones/weights"))
     assert sorted(packages) == sorted(
-        ".".join(folder.parts).replace("plugins", "fedbench_plugins", 1) for folder in folders
+        ".".join(folder.parts).replace("plugins", "fedbench_plugins", 1).replace("suites", "fedbench_suites", 1)
+        for folder in folders
     )
 
 

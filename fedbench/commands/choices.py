@@ -8,10 +8,28 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fedbench.errors import UserError
 
-SUITE = click.argument("suite", type=click.Path(dir_okay=False))
+
+class SuiteFile(click.Path):
+    """A suite's file, or the name of a suite that ships with fedbench, see `fedbench.suite.shipped.found`."""
+
+    name = "suite"
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False)
+
+    def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Names of shipped suites, and files as the shell knows them."""
+        from fedbench.suite.shipped import names
+
+        shipped = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        return [*shipped, *super().shell_complete(context, param, incomplete)]
+
+
+SUITE = click.argument("suite", type=SuiteFile())
 RESULTS = click.option("--results", default="results", show_default=True, metavar="DIR", help="Where results go.")
 PLUGINS = click.option(
     "--plugin", "plugins", multiple=True, metavar="FILE", help="A .py file with a plugin of your own."

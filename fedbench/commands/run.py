@@ -123,7 +123,6 @@ def _tell_how_to_resume(force: bool) -> None:
 
 def _close(outcome, roles: dict[str, str]) -> None:
     """The leaderboards, or a summary of many, and what to do next."""
-
     from rich.text import Text
 
     from fedbench.commands.screen import Screen
@@ -145,11 +144,14 @@ def _close(outcome, roles: dict[str, str]) -> None:
     )
     there = examine([outcome.folder]).read(COMPARED)
     results = there.results
-    if any(result.status == "finished" for result in results):
+    measured = {name for result in results if result.status == "finished" for name in result.metrics}
+    metric = "accuracy" if "accuracy" in measured or not measured else min(measured)
+    if measured:
         console.print()
-        show(chosen(results, roles=roles), console)
+        show(chosen(results, metric=metric, roles=roles), console)
         console.print()
-    console.print(f"Results: {outcome.folder}    Again: fedbench compare {outcome.folder}", soft_wrap=True)
+    again = f"fedbench compare {outcome.folder}" + ("" if metric == "accuracy" else f" --metric {metric}")
+    console.print(f"Results: {outcome.folder}    Again: {again}", soft_wrap=True)
     if (outcome.folder / EXPECTED).is_file():
         console.print(f"Beside the paper: fedbench compare {outcome.folder} --paper", soft_wrap=True)
     spoke = {name for name in outcome.manifests if (outcome.folder / name / OUTPUT).is_file()}

@@ -54,6 +54,11 @@ class Result:
         configured = self.manifest.get("config", {}).get("train", {}).get("rounds", 0)
         return max(configured, *self.rounds["round"].to_pylist(), 1)
 
+    @property
+    def metrics(self) -> list[str]:
+        """What was measured, by name."""
+        return list(self.eval["metric"].unique().to_pylist())
+
     @cached_property
     def eval(self) -> pyarrow.Table:
         return self._table("eval")

@@ -22,6 +22,7 @@ from fedbench.suite.overlay import stack
 from fedbench.suite.points import Candidate, Suite
 from fedbench.suite.problems import Problems
 from fedbench.suite.references import References
+from fedbench.suite.shipped import found
 from fedbench.suite.yaml import read
 from fedbench.words import shown, suggestion
 
@@ -37,7 +38,7 @@ def load(
     data: str | None = None,
     facts: Facts | None = None,
 ) -> Suite:
-    """Read a suite. Raises UserError with everything that is wrong in it.
+    """Read a suite, by its file or by its name if it ships. Raises UserError with everything that is wrong in it.
 
     The last word holds; from the bottom to the top: the defaults of components and of fedbench, the profile, the
     suite's `defaults`, the scenario, the sweep point, the overlay `data`, a method's own settings, `sets`. An overlay
@@ -49,7 +50,7 @@ def load(
     overlay of the suite, a built-in one, or the name of a data set · facts: without them capacities are not
     compared to anything.
     """
-    return _Resolver(path, catalogue, profile, data).suite(sets, facts)
+    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, facts)
 
 
 class _Resolver:

@@ -1,0 +1,85 @@
+"""fedbench suites: the suites that come with fedbench, listed, shown, and copied to begin one's own from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+class ShippedName(click.ParamType):
+    """The name of a shipped suite."""
+
+    name = "name"
+
+    def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        from fedbench.suite.shipped import names
+
+        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+
+
+@click.group(short_help="List, show and copy the suites that ship with fedbench.")
+def suites() -> None:
+    """The suites that ship with fedbench. Every command that takes a suite takes their names too.
+
+    \b
+    fedbench suites list
+    fedbench suites show quickstart
+    fedbench suites copy feature_skew mine.yaml
+    fedbench run quickstart
+    """
+
+
+@suites.command("list", short_help="Their names, and what they are about.")
+def list_() -> None:
+    """List the shipped suites.
+
+    \b
+    fedbench suites list
+    """
+    from fedbench.commands.output import listing
+    from fedbench.commands.screen import Screen
+    from fedbench.suite.shipped import names, summary
+
+    console = Screen()
+    console.print(listing(("suite", "what it is about"), [(name, summary(name)) for name in names()]))
+    console.print("`fedbench run NAME` runs one, `fedbench plan NAME` says what that would take.", style="dim")
+
+
+@suites.command(short_help="Print one.")
+@click.argument("name", type=ShippedName())
+def show(name: str) -> None:
+    """Print the suite NAME, as it is written.
+
+    \b
+    fedbench suites show quickstart
+    """
+    from fedbench.suite.shipped import named
+
+    click.echo(named(name).read_text("utf-8"), nl=False)
+
+
+@suites.command(short_help="Copy one, to change it.")
+@click.argument("name", type=ShippedName())
+@click.argument("file", required=False, type=click.Path())
+def copy(name: str, file: str | None) -> None:
+    """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. What the suite reads
+    beside itself, a paper's numbers, is copied beside FILE. Nothing is overwritten.
+
+    \b
+    fedbench suites copy quickstart
+    fedbench suites copy papers/fedra/table1 mine.yaml
+    """
+    from pathlib import Path
+
+    from fedbench.scaffold import put
+    from fedbench.suite.shipped import copied, named
+
+    source = named(name)
+    target = Path(file or source.name)
+    if target.is_dir():
+        target /= source.name
+    put(copied(source, target))
+    click.echo(f"{target}: run it with `fedbench run {target}`")

@@ -1,0 +1,82 @@
+"""The suites that come with fedbench, by name: `quickstart`, `tuned/feature_skew`, `papers/fedra/table1`."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+from fedbench.errors import UnknownName, UserError
+from fedbench.suite.problems import Problems
+from fedbench.suite.yaml import read
+from fedbench.words import nearest
+
+ENDING = ".yaml"
+
+
+def folder() -> Path:
+    """Where they lie: beside the packages, in a clone as in a wheel."""
+    return Path(str(files("fedbench_suites")))
+
+
+def names() -> dict[str, Path]:
+    """Every shipped suite's file by its name; those of the folder itself first."""
+    top = folder()
+    found = {file.relative_to(top).with_suffix("").as_posix(): file for file in top.rglob(f"*{ENDING}")}
+    return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), item[0])))
+
+
+def named(name: str) -> Path:
+    """The shipped suite of that name. Raises UnknownName with the nearest."""
+    known = names()
+    if name not in known:
+        near = _meant(name, known)
+        more = "" if near else "; `fedbench suites list` has them all"
+        raise UnknownName(f"no suite of that name ships with fedbench: {name}{more}", near)
+    return known[name]
+
+
+def found(given: str) -> str:
+    """The file that a user means: a file of that name where there is one, else the shipped suite. Raises UnknownName
+    for a name that is neither, UserError for a file that is not there and whose name is that of a shipped suite."""
+    if os.path.lexists(given):
+        return given
+    known = names()
+    if given in known:
+        return str(known[given])
+    stem = given.removeprefix("./").removeprefix("suites/").removesuffix(ENDING)
+    if stem in known:
+        raise UserError(f"{given}: there is no such file; the shipped suite is called {stem}")
+    if given.endswith((ENDING, ".yml")):
+        return given  # reading it says what is wrong
+    near = _meant(given, known)
+    more = "" if near else "; `fedbench suites list` has those that ship with fedbench"
+    raise UnknownName(f"{given}: there is no such file, and no shipped suite is called so{more}", near)
+
+
+def summary(name: str) -> str:
+    """What the suite says of itself."""
+    described = read(names()[name], Problems()).get("description")
+    return str(described.value).rstrip(".") if described else ""
+
+
+def _meant(given: str, known: dict[str, Path]) -> list[str]:
+    """What may have been meant: a name of which this is the last part, or nearly a name, or nearly such a part."""
+    last = {name: name.rpartition("/")[2] for name in known}
+    same = [name for name, part in last.items() if part == given]
+    alike = nearest(given, last.values())
+    return same or nearest(given, known) or [name for name, part in last.items() if part in alike][:1]
+
+
+def copied(source: Path, target: Path) -> dict[Path, bytes]:
+    """A shipped suite as the file `target`, with what it reads beside itself next to that: files and their content."""
+    text = source.read_text("utf-8")
+    first, _, rest = text.partition("\n")
+    if first.startswith("# fedbench run "):
+        text = f"# fedbench run {target}\n{rest}"
+    beside = read(source, Problems()).get("expected", "file")
+    if beside is None:
+        return {target: text.encode()}
+    other = source.parent / beside.value
+    text = text.replace(f"file: {beside.value}", f"file: {other.name}", 1)
+    return {target: text.encode(), target.with_name(other.name): other.read_bytes()}

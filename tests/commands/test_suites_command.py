@@ -1,0 +1,86 @@
+"""fedbench suites, and commands that take a shipped suite by its name."""
+
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from command import TINY, fedbench, write_suite
+
+from fedbench.cli import main
+from fedbench.registry.registry import Registry
+from fedbench.runs.runner import load
+from fedbench.suite.shipped import folder, names, summary
+
+
+def test_every_shipped_suite_has_a_name_and_says_what_it_is_about():
+    files = sorted(Path("suites").rglob("*.yaml"))
+    assert sorted(file.name for file in files) == sorted(path.name for path in names().values())
+    assert {"quickstart", "tuned/feature_skew", "papers/fedra/table1"} <= names().keys()
+    assert all(len(summary(name)) > 20 for name in names())
+
+
+def test_list_names_them_all():
+    assert fedbench("suites", "list", cwd=".").output.split("\n", 1)[1].count("papers/") == sum(
+        n.startswith("papers/") for n in names()
+    )
+
+
+def test_show_prints_the_file():
+    assert fedbench("suites", "show", "quickstart", cwd=".").output == Path("suites/quickstart.yaml").read_text("utf-8")
+
+
+def test_a_name_takes_the_place_of_a_file(tmp_path):
+    with chdir(tmp_path):
+        assert load("quickstart", Registry()).name == "quickstart"
+
+
+def test_a_file_of_that_name_comes_first(tmp_path):
+    write_suite(tmp_path).rename(tmp_path / "quickstart")
+    with chdir(tmp_path):
+        assert load("quickstart", Registry([str(TINY)])).name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("quikstart", "did you mean quickstart?"),
+        ("table1", "did you mean papers/fedra/table1?"),
+        ("suites/tuned/feature_skew.yaml", "the shipped suite is called tuned/feature_skew"),
+        ("nothing_like_it", "`fedbench suites list` has those"),
+        ("nothing_like_it.yaml", "nothing_like_it.yaml: cannot be read"),
+    ],
+)
+def test_what_is_neither_is_told(tmp_path, given, told):
+    done = fedbench("plan", given, cwd=tmp_path)
+    assert done.exit_code == 2
+    assert told in done.output
+
+
+def test_a_copy_reads_the_papers_numbers_beside_itself(tmp_path):
+    target = tmp_path / "mine.yaml"
+    assert fedbench("suites", "copy", "papers/fedra/table1", target, cwd=tmp_path).exit_code == 0
+    assert target.read_text().startswith(f"# fedbench run {target}\n")
+    assert "{file: paper_tables.csv," in target.read_text()
+    assert (tmp_path / "paper_tables.csv").read_bytes() == (folder() / "papers/paper_tables.csv").read_bytes()
+
+
+def test_a_copy_overwrites_nothing_and_writes_nothing_half(tmp_path):
+    (tmp_path / "paper_tables.csv").write_text("mine")
+    done = fedbench("suites", "copy", "papers/fedra/table1", tmp_path, cwd=tmp_path)
+    assert done.exit_code == 2 and "already there" in done.output
+    assert [file.name for file in tmp_path.iterdir()] == ["paper_tables.csv"]
+
+
+def test_a_copied_suite_is_the_suite_itself(tmp_path):
+    fedbench("suites", "copy", "quickstart", "mine.yaml", cwd=tmp_path)
+    registry = Registry()
+    cells = [load(which, registry).points() for which in ("quickstart", tmp_path / "mine.yaml")]
+    assert [cell.config for cell in cells[0]] == [cell.config for cell in cells[1]]
+
+
+def test_shells_complete_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    complete = ShellComplete(main, {}, "fedbench", "_FEDBENCH_COMPLETE")
+    assert "quickstart" in [item.value for item in complete.get_completions(["run"], "quick")]
+    assert "tuned/feature_skew" in [item.value for item in complete.get_completions(["suites", "show"], "tuned/")]
