@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 from fedbench.families.allocation import draw
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
 
 README = Path("README.md").read_text(encoding="utf-8")
 
@@ -33,31 +33,27 @@ def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
         assert M.sum() == L_n
 
 
-def test_the_example_suite_is_whole_and_names_the_allocation(tmp_path):
-    (example_suite,) = [block for block in fenced("yaml") if "strided" in block]
-    (example,) = [block for block in fenced("python") if "fedbench_register_allocations" in block]
-    (tmp_path / "strided.py").write_text(example)
-    suite = tmp_path / "mine.yaml"
-    suite.write_text(example_suite)
-    cells = load(suite, Registry([str(tmp_path / "strided.py")])).points()
-    assert {cell.method: cell.config["method"].get("allocation") for cell in cells}["strided"] == {"name": "strided"}
-
-
-def test_every_figure_in_the_readmes_tables_is_in_the_reference_results():
+@pytest.mark.parametrize("page", ["README.md", "docs/findings.md"])
+def test_every_figure_of_a_table_is_in_the_reference_results(page):
     """Tables under `<!-- fedbench compare ... -->` are what that command prints from the committed results."""
     from click.testing import CliRunner
 
     from fedbench.cli import main
 
-    quoted = re.findall(r"<!-- fedbench (compare .*?) -->\n```\n(.*?)\n```", README, flags=re.DOTALL)
+    text = Path(page).read_text("utf-8")
+    quoted = re.findall(r"<!-- fedbench (compare .*?) -->\n```\n(.*?)\n```", text, flags=re.DOTALL)
     assert quoted
     for command, table in quoted:
         printed = CliRunner().invoke(main, command.split()).output
         assert table in "\n".join(line.rstrip() for line in printed.splitlines()), command
 
 
+def test_it_has_two_screens():
+    assert len(README.splitlines()) <= 120
+
+
 def test_the_map_names_every_folder_and_no_other():
-    house = README.partition("## Where things are")[2].split("```")[1].strip()
+    house = README.partition("## Where to go on")[2].split("```")[1].strip()
     tops = ("fedbench", "plugins", "suites", "results", "tests", "docs")
     rooms = [path for top in ("fedbench", "plugins") for path in Path(top).iterdir() if list(path.glob("*.py"))]
     assert sorted(re.findall(r"(\w+)/", house)) == sorted([*tops, *(room.name for room in rooms)])
