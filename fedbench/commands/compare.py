@@ -24,6 +24,8 @@ VIEWS = {
     "beside": "--paper",
     "pairs": "--pairs",
     "ranks": "--ranks",
+    "reach": "--reach",
+    "pareto": "--pareto",
     "images": "--images",
     "tuning": "--tuning",
     "changes": "--changes",
@@ -60,6 +62,17 @@ VIEWS = {
     "--pairs", is_flag=True, help="Every two methods: better, worse, equal or not told; or all with --baseline."
 )
 @click.option("--ranks", is_flag=True, help="Ranks over the scenarios of each suite, and who is told apart over them.")
+@click.option(
+    "--reach",
+    metavar="SCORE",
+    help="What each method needed until its test score first was so good, e.g. 80%: rounds, bytes, FLOPs, and where "
+    "clients have devices simulated seconds and joules.",
+)
+@click.option(
+    "--pareto",
+    type=click.Choice(["bytes", "flops", "seconds", "joules", "memory"]),
+    help="Which methods nobody beats at both, the metric and this cost.",
+)
 @click.option("--tuning", is_flag=True, help="How methods were tuned: who won, and what fewer trials would have given.")
 @click.option("--images", nargs=2, metavar="A B", help="Two methods' trained models, test image by test image.")
 @click.option(
@@ -109,6 +122,8 @@ def compare(
     fedbench compare results/quickstart --costs
     fedbench compare results/quickstart --pairs --baseline fedra
     fedbench compare results/extreme_hetero --ranks
+    fedbench compare results/quickstart --reach 60%
+    fedbench compare results/quickstart --pareto bytes
     fedbench compare results/quickstart --images fedra depthfl
     fedbench compare results/feature_skew_tuned --tuning
     fedbench compare before after --fail-on worse
@@ -121,7 +136,7 @@ def compare(
     if hashes:
         _hashes(_in(paths))
         return
-    images = asked["images"]
+    told = {name: asked[name] for name in ("images", "reach", "pareto")}
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
     given = [option for option, value in kinds.items() if value] or ["--changes"] * bool(fail_on)
     if len(given) > 1:
@@ -132,9 +147,9 @@ def compare(
     two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None
     if (two or given == ["--changes"]) and _changes(paths, chosen, fail_on, form, asked, wanted=not two):
         return
-    found = _found(_in(paths), chosen, tuning="--tuning" in given, images=bool(images))
+    found = _found(_in(paths), chosen, tuning="--tuning" in given, images=bool(told["images"]))
     try:
-        put(views.chosen(found.results, *given, form=form, images=images, **asked), form)
+        put(views.chosen(found.results, *given, form=form, **told, **asked), form)
     except UserError as error:  # perhaps for want of what is left out
         raise UserError("\n".join([str(error), *(f"Left out: {line}" for line in found.wrong)])) from error
     tell_left_out(found.wrong)

@@ -41,8 +41,8 @@ def _common(command: Callable) -> Callable:
 def plot() -> None:
     """Draw finished results under PATH (results/ if none is given); needs the extra `plots`.
 
-    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves` and `ranks` draw one
-    picture for each leaderboard, and add its name to the file's.
+    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves`, `pareto` and `ranks`
+    draw one picture for each leaderboard, and add its name to the file's.
 
     \b
     fedbench plot curves results/quickstart
@@ -85,6 +85,43 @@ def curves(metric: str, by_domain: bool, x: str, **choices) -> None:
 
     kind = "curves" if x == "rounds" else f"curves-{x}"
     _write({"": draw(boards, metric, by_domain, x, _roles())}, _suites(boards), kind, choices)
+
+
+@plot.command(short_help="A metric over what it costs, and the front.")
+@_common
+@click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is drawn.")
+@click.option(
+    "--over",
+    type=click.Choice(["bytes", "flops", "seconds", "joules", "memory"]),
+    default="bytes",
+    show_default=True,
+    help="What it costs, as of `fedbench compare --pareto`.",
+)
+def pareto(metric: str, over: str, **choices) -> None:
+    """Draw a metric over what it costs: a panel for each leaderboard, a point for each method, steps along the front.
+
+    Bars are one standard deviation over seeds; what somebody beats at both, told apart, is faint.
+
+    \b
+    fedbench plot pareto results/quickstart
+    fedbench plot pareto results/quickstart --over flops
+    """
+    from fedbench.errors import UserError
+    from fedbench.report.grouping import registered
+    from fedbench.report.leaderboards import leaderboards
+    from fedbench.report.pareto import fronts
+    from fedbench.report.scenarios import titled
+
+    results, roles = _results(choices), _roles()
+    boards = leaderboards(results, metric, roles=roles)
+    found = dict(zip(titled(boards), fronts(results, boards, over), strict=True))
+    if not (panels := {title: points for title, points in found.items() if points}):
+        raise UserError("no cell of these results has finished yet: there is nothing to draw")
+    from fedbench.report.pictures.pareto import pareto as draw
+
+    names = {r.entry.method: registered([r]) for r in results}
+    suites = list(dict.fromkeys(board.suite for board in boards))
+    _write({"": draw(panels, over, metric, names, roles)}, suites, f"pareto-{over}", choices)
 
 
 @plot.command(short_help="Who trained which layer, how often.")

@@ -41,6 +41,8 @@ def _view(
     baseline: str | None = None,
     equivalent: float | None = None,
     images: tuple[str, str] | None = None,
+    reach: str | None = None,
+    pareto: str | None = None,
     roles: Mapping[str, str] | None = None,
     brief: bool = False,
 ) -> View:
@@ -56,6 +58,10 @@ def _view(
         return records.view(comparison.comparisons(results, at=at))
     if kind == "--summary" and baseline is not None:
         raise UserError("--summary has no gaps to a baseline: leave out --baseline, or say --boards or --pairs")
+    if kind in ("--reach", "--pareto") and baseline is not None:
+        raise UserError(f"{kind} has no gaps to a baseline: leave out --baseline")
+    if kind == "--reach" and at != "final":
+        raise UserError("--reach finds the round by the score: leave out --at")
     roles = Registry().catalogue.roles if roles is None else roles
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--pairs":
@@ -71,6 +77,14 @@ def _view(
         from fedbench.report.images import view
 
         return view(results, boards, *(images or ()))
+    if kind == "--reach":
+        from fedbench.report import reach as reaching
+
+        return reaching.view(results, boards, reach or "")
+    if kind == "--pareto":
+        from fedbench.report import pareto as fronts
+
+        return fronts.view(results, boards, pareto or "")
     from fedbench.report import clients, columns, summary, traffic
 
     if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > summary.FEW):

@@ -17,7 +17,7 @@ from fedbench.report.grouping import unknown
 from fedbench.report.lines import AXES, Line, by_panel
 from fedbench.report.looks import styles
 from fedbench.report.measures import is_fraction
-from fedbench.report.pictures.style import WIDTH, grid, legend_below, paper
+from fedbench.report.pictures.style import WIDTH, entitle, grid, legend_below, paper
 from fedbench.types import GLOBAL
 from fedbench.words import scale
 
@@ -51,7 +51,7 @@ def curves(
         for ax, (title, lines) in zip(axes, panels.items(), strict=True):
             for label, line in lines.items():
                 _draw(ax, label, line, unit, 100 if is_fraction(metric) else 1, look[label])
-            ax.set_title(title)
+            entitle(ax, title, columns)
             ax.grid(axis="y")
             ax.xaxis.set_major_locator(MaxNLocator(integer=x == "rounds", nbins=6))
         for ax in axes[-columns:]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import matplotlib
@@ -65,6 +66,11 @@ def grid(figure: FigureBase, count: int, columns: int, **options: Any) -> list[A
     for above in axes[max(0, count - columns) : count]:
         above.tick_params(labelbottom=True)  # nothing stands below them, even where axes are shared
     return axes[:count]
+
+
+def entitle(ax: Axes, text: str, columns: int) -> None:
+    """A title above one of so many axes side by side, on as many lines as keep it from running into the next."""
+    ax.set_title("\n".join(wrap(text, 96 // columns)))
 
 
 def layer_axis(ax: Axes, L: int) -> None:
