@@ -71,6 +71,15 @@ def describe(device: str) -> dict[str, str | int]:
     return facts
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process of one's own has started or adopted."""
+    tasks = Path(f"/proc/{pid}/task")
+    try:
+        return sorted(int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split())
+    except OSError:  # no Linux, or one that does not tell, or a thread has just ended
+        return sorted(child.pid for child in psutil.Process(pid).children())
+
+
 @functools.cache
 def package_version(name: str) -> str | None:
     """The installed version of a distribution, without importing it; looked up once by a process."""

@@ -23,8 +23,13 @@ def of_one_method(config: Config) -> str:
 def alike_together(cells: Iterable[Cell], config: Callable[[Cell], Config]) -> Iterator[Cell]:
     """Cells in an order in which what they have in common need not be kept for long: those of a method together, in the
     order in which the first of each comes."""
+    return in_groups(cells, lambda cell: of_one_method(config(cell)))
+
+
+def in_groups(cells: Iterable[Cell], key: Callable[[Cell], str]) -> Iterator[Cell]:
+    """Cells of one key together, in the order in which the first of each comes."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(of_one_method(config(cell)), []).append(cell)
+        groups.setdefault(key(cell), []).append(cell)
     for group in groups.values():
         yield from group

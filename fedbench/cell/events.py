@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 LONGEST = 2**20  # bytes of a line
@@ -18,6 +18,7 @@ SHAPES: dict[str, dict[str, type]] = {
     "round": {"round": int},
     "probed": {},
     "broke": {"reason": str},
+    "unsure": {"reason": str},
 }
 
 # What of it, and of what `local` tells of a cell, a cell on another machine passes on.
@@ -60,6 +61,14 @@ class Listener:
         *lines, rest = (self.rest + more).split(b"\n")
         self.rest = rest[-LONGEST:]
         return [event for line in lines if (event := read(line))]
+
+    def remaining(self) -> list[dict[str, Any]]:
+        """All events since the last call, of a cell that has ended; half a line it may have left is forgotten."""
+        events: list[dict[str, Any]] = []
+        while self.open and wait([self.pipe], 0):
+            events += self.heard()
+        self.rest = b""
+        return events
 
     def close(self) -> None:
         self.pipe.close()

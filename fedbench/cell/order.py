@@ -12,7 +12,7 @@ from typing import Any
 from fedbench.cell.checkpoint import EVERY
 from fedbench.results.claims import Claim
 
-WHERE_THERE = ("claim", "probe", "until")  # not written where they are not
+WHERE_THERE = ("claim", "probe", "until", "turn")  # not written where they are not
 
 
 def config_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,8 @@ class Order:
     compute it together · checkpoint_every: seconds · fresh: whether to begin anew · gpu_fraction: of a GPU's memory,
     the most it may take; None: all · claim: where other runs may be at the folder too, see `results.claims` · probe:
     where the cell is but to be tried, the further arguments of `fedbench.cell.timing.probe` · until: after which round
-    it ends as `halved`, to go on another time; None: after its last.
+    it ends as `halved`, to go on another time; None: after its last · turn: cells where it is equal may be computed in
+    turn by one process, see `cell.turns`; None: this one has a process of its own.
     """
 
     folder: Path
@@ -46,6 +47,7 @@ class Order:
     claim: Claim | None = None
     probe: Mapping[str, Any] | None = None
     until: int | None = None
+    turn: str | None = None
 
     def to_json(self) -> str:
         told = {**vars(self), "folder": str(self.folder)}

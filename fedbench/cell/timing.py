@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import torch
 
 from fedbench.cell.trial import Trial
+from fedbench.cell.turns import source_of
 from fedbench.engine.groups import ROWS, grouped
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import dealt
-from fedbench.models.backbone import Source, in_layers
+from fedbench.models.backbone import in_layers
 from fedbench.registry.registry import Registry
-from fedbench.seeding import generator, seed_of
+from fedbench.seeding import generator
 from fedbench.types import Cohort
 
 STEP_FLOPS = {"cpu": 1e11, "cuda": 2e13}  # about the most that a step of a probe may cost
@@ -38,7 +39,7 @@ def probe(
     """
     clock = _clock(device)
     began = clock()
-    trial = Trial(_smaller(config, totals, device), registry, device, _random_weights(config, registry))
+    trial = Trial(_smaller(config, totals, device), registry, device, source_of(config, registry, load=False)[0])
     with trial.precision():
         state = trial.method.init(generator(trial.seed, use="init"))
         cohort = _affordable(trial, STEP_FLOPS[device])
@@ -72,12 +73,6 @@ def _smaller(config: Config, totals: Mapping[str, int], device: str) -> dict[str
     evaluation = {**config["evaluation"], "batch_size": at_most(config["evaluation"]["batch_size"], per_image)}
     lossless = {key: value for key, value in config.items() if key != "faults"}  # lost clients would be few steps
     return {**lossless, "train": train, "evaluation": evaluation}
-
-
-def _random_weights(config: Config, registry: Registry) -> Source:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(config["seed"], use="backbone"))
-        return registry.make("backbone", config["backbone"], load=False)
 
 
 def _affordable(trial: Trial, flops: float) -> Cohort:

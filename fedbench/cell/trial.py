@@ -17,6 +17,7 @@ from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.evaluation import Evaluation
 from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.state import taken_apart
+from fedbench.cell.turns import source_of
 from fedbench.cell.world import World
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
@@ -28,7 +29,7 @@ from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.registry.registry import Registry, dataset_of
-from fedbench.seeding import generator, seed_of
+from fedbench.seeding import generator
 from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
 Config = Mapping[str, Any]
@@ -59,7 +60,7 @@ class Trial:
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
         self.store = store or ClientStore()
-        self.source = source = source or self._source(registry)
+        self.source = source = source or source_of(config, registry, device != "meta")[0]
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         images = (source.mean, source.std)
@@ -82,11 +83,6 @@ class Trial:
                 self.train.keep_embedded(self.model.embed)
             images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
         return Evaluation(test, self.world.shares, metrics, images, self.fast, self.method.personal, self.train)
-
-    def _source(self, registry: Registry) -> Source:
-        with torch.random.fork_rng(devices=[]):  # `pretrained: false` draws its weights here
-            torch.manual_seed(seed_of(self.seed, use="backbone"))
-            return registry.make("backbone", self.config["backbone"], load=self.device != "meta")
 
     def _method(self, registry: Registry, made: Callable[..., Setup]) -> Method:
         def component(kind: str, ref: Any) -> Any:

@@ -25,6 +25,7 @@ from fedbench.cell.ledger import Diverged
 from fedbench.cell.order import Order, config_of
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
+from fedbench.cell.turns import Shared, in_turn
 from fedbench.engine.team import Team, together
 from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry.registry import Registry
@@ -45,8 +46,15 @@ class Halved(Exception):
     """The cell has come as far as it was ordered to, and can go on from its checkpoint."""
 
 
-def main(job: str, teller: Teller) -> None:
-    """The entry point of a worker process: a job is an order as one JSON string, events go back through a pipe."""
+class Unsure(Exception):
+    """A cell has failed in a process that had computed others; it is computed once more, in one of its own."""
+
+
+def main(job: str, teller: Teller, onward: Callable[[], str | None] = lambda: None) -> None:
+    """The entry point of a worker process: a job is an order as one JSON string, events go back through a pipe.
+
+    onward: says that a cell has ended and that the process could take another, and returns that job, if there is one.
+    """
     os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
     torch.set_num_threads(1)
     machine.keep_memory()
@@ -57,15 +65,20 @@ def main(job: str, teller: Teller) -> None:
         except OSError:  # the run was killed: the cell stays `running` on disk, and the next run takes it up
             os._exit(1)
 
+    def computed(order: Order, shared: Shared | None) -> str:
+        if shared and shared.number:
+            send({"event": "ready"})
+        end = run(order, send, order.processes, lambda: bool(asked), shared)
+        return str(end["status"])
+
     send({"event": "ready"})
-    order = Order.from_json(job)
+    order, asked = Order.from_json(job), list[int]()
     if order.probe is not None:
         send({"event": "probed", **tried(order)})
     else:
-        asked: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the server of workers blocks it
-        run(order, send, order.processes, lambda: bool(asked))
+        in_turn(order, computed, lambda: bool(asked), onward)
     teller.close()
 
 
@@ -74,22 +87,24 @@ def run(
     send: Send = lambda event: None,
     processes: int = 1,
     stopping: Callable[[], bool] = lambda: False,
+    shared: Shared | None = None,
 ) -> dict[str, Any]:
     """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
     processes: how many may compute the cell together; more than one only where torch has not used threads yet ·
-    stopping: asked after each round; where it says so, the cell ends as `interrupted`, with a checkpoint. A cell that
-    another run has taken over is left to it.
+    stopping: asked after each round; where it says so, the cell ends as `interrupted`, with a checkpoint · shared:
+    what it has in common with the cells before and after it in this process. A cell that another run has taken over is
+    left to it; one that fails after others in its process stays `running`, for nobody knows whether they are to blame.
     """
     try:
         with joined(order.claim) as check:
-            return _ended(_Computation(order, send, stopping, check), processes)
-    except Taken as taken:
-        return {**order.manifest, "status": "running", "reason": str(taken), "seconds": 0.0}
+            return _ended(_Computation(order, send, stopping, check, shared), processes)
+    except (Taken, Unsure) as left:
+        return {**order.manifest, "status": "running", "reason": str(left), "seconds": 0.0}
 
 
 def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
-    """The last manifest of a cell, however it ended. Raises Taken."""
+    """The last manifest of a cell, however it ended. Raises Taken, Unsure."""
     try:
         outcome = cell.run(processes)
     except Taken:
@@ -111,15 +126,26 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
             + _place(error, cell.registry.files.values()),
             "traceback": traceback.format_exc(),
         }
+    if outcome["status"] == "failed" and cell.shared and cell.shared.number:
+        cell.send({"event": "unsure", "reason": outcome["reason"]})
+        raise Unsure(outcome["reason"])
     return cell.end(outcome)
 
 
 class _Computation:
     """A cell at work: its manifest, how far it is, and what is told and kept after every round."""
 
-    def __init__(self, order: Order, send: Send, stopping: Callable[[], bool], check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        order: Order,
+        send: Send,
+        stopping: Callable[[], bool],
+        check: Callable[[], None],
+        shared: Shared | None = None,
+    ) -> None:
         """check: raises Taken where the cell is another run's; asked before anything is written."""
-        self.order, self.folder, self.registry = order, order.folder, Registry(order.plugins)
+        self.order, self.folder, self.shared = order, order.folder, shared
+        self.registry = shared.registry if shared else Registry(order.plugins)
         self.send, self.stopping, self.check = send, stopping, check
         self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -135,7 +161,7 @@ class _Computation:
         self._take_up(device)
         write_manifest(self.folder, self.manifest)
         self.registry.tell("fedbench_cell_started", manifest=self.manifest)
-        self.trial = trial = Trial(config_of(self.manifest), self.registry, device, store=self.checkpoints.store)
+        self.trial = trial = self._built(config_of(self.manifest), device)
         if trial.left_out:
             self.manifest["left_out"] = trial.left_out
         progress = self.progress
@@ -151,6 +177,13 @@ class _Computation:
         self._write_tables()
         keep(self.folder, trial)
         return {"status": "finished", "files": described(self.folder)}
+
+    def _built(self, config: dict[str, Any], device: str) -> Trial:
+        made: dict[str, Any] = {}
+        if self.shared:
+            source = self.shared.source(config)
+            made = {"source": source, "dataset": self.shared.dataset(config, source.image_size)}
+        return Trial(config, self.registry, device, store=self.checkpoints.store, **made)
 
     def _write_tables(self) -> None:
         self.check()

@@ -107,6 +107,9 @@ class Watch:
         elif event["event"] == "lost":
             told = f"{cell.title} was lost and runs again: {event['reason']}"
             self.console.print(Text(told, style="yellow"), soft_wrap=True)
+        elif event["event"] == "again":
+            told = f"{cell.title} runs again, in a process of its own: {event['reason']}"
+            self.console.print(Text(told, style="dim"), soft_wrap=True)
         elif event["event"] == "ended":
             self._ended(event, cell, duration(time.monotonic() - self.began[folder]))
         elif event["event"] in ("elsewhere", "unclaimed"):

@@ -34,6 +34,7 @@ class Options:
     shard: tuple[int, int] | None = None
     checkpoint_every: float = EVERY
     gpu_fraction: float | None = None
+    own_processes: bool = False
 
     def workers(self) -> int:
         """`auto` is one for each core, or as many as share a GPU where there is one."""

@@ -137,13 +137,14 @@ def status(cell: Cell, suite_folder: Path) -> str:
 def versions_of(config: dict[str, Any], registry: Registry) -> dict[str, str]:
     """Versions of fedbench, of the numerical packages and of every plugin that the configuration names."""
     versions = {"fedbench": __version__} | {name: package_version(name) or "none" for name in NUMERICAL}
-    for kind, ref in _references(config):
+    for kind, ref in references(config):
         plugin = registry.catalogue.find(kind, ref["name"]).plugin
         versions[registry.label(plugin)] = registry.version(plugin)
     return versions
 
 
-def _references(config: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+def references(config: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """What a configuration names, by kind."""
     yield "dataset", config["data"]
     yield "partition", config["data"]["partition"]
     for section in (config, config["method"]):

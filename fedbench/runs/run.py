@@ -32,6 +32,7 @@ from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.plan import Cell, entries, status
 from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import search_of
+from fedbench.runs.turns import in_order, turns_of
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
 from fedbench.types import SIZES
@@ -45,8 +46,8 @@ class Run:
     """A run that can begin: nothing of what it was given is refused any more.
 
     folder: of the suite's results · named: the cells that were asked for, of all shards, and their entries in the index
-    · cells: those of this shard, with what was on disk of each by its id · missing: those to compute · execute: the
-    executor of that name, made for them.
+    · cells: those of this shard, with what was on disk of each by its id · missing: those to compute, those of one of
+    `turns` together (`runs.turns`) · execute: the executor of that name, made for them.
     """
 
     suite: Suite
@@ -62,6 +63,7 @@ class Run:
     execute: Execute
     began: float
     left_out: LeftOut
+    turns: dict[str, str]
     stage: str = ""
 
     @classmethod
@@ -91,15 +93,16 @@ class Run:
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
             require_room(folder)
-        left_out = _prepare_data(missing, assets, Refusals(suite), preparing)
+        left_out, totals = _prepare_data(missing, assets, Refusals(suite), preparing)
+        turns = turns_of(missing, totals, options, registry)
         prepare_folder(folder)
         names = entries(named, folder)
         merge_index(folder, suite.name, names)
         write_expected(folder, suite.name, suite.expected)
         if suite.tuning:
             write_search(folder, suite.name, search_of(suite.tuning))
-        run = (suite, registry, options, folder, named, names, chosen, before, missing)
-        return cls(*run, executor["name"], execute, began, left_out, stage)
+        run = (suite, registry, options, folder, named, names, chosen, before, in_order(missing, turns))
+        return cls(*run, executor["name"], execute, began, left_out, turns, stage)
 
     def compute(self, observe: Observe | None = None) -> Ends:
         """Have the executor compute cells until none is left, or too many have failed."""
@@ -162,6 +165,7 @@ class Run:
         options, missing = self.options, self.missing
         git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
         processes = max(1, options.workers() // max(1, len(missing)))
+        turns = {} if processes > 1 else self.turns
 
         def order(cell: Cell, claim: Claim) -> Order:
             return Order(
@@ -174,6 +178,7 @@ class Run:
                 fresh=options.force,
                 gpu_fraction=options.gpu_fraction,
                 until=cell.until,
+                turn=turns.get(cell.id),
                 claim=claim,
             )
 
@@ -191,10 +196,12 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: list[Cell], assets: Assets, refusals: Refusals, preparing: Preparing) -> LeftOut:
+def _prepare_data(
+    missing: list[Cell], assets: Assets, refusals: Refusals, preparing: Preparing
+) -> tuple[LeftOut, dict[str, Any]]:
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
-    is left out of the data."""
-    found: LeftOut = {}
+    is left out of the data, and what cells will cost, by their ids."""
+    found, totals = LeftOut(), dict[str, Any]()
     known, prepared = Totals(assets), set()
     for done, cell in enumerate(alike_together(missing, lambda cell: cell.config)):
         preparing(done, len(missing))
@@ -204,13 +211,13 @@ def _prepare_data(missing: list[Cell], assets: Assets, refusals: Refusals, prepa
                 if left := assets.prepare(cell.config):
                     found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
                 prepared.add(dealt)
-            known.of(cell.id, cell.config)  # builds the cell from shapes: options that cannot work end here
+            totals[cell.id] = known.of(cell.id, cell.config)  # built from shapes: options that cannot work end here
         except UserError as error:
             refusals.add(cell, error)
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
             continue
     refusals.raise_any()
-    return found
+    return found, totals
 
 
 def _asked_for_nothing(executor: str, left: int) -> UserError:

@@ -70,3 +70,15 @@ def test_a_line_without_end_is_not_kept(pipe):
         os.write(send.fileno(), b"x" * 2**16)
         assert listener.heard() == []
     assert len(listener.rest) == LONGEST
+
+
+def test_all_that_an_ended_cell_has_told_is_heard_but_for_half_a_line(pipe):
+    listener, send = pipe
+    line = b'{"event": "round", "round": 1}\n'
+    os.set_blocking(send.fileno(), False)
+    sent = os.write(send.fileno(), line * 3000) // len(line)
+    assert sent > 2000 and len(listener.remaining()) == sent
+    os.write(send.fileno(), b'{"event": ')
+    assert listener.remaining() == []
+    os.write(send.fileno(), line)
+    assert len(listener.heard()) == 1

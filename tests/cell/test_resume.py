@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from command import TINY, write_suite
+from command import TINY
+from every_method import METHODS, ROUNDS, changed, tiny_cells
 
 from fedbench.cell.checkpoint import Checkpoints, Progress
 from fedbench.cell.state import file_bytes
@@ -13,59 +14,6 @@ from fedbench.cell.trial import Trial
 from fedbench.engine.team import together
 from fedbench.errors import NotApplicable
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
-
-ROUNDS = 3
-SCENARIOS = """
-scenarios:
-  plain: {}
-  rough:
-    capacities: {uniform: [1, 2]}
-    data: {name: dots, per_class: 5, partition: {name: iid, clients: 5}}
-    participation: {count: 3}
-    train: {max_steps: 3, regularizer: {feddyn: 0.1}, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
-    evaluation: {by: client, validation: 0.25}
-    faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
-"""
-METHODS = [
-    "alllarge",
-    "allsmall",
-    "depthfl",
-    "ditto",
-    "exclusive",
-    "fed_hello",
-    "fed_plora",
-    "fedavg",
-    "fedex_lora",
-    "fedit",
-    "fedra",
-    "fedrod",
-    "fedrolex",
-    "fedsa_lora",
-    "fedv",
-    "fedvz",
-    "festa",
-    "ffa_lora",
-    "fjord",
-    "flexlora",
-    "flora",
-    "head_only",
-    "heterofl",
-    "hetlora",
-    "inclusivefl",
-    "local_only",
-    "lora_fair",
-    "raflora",
-    "reefl",
-    "rolora",
-    "zero_round",
-]
-# What stands in FedDyn's place where a method has no use for it.
-NO_FEDDYN = (
-    *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "heterofl"),
-    *("fedex_lora", "fedsa_lora", "flexlora", "flora", "lora_fair", "raflora"),
-)
-PULL = {**dict.fromkeys(NO_FEDDYN, {"fedprox": 0.1}), **dict.fromkeys(("fedv", "fedvz", "festa"))}
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +23,7 @@ def plugins(own_cache):
 
 @pytest.fixture(scope="module")
 def cells(plugins, tmp_path_factory):
-    changes = {"scenarios:\n  small: {}\n": SCENARIOS, "rounds: 2": f"rounds: {ROUNDS}", "dropout: 0.0": "dropout: 0.1"}
-    path = write_suite(tmp_path_factory.mktemp("suite"), ", ".join(METHODS), changes)
-    return {(cell.scenario, cell.method): cell.config for cell in load(path, plugins).points()}
+    return tiny_cells(tmp_path_factory.mktemp("suite"), plugins)
 
 
 class Broken(Exception):
@@ -128,13 +74,7 @@ def outcome(progress):
 def test_a_cell_that_is_taken_up_after_every_round_ends_with_the_same_bits(
     cells, plugins, tmp_path, scenario, method, engine
 ):
-    config = {**cells[scenario, method], "engine": engine}
-    if method in PULL and scenario == "rough":
-        config["train"] = {**config["train"], "regularizer": PULL[method]}
-    if method == "zero_round":
-        config["data"] = {**config["data"], "proxy": {"images": 6}}
-    if method == "fedsa_lora":
-        config["evaluation"] = {**config["evaluation"], "by": "client"}
+    config = changed(cells[scenario, method], scenario, engine)
     try:
         whole = uninterrupted(config, plugins)
     except NotApplicable:

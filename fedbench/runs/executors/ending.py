@@ -17,11 +17,8 @@ def outcome(worker: Worker, timeout: float | None, memory_limit: int | None) -> 
     """`status`, `reason` and `seconds` of a worker that has ended, as its manifest now has them. A cell that could not
     finish its round before it was killed, because the run was asked to end, is `interrupted`, and its files stay as
     they are; so do those of a cell that is another run's by now."""
-    report = worker.report()
-    worker.close()
-    manifest = _written(worker)
-    undone = ("running", "interrupted") if worker.late else ("running",)  # at its deadline a cell is asked to end first
-    if manifest["status"] in undone and is_held(worker.order.claim):
+    report, manifest = worker.report(), _written(worker)
+    if _is_undone(worker, manifest):
         if worker.asked and not worker.late and not report["memory"]:
             reason = "ended before its round was done; the next run goes on from its checkpoint"
             return {"status": "interrupted", "reason": reason, "seconds": round(worker.seconds, 3)}
@@ -29,6 +26,23 @@ def outcome(worker: Worker, timeout: float | None, memory_limit: int | None) -> 
         with suppress(UserError):  # the disk is full, say, which is the reason given
             write_manifest(worker.folder, manifest)
     return {"status": manifest["status"], "reason": manifest.get("reason"), "seconds": manifest.get("seconds")}
+
+
+def unsure(worker: Worker) -> str | None:
+    """Why a worker that has ended, and had computed other cells before, is to compute its last one again in a process
+    of its own: nobody knows whether they were to blame. None where it is not, because it ended well or was asked to."""
+    if not worker.used or (worker.asked and not worker.late) or not _is_undone(worker, _written(worker)):
+        return None
+    if worker.late:
+        return "it was out of time"
+    report = worker.report()
+    return worker.unsure or worker.broke.get("reason") or report.get("reason") or died(report["code"] or 0)
+
+
+def _is_undone(worker: Worker, manifest: dict[str, Any]) -> bool:
+    """Whether a cell has no end on disk, and is this run's to give it one."""
+    undone = ("running", "interrupted") if worker.late else ("running",)  # at its deadline a cell is asked to end first
+    return manifest["status"] in undone and is_held(worker.order.claim)
 
 
 def _written(worker: Worker) -> dict[str, Any]:
@@ -48,7 +62,7 @@ def _end(
     memory_limit: int | None,
 ) -> dict[str, Any]:
     """What is recorded of a cell whose process died or was ended."""
-    code = report["code"]
+    code = report["code"] or 0
     facts: dict[str, Any] = {"exit_code": code} if code >= 0 else {"signal": _name(-code)}
     reason = worker.broke.get("reason") or report.get("reason")
     trace = worker.broke.get("traceback") or report["traceback"]

@@ -59,21 +59,19 @@ def no_script() -> Iterator[None]:
 
 
 class Worker:
-    """One cell's supervisor and the pipes to it, see `fedbench.runs.executors.supervisor`.
+    """A cell's supervisor and the pipes to it, see `fedbench.runs.executors.supervisor`; where cells may be computed in
+    turn, that of one after the other.
 
-    asked: what it was asked last, if anything · ready: its own time has begun · late: it was out of it · round: the
-    last one that was finished · broke: what went wrong, where its manifest does not say so · before: the manifest of
-    an earlier run, if any.
+    used: its process has computed a cell before this one · asked: what it was asked last, if anything · ready: its own
+    time has begun · late: it was out of it · round: the last one that was finished · broke: what went wrong, where its
+    manifest does not say so · unsure: how it failed, where its process is used · before: the manifest of an earlier
+    run, if any · told: the last word of its supervisor · telling: whether there may be one yet.
     """
 
     def __init__(self, job: str, memory_limit: int | None) -> None:
         context = multiprocessing.get_context("forkserver")
-        self.order = Order.from_json(job)
-        self.folder = self.order.folder
-        self.before = read_manifest(self.folder)
-        self.asked: bytes | None = None
-        self.ready, self.late, self.round = False, False, 0
-        self.broke: dict[str, Any] = {}
+        self.used, self.telling = False, True
+        self._begin(job)
         receive, send = context.Pipe(duplex=False)
         self.line, far = context.Pipe()
         self.process = context.Process(target=supervise, args=(job, send, far, memory_limit))
@@ -88,12 +86,46 @@ class Worker:
         send.close()
         far.close()
         self.events = Listener(receive)
+
+    def _begin(self, job: str) -> None:
+        self.order = Order.from_json(job)
+        self.folder = self.order.folder
+        self.before = read_manifest(self.folder)
+        self.asked: bytes | None = None
+        self.ready, self.late, self.round = False, False, 0
+        self.broke: dict[str, Any] = {}
+        self.unsure: str | None = None
+        self.told: dict[str, Any] | None = None
         self.began = time.monotonic()
         self.deadline = self.began + LOADING
 
+    def take(self, job: str) -> None:
+        """Have its process compute another cell, after one that has ended; see `free`."""
+        self.used = True
+        self._begin(job)
+        with suppress(OSError):  # it has ended meanwhile
+            self.line.send_bytes(job.encode())
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process has ended."""
+        return not self.process.is_alive()
+
+    @property
+    def free(self) -> bool:
+        """Whether its cell has ended, and its process can take another."""
+        if self.told is None and self.telling:
+            try:
+                if self.line.poll():
+                    self.told = json.loads(self.line.recv_bytes())
+            except (EOFError, OSError):  # somebody killed the supervisor
+                self.telling = False
+        return self.told is not None and self.told["code"] is None
+
     @property
     def ended(self) -> bool:
-        return not self.process.is_alive()
+        """Whether its cell has ended."""
+        return self.free or self.gone
 
     @property
     def seconds(self) -> float:
@@ -101,7 +133,7 @@ class Worker:
 
     def heard(self, timeout: float | None = None) -> list[dict[str, Any]]:
         """What it has told since the last call. timeout: seconds it has from when it is ready."""
-        events = self.events.heard() if self.events.open else []
+        events = self.events.remaining() if self.free else self.events.heard() if self.events.open else []
         for event in events:
             if event["event"] == "ready" and not self.ready:
                 self.ready, self.began = True, time.monotonic()
@@ -111,6 +143,8 @@ class Worker:
                 self.round = event["round"]
             elif event["event"] == "broke":
                 self.broke = event
+            elif event["event"] == "unsure":
+                self.unsure = event["reason"]
         return events
 
     def stop(self, grace: float) -> None:
@@ -142,9 +176,9 @@ class Worker:
 
     def report(self) -> dict[str, Any]:
         """The last word of its supervisor; where somebody killed that, or its guard, what is known of it."""
+        if self.free or self.told:
+            return self.told or {}
         with suppress(EOFError, OSError):
-            if self.line.poll():
-                return json.loads(self.line.recv_bytes())
             self.line.send_bytes(END)
             self.line.poll(LAST)
         return {"code": self.process.exitcode, "memory": None, "traceback": None, "reason": UNWATCHED}
@@ -159,6 +193,7 @@ def stirring(workers: Sequence[Worker]) -> list[Worker]:
     """Those that have something to say, have ended, or are out of time; waits a moment for one."""
     ends = {worker.process.sentinel: worker for worker in workers}
     voices = [worker.events.pipe for worker in workers if worker.events.open]
+    voices += [worker.line for worker in workers if worker.told is None and worker.telling]
     ready = set(wait([*voices, *ends], max(0.0, min([PATIENCE, *(w.deadline - time.monotonic() for w in workers)]))))
     late = time.monotonic()
-    return [w for w in workers if w.events.pipe in ready or w.process.sentinel in ready or w.deadline < late]
+    return [w for w in workers if ready & {w.events.pipe, w.line, w.process.sentinel} or w.deadline < late]

@@ -1,0 +1,78 @@
+"""A tiny cell of every method, in two scenarios: a plain one, and one in which most that can happen does."""
+
+from __future__ import annotations
+
+from command import write_suite
+
+from fedbench.runs.runner import load
+
+ROUNDS = 3
+SCENARIOS = """
+scenarios:
+  plain: {}
+  rough:
+    capacities: {uniform: [1, 2]}
+    data: {name: dots, per_class: 5, partition: {name: iid, clients: 5}}
+    participation: {count: 3}
+    train: {max_steps: 3, regularizer: {feddyn: 0.1}, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
+    evaluation: {by: client, validation: 0.25}
+    faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
+"""
+METHODS = [
+    "alllarge",
+    "allsmall",
+    "depthfl",
+    "ditto",
+    "exclusive",
+    "fed_hello",
+    "fed_plora",
+    "fedavg",
+    "fedex_lora",
+    "fedit",
+    "fedra",
+    "fedrod",
+    "fedrolex",
+    "fedsa_lora",
+    "fedv",
+    "fedvz",
+    "festa",
+    "ffa_lora",
+    "fjord",
+    "flexlora",
+    "flora",
+    "head_only",
+    "heterofl",
+    "hetlora",
+    "inclusivefl",
+    "local_only",
+    "lora_fair",
+    "raflora",
+    "reefl",
+    "rolora",
+    "zero_round",
+]
+# What stands in FedDyn's place where a method has no use for it.
+NO_FEDDYN = (
+    *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "heterofl"),
+    *("fedex_lora", "fedsa_lora", "flexlora", "flora", "lora_fair", "raflora"),
+)
+PULL = {**dict.fromkeys(NO_FEDDYN, {"fedprox": 0.1}), **dict.fromkeys(("fedv", "fedvz", "festa"))}
+
+
+def tiny_cells(folder, plugins):
+    """The configurations of these cells, by scenario and method."""
+    changes = {"scenarios:\n  small: {}\n": SCENARIOS, "rounds: 2": f"rounds: {ROUNDS}", "dropout: 0.0": "dropout: 0.1"}
+    path = write_suite(folder, ", ".join(METHODS), changes)
+    return {(cell.scenario, cell.method): cell.config for cell in load(path, plugins).points()}
+
+
+def changed(config, scenario, engine):
+    """A configuration of these with that engine, and with what its method asks for."""
+    config, method = {**config, "engine": engine}, config["method"]["name"]
+    if method in PULL and scenario == "rough":
+        config["train"] = {**config["train"], "regularizer": PULL[method]}
+    if method == "zero_round":
+        config["data"] = {**config["data"], "proxy": {"images": 6}}
+    if method == "fedsa_lora":
+        config["evaluation"] = {**config["evaluation"], "by": "client"}
+    return config
