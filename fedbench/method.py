@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import Generator, Tensor
 
 from fedbench.models.backbone import Blocks, Plain
-from fedbench.types import ClientCost, Cohort, Report, Scenario, Uploads
+from fedbench.types import ClientCost, Cohort, Report, Scenario, Size, Uploads
 
 State = dict[str, Any]
 Predict = Callable[[Tensor], Tensor | Mapping[str, Tensor]]
@@ -31,7 +31,10 @@ class Method:
     one that takes no part; cost(capacity, t, rank) and cost(capacity, t, rank, width), where it takes so many, is told
     the client's rank and width too, None where the scenario gives none. personal: whether clients have models of their
     own; predictor is then asked with their numbers where the evaluation is by client. alone: whether it trains by other
-    means than `setup.engine`, so that one process computes it.
+    means than `setup.engine`, so that one process computes it. at(state, size, client=None) -> predict: the model that
+    a client of that size can run, made of the global one by the method's own rule; None where it is its one model
+    alone. running(size): bytes that a device needs to answer one image with that, None where it cannot: the method has
+    no model so small, or answers with the server's help alone; without it nobody knows.
     """
 
     init: Callable[[Generator], State]
@@ -40,6 +43,9 @@ class Method:
     cost: Callable[..., ClientCost | None]
     personal: bool = False
     alone: bool = False
+    sizes: Sequence[Size] | None = None
+    at: Callable[..., Predict] | None = None
+    running: Callable[[Size], int | None] | None = None
 
     def price(self, capacity: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
         """What a client of that capacity, and of that rank and width where the scenario gives them, pays in round t."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.results import merge_index, write_manifest, write_rows
+from fedbench.results.columns import SIMULATED
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry
-from fedbench.results.tables import SIMULATED
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
 CAPACITIES = (12, 10, 8, 6, 4, 3)

@@ -15,9 +15,10 @@ from fedbench.cell.state import file_bytes, load, taken_apart
 from fedbench.disk import cannot_write, hash_of_bytes, hash_of_file, hash_of_json, put_in_place, settle
 from fedbench.errors import UserError
 from fedbench.results import read_rows
+from fedbench.results.columns import CAME_LATER, COLUMNS
 from fedbench.results.documents import json_text, read_json
 from fedbench.results.files import set_aside
-from fedbench.results.tables import CAME_LATER, COLUMNS, table_bytes
+from fedbench.results.tables import table_bytes
 from fedbench.results.untrusted import check, check_all, is_folder_name
 
 EVERY = 60.0  # seconds between two checkpoints, where nobody says

@@ -69,6 +69,7 @@ class Evaluation:
         train: Pixels | None = None,
     ) -> None:
         self.test, self.images, self.metrics = test, {TEST: test, VALIDATION: train or test}, metrics
+        self._how = (batch_size, mixed, personal)
         self.shares = sorted(shares, key=lambda share: share.client) if personal else list(shares)
         self.sizes = [len(share.indices) for share in self.shares]
         parts = [Pass(share.client if personal else GLOBAL, share.indices, share.split) for share in self.shares]
@@ -80,6 +81,11 @@ class Evaluation:
             for client, indices, split in parts
             for i in range(0, len(indices), batch_size)
         ]
+
+    def only(self, split: str) -> Evaluation:
+        """The same of the images of one split."""
+        shares = [share for share in self.shares if share.split == split]
+        return Evaluation(self.test, shares, self.metrics, *self._how, self.images[VALIDATION])
 
     def scores(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> list[Score]:
         """Every metric of every answer on every share, see `answers`."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
 
 from fedbench.cell.channel import NOT_FINITE
+from fedbench.cell.deployment import Deployment, Runnable, Scored, offered_by
 from fedbench.cell.diagnostics import effects
 from fedbench.cell.evaluation import Right, Score
 from fedbench.cell.federation import Federation
@@ -19,9 +20,9 @@ from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.places import trained_layers
 from fedbench.results.choice import VALIDATION, best_round
+from fedbench.results.columns import SIMULATED
 from fedbench.results.scores import evaluated_rounds
-from fedbench.results.tables import SIMULATED
-from fedbench.types import ClientCost, Dataset, Report, Uploads
+from fedbench.types import ClientCost, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]
@@ -48,7 +49,7 @@ class Ledger:
         self.dataset, self.federation, self.faults = dataset, federation, federation.faults
         self.T, evaluation = config["train"]["rounds"], config["evaluation"]
         self.evaluated = evaluated_rounds(self.T, evaluation["every"], evaluation.get("at"))
-        self.weights = _weights(config["method"])
+        self.weights, self.sized = _weights(config["method"]), evaluation.get("sizes", False)
         measured = [metric["name"] for metric in evaluation["metrics"]]
         self.chooser = "accuracy" if "accuracy" in measured else measured[0]
 
@@ -164,6 +165,30 @@ class Ledger:
             for score in scores
         ]
 
+    def sizes(self, t: int, one: Runnable, scores: Iterable[Score]) -> Rows:
+        """One row for every score of the model after round t, here counted from 1, at one of its sizes."""
+        size, run = asdict(one.size), {"memory_bytes": one.memory, "alone": one.alone}
+        rows = self.eval(t, scores)
+        for row in rows:
+            del row["split"]
+        return [{**size, **run, **row} for row in rows]
+
+    def deployed(self, t: int, deployment: Deployment, scores: Mapping[Size, Sequence[Score]]) -> Rows:
+        """One row for each client that has test images and each metric, after round t, here counted from 1. scores: of
+        the model at every size."""
+        rows: Rows = []
+        known = {size: Scored(found, self.dataset.domains) for size, found in scores.items()}
+        for client in self.federation.clients:
+            taken = deployment.taken_by(client.id)
+            size: dict[str, Any] = asdict(taken.size) if taken else dict.fromkeys(("capacity", "rank", "width"))
+            own = known[taken.size].of(client) if taken else {}
+            device = self.federation.devices[client.id].name if self.federation.devices else ""
+            domain = self.dataset.domain_name(client.domain)
+            for metric in known[deployment.sizes[-1].size].of(client):
+                row = {"round": t, "client": client.id, "domain": domain, "device": device, **size}
+                rows.append({**row, "metric": metric, "value": own.get(metric, math.nan)})
+        return rows
+
     def right(self, t: int, before: Rows, evaluated: Rows, right: Right) -> Rows:
         """A row for each output of the model after round t, here counted from 1, and of the outputs whose best round so
         far is an earlier one, that one's.
@@ -202,6 +227,8 @@ class Ledger:
         totals = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
         totals["evaluations"] = len(self.evaluated)
         totals["tested"] = totals["evaluations"] * sum(evaluation.sizes)
+        if self.sized:  # validation images are not, and not every size has a model: an upper bound
+            totals["tested"] += len(offered_by(method, self.federation.scenario)) * sum(evaluation.sizes)
         for t in range(self.T):
             cohort = self.federation.cohort(t)
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):

@@ -14,8 +14,10 @@ from torch import Tensor
 from fedbench.cell.channel import Guard, received
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.clientstore import ClientStore
+from fedbench.cell.deployment import Deployment
 from fedbench.cell.evaluation import Evaluation
 from fedbench.cell.ledger import Ledger, Rows
+from fedbench.cell.shares import TEST
 from fedbench.cell.state import taken_apart
 from fedbench.cell.turns import source_of
 from fedbench.cell.world import World
@@ -74,6 +76,7 @@ class Trial:
         self.method = self._method(registry, setup)
         check_ranks(self.model, self.federation.scenario)
         self.evaluation = self._evaluation(registry)
+        self.deployment = Deployment(self.method, self.federation, self.rounds - 1)
 
     def _evaluation(self, registry: Registry) -> Evaluation:
         metrics = {ref["name"]: registry.make("metric", ref) for ref in self.config["evaluation"]["metrics"]}
@@ -164,6 +167,17 @@ class Trial:
             tables["eval"] += self.ledger.eval(t, self.evaluation.scored(answers))
         tables["right"] = self.ledger.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
 
+    def _deploy(self, state: State, t: int, tables: dict[str, Rows]) -> None:
+        """Enter into the tables how good the model of a state is at every size, and what each client can run of it,
+        after round t counted from 1."""
+        tested, found = self.evaluation.only(TEST), {}
+        with self.precision(), fast(self.model) if self.fast else nullcontext():
+            for one in self.deployment.sizes:
+                answers = tested.answers(self.deployment.predictor(state, one), self.team)
+                found[one.size] = tested.scored(answers)
+                tables["sizes"] += self.ledger.sizes(t, one, found[one.size])
+        tables["deployed"] += self.ledger.deployed(t, self.deployment, found)
+
     def run(
         self,
         on_round: Callable[[int, Rows], None] = lambda t, rows: None,
@@ -195,6 +209,8 @@ class Trial:
                 on_layers(ledger.layers(t, self.model, before, state, report))
             if t + 1 in due:
                 self._test(state, t + 1, tables)
+            if ledger.sized and t + 1 == self.rounds:
+                self._deploy(state, t + 1, tables)
             progress.round, progress.state = t + 1, state
             self.store.sweep(state)
             del before, report  # the uploads of whole models are large, and the next round has its own

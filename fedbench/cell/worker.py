@@ -31,9 +31,9 @@ from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.claims import Taken, joined
+from fedbench.results.columns import ONLY_WITH_ROWS
 from fedbench.results.files import cleared, described
 from fedbench.results.status import HALVED, KEPT
-from fedbench.results.tables import ONLY_WITH_ROWS
 
 Send = Callable[[dict[str, Any]], None]
 

@@ -129,3 +129,15 @@ def draw(
     made = allocate(**{name: inputs[name]() for name in wanted})
     exact, name = getattr(allocate, "exact", True), getattr(allocate, "name", "the allocation")
     return check_plan(made, L_n, exact, name) if isinstance(made, Plan) else check(made, L_n, exact, name)
+
+
+def remember(old: dict[str, Any], new: dict[str, Any], returned: Tensor) -> dict[str, Any]:
+    """The new state with what allocations are told of layers: `history` counts the updates that each has received,
+    `scores` keeps the norm of its last one. returned (n, L) bool: rows of M that arrived."""
+    count = returned.sum(0)
+    moved = [
+        sum((((r_j[name] - before[name]).double() ** 2).sum() for name in r_j), torch.zeros(())).sqrt()
+        for r_j, before in zip(new["r"], old["r"], strict=True)
+    ]
+    scores = torch.where(count > 0, torch.stack([norm.double().cpu() for norm in moved]), old["scores"])
+    return {**new, "history": old["history"] + count, "scores": scores}

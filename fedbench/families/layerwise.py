@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 from fedbench import seeding
 from fedbench.errors import NotApplicable
 from fedbench.families import allocation as alloc
+from fedbench.families.handed import Answer, Handed, deepest
 from fedbench.families.own import Fresh, Own
 from fedbench.families.regularizer import first_books, pull_of, server_step
 from fedbench.method import Method, Predict, Ref, Setup, State
@@ -65,6 +66,7 @@ def layerwise(
     keeps: Names = (),
     fixed: Names = (),
     fresh: Names = (),
+    at: Answer | None = None,
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable.
 
@@ -75,29 +77,21 @@ def layerwise(
     to their losses beside the regulariser · view(state): what the global model is read from · predict(model,
     state): how the model with that view answers · keeps: patterns of names of tensors that every client trains and
     keeps (`*.lora_B`) · fixed: of those that everybody has from the first draw on, never trained or sent · fresh:
-    of those that every client draws anew in each round, not sent. A function of the model may tell them.
+    of those that every client draws anew in each round, not sent. A function of the model may tell them · at(model,
+    state, layers, exits): how a client's model answers; by default, where the global one does, by the head at its end.
     """
     model = _trainable(setup, adapt, exits_of)
     kept, never, anew = (tuple(of(model) if callable(of) else of) for of in (keeps, fixed, fresh))
     _refuse_feddyn(setup, kept, anew)
-    made = Layerwise(
-        setup,
-        model=model,
-        allocate=setup.component("allocation", allocation),
-        aggregate=setup.component("aggregator", aggregator),
-        objective=setup.component("objective", objective),
-        depth_of=depth_of,
-        exits_of=exits_of,
-        share=share,
-        start=start,
-        pull=pull,
-        view=view,
-        predict=predict,
-        own=Own(setup.store, kept, setup.device) if kept else None,
-        fresh=Fresh(model, anew, setup.seed if anew else 0),  # what reads no seed is priced once for all
-        fixed=never,
-    )
-    return Method(made.init, made.round, made.predictor, made.cost, personal=bool(kept), alone=bool(kept))
+    refs = (("allocation", allocation), ("aggregator", aggregator), ("objective", objective))
+    ways = (depth_of, exits_of, share, start, pull, view, predict)
+    own = Own(setup.store, kept, setup.device) if kept else None
+    drawn = Fresh(model, anew, setup.seed if anew else 0)  # what reads no seed is priced once for all
+    allocate, aggregate, loss = (setup.component(kind, ref) for kind, ref in refs)
+    made = Layerwise(setup, model, allocate, aggregate, loss, *ways, own, drawn, never)
+    method = Method(made.init, made.round, made.predictor, made.cost, personal=bool(kept), alone=bool(kept))
+    answer = at or (deepest if predict is full_depth else None)
+    return made.handing(method, answer) if answer else method
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +123,11 @@ class Layerwise:
             with torch.device("cpu"):  # also where the model is but a shape
                 check(self.smallest())
 
+    def handing(self, method: Method, answer: Answer) -> Method:
+        """The method, with what clients can run of its model."""
+        handed = Handed(self.setup, self.model, self.plan, self.start, self.fresh, self.own, answer)
+        return replace(method, at=handed.at, running=functools.cache(handed.running))
+
     def init(self, generator: Generator) -> State:
         L = self.model.num_layers
         self.model.draw(generator)
@@ -158,7 +157,7 @@ class Layerwise:
         if self.own:
             plan, given, books = self.own.taken(state, plan, cohort, given, books)
         new = {**self.aggregate(state, given, plan, cohort), **books}
-        return _remember(state, new, report.plan.trains[up.arrived]), report
+        return alloc.remember(state, new, report.plan.trains[up.arrived]), report
 
     def plan(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[Plan, Cohort]:
         """Who holds and trains what, of those who take part, and them."""
@@ -284,15 +283,3 @@ def _refuse_feddyn(setup: Setup, kept: Sequence[str], anew: Sequence[str]) -> No
 
 def _values(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: parameter.detach().clone() for name, parameter in parameters.items()}
-
-
-def _remember(old: State, new: State, returned: Tensor) -> State:
-    """Count the updates each layer has received, and keep the norm of its last one; returned (n, L) bool, rows
-    of M that arrived."""
-    count = returned.sum(0)
-    moved = [
-        sum((((r_j[name] - before[name]).double() ** 2).sum() for name in r_j), torch.zeros(())).sqrt()
-        for r_j, before in zip(new["r"], old["r"], strict=True)
-    ]
-    scores = torch.where(count > 0, torch.stack([norm.double().cpu() for norm in moved]), old["scores"])
-    return {**new, "history": old["history"] + count, "scores": scores}

@@ -6,70 +6,23 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.func import functional_call
 
+from fedbench.families.body import Tensors, WholeModel, read
 from fedbench.families.regularizer import refuse_books
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
-from fedbench.models.backbone import HEAD, Blocks, Plain, begin, load
+from fedbench.models.backbone import HEAD, load
 from fedbench.models.optimizer import make_optimizer, optimizer_states
-from fedbench.seeding import seed_of
 from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Sent, Uploads
 
-Tensors = Mapping[str, Tensor]
 Batch = tuple[Tensor, Tensor]
 LossOf = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | float]]
 Turn = tuple[LossOf, Sequence[Iterable[Tensor]]]  # a loss, and the groups of tensors that it trains
-
-
-class WholeModel(nn.Module):
-    """A body and the classifier at its end, called with the weights that a state holds.
-
-    The module's own weights remain those that the backbone came with. Names of weights are `model.<timm's name>` and
-    `head.weight`, `head.bias`.
-    """
-
-    def __init__(self, body: Blocks | Plain) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D)"""
-        return self.body.pooled(x)
-
-    def weights(self) -> dict[str, nn.Parameter]:
-        return {name.removeprefix("classifiers."): p for name, p in self.body.named_parameters()}
-
-    def features(self, weights: Tensors, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D)"""
-        own = {f"body.{name}": value for name, value in weights.items() if name.startswith("model.")}
-        z: Tensor = functional_call(self, own, (x,))
-        return z
-
-    def logits(self, weights: Tensors, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, C)"""
-        return read(weights, HEAD, self.features(weights, x))
-
-
-def read(weights: Tensors, classifier: str, features: Tensor) -> Tensor:
-    """The logits (B, C) of a classifier among the weights, of features (B, D)."""
-    return nn.functional.linear(features, weights[f"{classifier}.weight"], weights[f"{classifier}.bias"])
-
-
-def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
-    """The backbone with a classifier, all of its weights to be trained. The adapter of the suite is left aside.
-
-    start: `pretrained`, as the backbone is, or `random`, drawn anew. Raises UserError.
-    """
-    body = setup.backbone.requires_grad_(True)
-    begin(body, "body", start, seed_of(setup.seed, use="body"))
-    body.add_classifier(HEAD, setup.num_classes)
-    return WholeModel(body.to(setup.device).eval())
 
 
 @dataclass(frozen=True)
@@ -186,7 +139,9 @@ def wholemodel(
     aggregate = setup.component("aggregator", aggregator)
     refuse_books(setup)
     made = Whole(setup, model, train, functools.cache(price), aggregate, personal)
-    return Method(made.init, made.round, made.predictor, made.cost, personal=personal is not None, alone=True)
+    running = functools.cache(lambda size: model.to_run(setup.image_size))
+    own = personal is not None
+    return Method(made.init, made.round, made.predictor, made.cost, personal=own, alone=True, running=running)
 
 
 @dataclass(frozen=True, eq=False)

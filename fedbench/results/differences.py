@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedbench.disk import hash_of_bytes, hash_of_json
+from fedbench.results.columns import BESIDE, COLUMNS, ONLY_WITH_ROWS, TIMINGS
 from fedbench.results.result import Result, checked_table, has_table
-from fedbench.results.tables import BESIDE, COLUMNS, ONLY_WITH_ROWS, TIMINGS, what_is_said
+from fedbench.results.tables import what_is_said
 
 
 def differing(one: Result, other: Result) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.disk import cannot_write, hash_of_file
-from fedbench.results.tables import COLUMNS
+from fedbench.results.columns import COLUMNS
 
 TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
 TENSORS, STRUCTURE = "state.safetensors", "state.json"

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.agreement import disagreement, method_of
+from fedbench.results.columns import BESIDE, COLUMNS, TIMINGS
 from fedbench.results.files import ALWAYS
 from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, look_at_index, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.result import Result, checked_table, first_line, has_table
-from fedbench.results.tables import BESIDE, COLUMNS, TIMINGS, what_is_said
+from fedbench.results.tables import what_is_said
 from fedbench.words import counted, shortened
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import Any
 from fedbench.disk import cannot_write, hash_of_json, put_in_place, settle, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.claims import Claims
+from fedbench.results.columns import BESIDE
 from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.identity import id_in
 from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, merge_index, prepare_folder, read_index, visible
 from fedbench.results.loading import cell_content, content_hash, examine, what_is_wrong
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.status import ENDED, GIVEN_UP, HALVED
-from fedbench.results.tables import BESIDE
 from fedbench.results.tuning import TUNING, read_search
 from fedbench.results.untrusted import is_folder_name, refuse_links
 

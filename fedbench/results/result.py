@@ -107,6 +107,16 @@ class Result:
         """Without rows where an older fedbench, which did not record it, computed the cell."""
         return self._table_or_none("right")
 
+    @cached_property
+    def sizes(self) -> pyarrow.Table:
+        """Without rows where the suite does not ask for `evaluation: {sizes: true}`."""
+        return self._table_or_none("sizes")
+
+    @cached_property
+    def deployed(self) -> pyarrow.Table:
+        """As `sizes`."""
+        return self._table_or_none("deployed")
+
     def _table_or_none(self, kind: str) -> pyarrow.Table:
         return self._table(kind) if self._has(kind) else _empty(kind)
 

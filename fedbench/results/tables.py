@@ -1,4 +1,4 @@
-"""The Parquet tables of a cell: their columns, their version, and the check of what enters and leaves."""
+"""The Parquet tables of a cell: their version, and the check of what enters and leaves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
+from fedbench.results.columns import COLUMNS, LATER, NULLABLE, TIMINGS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -17,126 +18,6 @@ if TYPE_CHECKING:
 RESULT_VERSION = 1
 MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file of some bytes can claim any number
 VERSION_KEY = b"fedbench.result_version"
-
-COLUMNS: Mapping[str, Mapping[str, str]] = {
-    # A row for each evaluated round x split x domain or client x metric. client -1 is the global model;
-    # accuracy is a fraction.
-    "eval": {
-        "round": "int32",
-        "split": "string",
-        "domain": "string",
-        "client": "int32",
-        "metric": "string",
-        "value": "float64",
-        "examples": "int64",
-    },
-    # A row for each round x client that was asked to take part; arrived is False where its work was lost.
-    # layers count from 0; those that it holds, and those that it trains. rank is null where ranks are not told apart.
-    # The last five are simulated, and null where clients have no devices; energy also where a device has no watts.
-    "rounds": {
-        "round": "int32",
-        "client": "int32",
-        "domain": "string",
-        "capacity": "int16",
-        "layers": "list<int16>",
-        "trained_layers": "list<int16>",
-        "rank": "int16",
-        "examples": "int64",
-        "steps": "int32",
-        "arrived": "bool",
-        "loss": "float64",
-        "bytes_down": "int64",
-        "bytes_up": "int64",
-        "flops": "int64",
-        "memory_bytes": "int64",
-        "seconds": "float64",
-        "down_seconds": "float64",
-        "compute_seconds": "float64",
-        "up_seconds": "float64",
-        "server_seconds": "float64",
-        "energy": "float64",
-    },
-    # A row for each round x layer that has adapters; layers count from 0. NaN where there is nothing to measure.
-    "layers": {
-        "round": "int32",
-        "layer": "int16",
-        "holders": "int32",
-        "update_norm": "float64",
-        "client_update_norm": "float64",
-        "aggregation_error": "float64",
-        "product_norm": "float64",
-    },
-    # A row for each round x kind of thing that crosses between clients and server; the bytes of all clients together.
-    "exchange": {
-        "round": "int32",
-        "what": "string",
-        "bytes_down": "int64",
-        "bytes_up": "int64",
-    },
-    # A row for each round in which the server computes for clients: FLOPs in all, memory for one client. No file
-    # without any.
-    "server": {
-        "round": "int32",
-        "flops": "int64",
-        "memory_bytes": "int64",
-    },
-    # A row for each round of clients that have devices: what it took as the server waits, simulated. No file without
-    # any.
-    "clock": {
-        "round": "int32",
-        "clients": "int32",
-        "duration": "float64",
-        "server_seconds": "float64",
-        "idle_share": "float64",
-    },
-    # A row for each upload that a fault corrupted or the server refused; "" for neither. No file without any.
-    "uploads": {
-        "round": "int32",
-        "client": "int32",
-        "corrupted": "string",
-        "rejected": "string",
-    },
-    # A row for each output of the model after the last round, and after its best round by validation images if that is
-    # another: which test images it answered right, a bit for each.
-    "right": {
-        "round": "int32",
-        "output": "string",
-        "images": "int64",
-        "positions": "string",
-        "bits": "binary",
-    },
-}
-
-SIMULATED = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds", "energy")
-
-NULLABLE = {"rounds": ("rank", *SIMULATED)}
-
-# Columns that came when results were kept already, and which column they are read as where a file is without them, None
-# for nulls. They are no part of a content hash where they say no more than that.
-LATER: Mapping[str, Mapping[str, str | None]] = {
-    "rounds": {"trained_layers": "layers", "rank": None, **dict.fromkeys(SIMULATED)}
-}
-
-ONLY_WITH_ROWS = ("server", "clock", "uploads", "right")  # tables that a cell is without where they would be empty
-
-# Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
-# one of them has none.
-BESIDE = ("right",)
-CAME_LATER = ("clock", *BESIDE)  # tables that a checkpoint of an older fedbench is without
-
-# What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
-# older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data.
-TIMINGS = {
-    "eval": (),
-    "rounds": ("seconds",),
-    "layers": (),
-    "exchange": (),
-    "server": (),
-    "clock": (),
-    "uploads": (),
-    "right": (),
-    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out", "root"),
-}
 
 
 def arrow_schema(kind: str) -> pyarrow.Schema:

@@ -44,7 +44,7 @@ def _leave_out_nothing(plain: dict[str, Any]) -> None:
     for key in ("regularizer", "guard"):
         if plain["train"].get(key) is None:
             plain["train"].pop(key, None)
-    for key, nothing in (("by", "domain"), ("at", None), ("validation", None)):
+    for key, nothing in (("by", "domain"), ("at", None), ("validation", None), ("sizes", False)):
         if plain["evaluation"].get(key) == nothing:
             plain["evaluation"].pop(key, None)
     faults = plain.get("faults", {})

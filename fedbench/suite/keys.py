@@ -8,11 +8,11 @@ from pydantic import AfterValidator, ConfigDict, Field, WrapValidator, with_conf
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
 from fedbench.suite.devices import GivenDevices, GivenFit, OwnDevices, Scale
+from fedbench.suite.faults import Faults
 from fedbench.suite.sizes import GivenCapacities, GivenRanks, GivenWidths
 from fedbench.suite.space import Tune
 from fedbench.suite.values import (
     Count,
-    Factor,
     Instead,
     Kind,
     Name,
@@ -24,7 +24,6 @@ from fedbench.suite.values import (
     moments,
     not_both,
     one_of,
-    slowdown,
     steps,
 )
 
@@ -126,47 +125,6 @@ class Train(TypedDict, total=False):
 
 
 @_closed
-class Stragglers(TypedDict, total=False):
-    """Slow clients, and how long the server waits for them; a suite that has any says all four."""
-
-    probability: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="of each client in each round")]
-    slowdown: Annotated[
-        Factor | Annotated[list[Factor], Field(min_length=2, max_length=2)],
-        WrapValidator(slowdown),
-        Field(description="so many times slower, or [lowest, highest] to draw from"),
-    ]
-    deadline: Annotated[Factor, Field(description="how long the server waits, in times a client's usual time")]
-    late: Annotated[
-        Literal["partial", "lost"], Field(description="partial: what is done by the deadline counts; lost: nothing")
-    ]
-
-
-@_closed
-class Corrupted(TypedDict, total=False):
-    """Uploads that are spoilt on their way; a suite that has any says how many and how."""
-
-    probability: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="of each client in each round")]
-    kind: Annotated[
-        Literal["nan", "inf", "wrong_shape", "scaled", "noise"],
-        Field(description="what arrives in place of what a client has learnt"),
-    ]
-    scale: Annotated[
-        float, Field(allow_inf_nan=False, description="of the update; left out: 1e6 for scaled, 1 for noise")
-    ]
-
-
-@_closed
-class Faults(TypedDict, total=False):
-    """What goes wrong in a round; the draws are the same for every method."""
-
-    dropout: Annotated[
-        float, Field(ge=0, lt=1, allow_inf_nan=False, description="probability that a client is lost in a round")
-    ]
-    stragglers: Annotated[Stragglers | None, Field(description="slow clients; null: none, whatever lies beneath")]
-    corrupted: Annotated[Corrupted | None, Field(description="uploads that are spoilt on their way; null: none")]
-
-
-@_closed
 class Evaluation(TypedDict, total=False):
     """When and how the models are tested."""
 
@@ -188,6 +146,9 @@ class Evaluation(TypedDict, total=False):
     validation: Annotated[
         Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None,
         Field(description="the part of each client's training images that is held out to choose by; null: none"),
+    ]
+    sizes: Annotated[
+        bool, Field(description="score the last model at every size that a device could run, and what each client can")
     ]
     batch_size: Count
     metrics: Annotated[list[Annotated[Component, Kind("metric")]], Field(min_length=1)]

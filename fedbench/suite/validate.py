@@ -14,6 +14,7 @@ from fedbench.registry.catalogue import Catalogue
 from fedbench.suite import keys
 from fedbench.suite.belonging import belongs, near_home
 from fedbench.suite.devices import Devices
+from fedbench.suite.faults import Stragglers
 from fedbench.suite.node import INVALID, Node, Path
 from fedbench.suite.problems import Problems
 from fedbench.suite.shapes import keys_of
@@ -27,7 +28,7 @@ NEEDED = ("backbone", "data")
 
 # What these mappings must say where a suite has them; no default does.
 WHOLE = {
-    ("faults", "stragglers"): tuple(keys.Stragglers.__annotations__),
+    ("faults", "stragglers"): tuple(Stragglers.__annotations__),
     ("faults", "corrupted"): ("probability", "kind"),
 }
 

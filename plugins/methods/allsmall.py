@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
+from fedbench.families.handed import deepest
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.globalmodel import GlobalModel
@@ -31,6 +32,7 @@ def allsmall(
         objective,
         depth_of=lambda L_n: depth,
         predict=lambda model, state: GlobalModel(model, range(depth), head_at_end(depth)),
+        at=deepest,
     )
 
 

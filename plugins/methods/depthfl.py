@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -34,7 +34,8 @@ def depthfl(
     first_exit, every: after which layers (from 1) the exits stand, below the last layer. head: a client's
     final head stands after its own last layer `where_no_exit` does, or `always`. answer: `ensemble`, the mean
     of all classifiers' logits, or `last`, the deepest one's; the other is reported too. Classifiers that no
-    client has trained yet have no say in either.
+    client has trained yet have no say in either. A client of depth d can run the first d layers with their classifiers
+    (Section 4 scores the global model at every one): answers are as above.
     """
     L = setup.backbone.num_layers
 
@@ -52,12 +53,14 @@ def depthfl(
         new = aggregate(state, uploads, plan, cohort)
         return {**new, "memory": {**new["memory"], "trained": sorted(trained)}}
 
-    def predict(model: Blocks, state: State) -> GlobalModel:
-        everywhere = exits_of(L)
-        trained = [exit for exit in everywhere if exit.classifier in state["memory"].get("trained", [])]
-        return GlobalModel(model, range(L), trained or everywhere, lambda logits: answers(logits, answer))
+    def at(model: Blocks, state: State, layers: Sequence[int], exits: Sequence[Exit]) -> GlobalModel:
+        trained = [exit for exit in exits if exit.classifier in state["memory"].get("trained", [])]
+        return GlobalModel(model, layers, trained or exits, lambda logits: answers(logits, answer))
 
-    return layerwise(setup, allocation, counted, objective, exits_of=exits_of, predict=predict)
+    def predict(model: Blocks, state: State) -> GlobalModel:
+        return at(model, state, range(L), exits_of(L))
+
+    return layerwise(setup, allocation, counted, objective, exits_of=exits_of, predict=predict, at=at)
 
 
 def answers(logits: list[Tensor], first: str) -> Mapping[str, Tensor]:

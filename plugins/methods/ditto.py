@@ -6,18 +6,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.wholemodel import (
-    Answer,
-    Tensors,
-    Visit,
-    WholeModel,
-    copies,
-    fit,
-    price_of,
-    towards,
-    trainable,
-    wholemodel,
-)
+from fedbench.families.body import Tensors, WholeModel, trainable
+from fedbench.families.wholemodel import Answer, Visit, copies, fit, price_of, towards, wholemodel
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.backbone import Begin
 from fedbench.options import Count, NotNegative, judged

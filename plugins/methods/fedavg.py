@@ -10,7 +10,8 @@ from typing import cast
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.wholemodel import Answer, Tensors, Visit, WholeModel, fit, price_of, trainable, wholemodel
+from fedbench.families.body import Tensors, WholeModel, trainable
+from fedbench.families.wholemodel import Answer, Visit, fit, price_of, wholemodel
 from fedbench.families.width import narrowed
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import Begin

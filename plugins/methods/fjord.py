@@ -13,7 +13,8 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.families.wholemodel import Tensors, Visit, WholeModel, fit, price_of, trainable
+from fedbench.families.body import Tensors, WholeModel, trainable
+from fedbench.families.wholemodel import Visit, fit, price_of
 from fedbench.families.width import Cuts, Part, Rates, offered, widthwise
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.backbone import Begin

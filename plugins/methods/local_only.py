@@ -12,7 +12,7 @@ from fedbench.families.aggregation import weighted_mean
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.types import Cohort, Plan, Uploads
+from fedbench.types import Cohort, Plan, Size, Uploads
 
 
 def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
@@ -35,13 +35,19 @@ def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
         return {**new, "memory": {**new["memory"], "depths": depths}}
 
     made = layerwise(setup, "prefix", remembered, objective, keeps=("*",))
-    answer = cast(Callable[..., GlobalModel], made.predictor)
+    whole, small = (cast(Callable[..., GlobalModel], answer) for answer in (made.predictor, made.at))
+
+    def of_own_depth(model: GlobalModel, state: State, client: int | None) -> GlobalModel:
+        depth = min(len(model.layers), state["memory"].get("depths", {}).get(str(client), len(model.layers)))
+        return replace(model, layers=range(depth), exits=head_at_end(depth))
 
     def predictor(state: State, client: int | None = None) -> Predict:
-        model, depth = answer(state, client), state["memory"].get("depths", {}).get(str(client))
-        return model if depth is None else replace(model, layers=range(depth), exits=head_at_end(depth))
+        return of_own_depth(whole(state, client), state, client)
 
-    return replace(made, predictor=predictor)
+    def at(state: State, size: Size, client: int | None = None) -> Predict:
+        return of_own_depth(small(state, size, client), state, client)
+
+    return replace(made, predictor=predictor, at=at)
 
 
 @hookimpl

@@ -14,8 +14,9 @@ from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import full_depth
 from fedbench.method import Method, Predict, Setup, State
 from fedbench.models.backbone import HEAD, Blocks, Plain, load
+from fedbench.models.running import to_run_all
 from fedbench.options import Positive, judged
-from fedbench.types import Cohort, Plan, Report, Uploads
+from fedbench.types import Cohort, Plan, Report, Size, Uploads
 
 IMAGES = 64  # of a pass through the backbone
 STEPS, TOLERANCE = 1000, 1e-9  # of L-BFGS: at most, and the gradient's largest entry at which it ends
@@ -60,7 +61,10 @@ def zero_round(setup: Setup, l2: Positive = 1e-3) -> Method:
         load(head_of(body), state["shared"])
         return full_depth(body, state) if isinstance(body, Blocks) else Probed(body)
 
-    return Method(init, round, predictor, lambda L_n, t: None, alone=True)
+    def running(size: Size) -> int:
+        return to_run_all(body, body.parameters(), lambda twin, x: Probed(twin)(x), setup.image_size)
+
+    return Method(init, round, predictor, lambda L_n, t: None, alone=True, running=running)
 
 
 @torch.no_grad()
@@ -95,9 +99,9 @@ def head_of(body: Blocks | Plain) -> dict[str, nn.Parameter]:
 
 @dataclass(frozen=True)
 class Probed:
-    """A model that cannot be cut into layers, and its classifier; valid until the next call of `predictor`."""
+    """A model as a whole, and its classifier; valid until the next call of `predictor`."""
 
-    body: Plain
+    body: Blocks | Plain
 
     def __call__(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, C)"""

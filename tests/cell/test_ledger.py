@@ -17,7 +17,8 @@ from fedbench.cell.shares import Share
 from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.registry.assets import Assets
-from fedbench.results.tables import COLUMNS, to_table
+from fedbench.results.columns import COLUMNS
+from fedbench.results.tables import to_table
 from fedbench.seeding import generator
 from fedbench.suite.profiles import EACH_EPOCH
 from fedbench_plugins.methods import ditto

@@ -15,9 +15,9 @@ from pages import ROOT, blocks, in_code, prose
 from fedbench.cell import worker
 from fedbench.registry.assets import Assets
 from fedbench.results import read_manifest
+from fedbench.results.columns import COLUMNS
 from fedbench.results.index import Entry
 from fedbench.results.status import STATUSES
-from fedbench.results.tables import COLUMNS
 from fedbench.runs import runner
 from fedbench.runs.plan import cells_of
 

@@ -14,8 +14,9 @@ from samples import VALUES
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, load_results, read_rows, write_rows
+from fedbench.results.columns import SIMULATED
 from fedbench.results.loading import cell_content
-from fedbench.results.tables import SIMULATED, to_table
+from fedbench.results.tables import to_table
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 int16, int32, int64 = (st.integers(-(2 ** (b - 1)), 2 ** (b - 1) - 1) for b in (16, 32, 64))

@@ -24,7 +24,7 @@ from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import HEAD, begin, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.seeding import seed_of
-from fedbench.types import ClientCost, Cohort, Exit, Objective, Report
+from fedbench.types import ClientCost, Cohort, Exit, Objective, Report, Size
 
 
 def split(
@@ -66,7 +66,7 @@ def split(
     model = in_layers(setup.backbone).to(setup.device).eval()
     cut = Cut(model, setup.num_classes, head_blocks, tail_blocks, client_start)
     made = Split(setup, rules, cut, l_c, aggregate)
-    return Method(made.init, made.round, made.predictor, made.cost, personal=True, alone=True)
+    return Method(made.init, made.round, made.predictor, made.cost, personal=True, alone=True, running=made.running)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +159,9 @@ class Split:
         load(self.cut.own, state["shared"] if client is None else self.w_of(state, client))
         L = self.cut.model.num_layers
         return GlobalModel(self.cut.model, range(L), [Exit(L, HEAD)])
+
+    def running(self, size: Size) -> None:
+        """No client can answer without the server's encoder."""
 
     def cost(self, L_n: int, t: int) -> ClientCost:
         return self._costs[self.rules.averages(t)]

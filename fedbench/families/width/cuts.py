@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fedbench.errors import UserError
-from fedbench.families.wholemodel import WholeModel
+from fedbench.families.body import WholeModel
 from fedbench.families.width.maps import map_of
 from fedbench.families.width.narrow import narrow
 from fedbench.families.width.units import Rule, Slice, first

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from fedbench.families.wholemodel import WholeModel
+from fedbench.families.body import WholeModel
 from fedbench.families.width.chain import cannot, chain_of
 from fedbench.families.width.units import Axis, Units, WidthMap
 from fedbench.models.backbone import Blocks

@@ -12,14 +12,15 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
+from fedbench.families.body import WholeModel, trainable
 from fedbench.families.regularizer import refuse_books
-from fedbench.families.wholemodel import Visit, Whole, WholeModel, fit, price_of, trainable
+from fedbench.families.wholemodel import Answer, Visit, Whole, fit, price_of
 from fedbench.families.width.cuts import Cuts, Part, offered, rate_of
 from fedbench.families.width.units import Rule
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
 from fedbench.seeding import generator as seeded
-from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Uploads
+from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Size, Uploads
 
 # Trains a visit's weights, which are those of the part; returns their mean training loss. The generator is the
 # client's own of this round.
@@ -51,7 +52,15 @@ def widthwise(
         raise NotApplicable(f"no client can hold {min(rates):g} of the width, the smallest of the rates")
     whole = Whole(setup, cuts.model, _never, _never, aggregate, None)
     made = Widths(setup, whole, cuts, tuple(rates), train, functools.cache(lambda g: price(cuts.at(g, 0))), own_classes)
-    return Method(whole.init, made.round, whole.predictor, made.cost, alone=True)
+    return Method(
+        whole.init,
+        made.round,
+        whole.predictor,
+        made.cost,
+        alone=True,
+        at=made.at,
+        running=functools.cache(made.running),
+    )
 
 
 def _never(*given: object) -> Any:
@@ -123,6 +132,19 @@ class Widths:
     def cost(self, L_n: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
         g = _rate(self.setup, self.rates, L_n, width)
         return None if g is None else self.price(g)
+
+    def at(self, state: State, size: Size, client: int | None = None) -> Answer:
+        """The slice of that width which a client would hold in the round after the last one, as it would train it: with
+        outputs divided, where parts divide them."""
+        part = self._part(size)
+        return Answer(part.model, part.slice.of(state["shared"]))
+
+    def running(self, size: Size) -> int:
+        """Bytes that a device needs to answer one image with it."""
+        return self._part(size).model.to_run(self.setup.image_size)
+
+    def _part(self, size: Size) -> Part:
+        return self.cuts.at(1.0 if size.width is None else size.width, int(self.setup.train["rounds"]))
 
 
 def classes_of(visit: Visit, num_classes: int) -> Tensor:

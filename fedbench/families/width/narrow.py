@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedbench.errors import UserError
-from fedbench.families.wholemodel import WholeModel
+from fedbench.families.body import WholeModel
 from fedbench.families.width.maps import map_of
 from fedbench.families.width.units import Slice
 from fedbench.models.backbone import HEAD, load

@@ -47,7 +47,8 @@ def reefl(
     / T_w)^2), by default three tenths of the run. clip_value: clip every coordinate of a gradient at this, in place of
     the suite's clipping by norm.
 
-    All that is not one of the layers (Ree and the classifier) is trained, sent and averaged by everybody. Not
+    A client of depth d can run the first d layers with the exits of its depth, as it trains them. All that is not one
+    of the layers (Ree and the classifier) is trained, sent and averaged by everybody. Not
     applicable to a backbone without a class token.
     """
     T_w = max(1, round(RAMP * setup.train["rounds"])) if ramp_rounds is None else ramp_rounds
@@ -63,14 +64,17 @@ def reefl(
         came = int(plan.M[uploads.arrived].sum(1).max())
         return {**new, "memory": {**new["memory"], "depth": max(came, state["memory"].get("depth", 0))}}
 
-    def predict(model: Blocks, state: State) -> Recurrent:
-        depth = state["memory"].get("depth", model.num_layers)
+    def at(model: Blocks, state: State, layers: Sequence[int], exits: Sequence[Exit]) -> Recurrent:
+        depth = min(len(layers), state["memory"].get("depth", model.num_layers))
         everywhere = exits_of(depth)
         others = everywhere[:-1] if each else ()
         return Recurrent(model, range(depth), everywhere, lambda logits: answers(logits, answer, others))
 
+    def predict(model: Blocks, state: State) -> Recurrent:
+        return at(model, state, range(model.num_layers), ())
+
     given = replace(setup, backbone=model, engine=engine)
-    made = layerwise(given, "prefix", counted, by_last, exits_of=exits_of, predict=predict)
+    made = layerwise(given, "prefix", counted, by_last, exits_of=exits_of, predict=predict, at=at)
     return replace(made, alone=True)
 
 

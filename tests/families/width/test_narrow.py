@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedbench.errors import UserError
-from fedbench.families.wholemodel import WholeModel
+from fedbench.families.body import WholeModel
 from fedbench.families.width.cuts import Cuts
 from fedbench.families.width.narrow import HeldGroupNorm, narrowed
 from fedbench.families.width.units import count

@@ -1,0 +1,65 @@
+"""A whole model: a body, and the classifier at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedbench.method import Setup
+from fedbench.models.backbone import HEAD, Blocks, Plain, begin
+from fedbench.models.running import to_run_all
+from fedbench.seeding import seed_of
+
+Tensors = Mapping[str, Tensor]
+
+
+class WholeModel(nn.Module):
+    """A body and the classifier at its end, called with the weights that a state holds.
+
+    The module's own weights remain those that the backbone came with. Names of weights are `model.<timm's name>` and
+    `head.weight`, `head.bias`.
+    """
+
+    def __init__(self, body: Blocks | Plain) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D)"""
+        return self.body.pooled(x)
+
+    def weights(self) -> dict[str, nn.Parameter]:
+        return {name.removeprefix("classifiers."): p for name, p in self.body.named_parameters()}
+
+    def features(self, weights: Tensors, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, D)"""
+        own = {f"body.{name}": value for name, value in weights.items() if name.startswith("model.")}
+        z: Tensor = functional_call(self, own, (x,))
+        return z
+
+    def logits(self, weights: Tensors, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, C)"""
+        return read(weights, HEAD, self.features(weights, x))
+
+    def to_run(self, image_size: int) -> int:
+        """Bytes that a device needs to answer one image with body and classifier."""
+        weights = [w for name, w in self.weights().items() if name.startswith(("model.", f"{HEAD}."))]
+        return to_run_all(self, weights, lambda twin, x: twin.logits(twin.weights(), x), image_size)
+
+
+def read(weights: Tensors, classifier: str, features: Tensor) -> Tensor:
+    """The logits (B, C) of a classifier among the weights, of features (B, D)."""
+    return nn.functional.linear(features, weights[f"{classifier}.weight"], weights[f"{classifier}.bias"])
+
+
+def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
+    """The backbone with a classifier, all of its weights to be trained. The adapter of the suite is left aside.
+
+    start: `pretrained`, as the backbone is, or `random`, drawn anew. Raises UserError.
+    """
+    body = setup.backbone.requires_grad_(True)
+    begin(body, "body", start, seed_of(setup.seed, use="body"))
+    body.add_classifier(HEAD, setup.num_classes)
+    return WholeModel(body.to(setup.device).eval())

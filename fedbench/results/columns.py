@@ -1,0 +1,161 @@
+"""What the tables of a cell hold: their columns, and what of it may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    # A row for each evaluated round x split x domain or client x metric. client -1 is the global model;
+    # accuracy is a fraction.
+    "eval": {
+        "round": "int32",
+        "split": "string",
+        "domain": "string",
+        "client": "int32",
+        "metric": "string",
+        "value": "float64",
+        "examples": "int64",
+    },
+    # A row for each round x client that was asked to take part; arrived is False where its work was lost.
+    # layers count from 0; those that it holds, and those that it trains. rank is null where ranks are not told apart.
+    # The last five are simulated, and null where clients have no devices; energy also where a device has no watts.
+    "rounds": {
+        "round": "int32",
+        "client": "int32",
+        "domain": "string",
+        "capacity": "int16",
+        "layers": "list<int16>",
+        "trained_layers": "list<int16>",
+        "rank": "int16",
+        "examples": "int64",
+        "steps": "int32",
+        "arrived": "bool",
+        "loss": "float64",
+        "bytes_down": "int64",
+        "bytes_up": "int64",
+        "flops": "int64",
+        "memory_bytes": "int64",
+        "seconds": "float64",
+        "down_seconds": "float64",
+        "compute_seconds": "float64",
+        "up_seconds": "float64",
+        "server_seconds": "float64",
+        "energy": "float64",
+    },
+    # A row for each round x layer that has adapters; layers count from 0. NaN where there is nothing to measure.
+    "layers": {
+        "round": "int32",
+        "layer": "int16",
+        "holders": "int32",
+        "update_norm": "float64",
+        "client_update_norm": "float64",
+        "aggregation_error": "float64",
+        "product_norm": "float64",
+    },
+    # A row for each round x kind of thing that crosses between clients and server; the bytes of all clients together.
+    "exchange": {
+        "round": "int32",
+        "what": "string",
+        "bytes_down": "int64",
+        "bytes_up": "int64",
+    },
+    # A row for each round in which the server computes for clients: FLOPs in all, memory for one client. No file
+    # without any.
+    "server": {
+        "round": "int32",
+        "flops": "int64",
+        "memory_bytes": "int64",
+    },
+    # A row for each round of clients that have devices: what it took as the server waits, simulated. No file without
+    # any.
+    "clock": {
+        "round": "int32",
+        "clients": "int32",
+        "duration": "float64",
+        "server_seconds": "float64",
+        "idle_share": "float64",
+    },
+    # A row for each upload that a fault corrupted or the server refused; "" for neither. No file without any.
+    "uploads": {
+        "round": "int32",
+        "client": "int32",
+        "corrupted": "string",
+        "rejected": "string",
+    },
+    # A row for each output of the model after the last round, and after its best round by validation images if that is
+    # another: which test images it answered right, a bit for each.
+    "right": {
+        "round": "int32",
+        "output": "string",
+        "images": "int64",
+        "positions": "string",
+        "bits": "binary",
+    },
+    # Where a suite asks for it, a row for each size that a device could run of the model after the last round x domain
+    # or client x metric. rank and width are null where sizes do not differ in them, memory_bytes where nobody knows;
+    # alone is False where no device can answer without the server.
+    "sizes": {
+        "round": "int32",
+        "capacity": "int16",
+        "rank": "int16",
+        "width": "float64",
+        "memory_bytes": "int64",
+        "alone": "bool",
+        "domain": "string",
+        "client": "int32",
+        "metric": "string",
+        "value": "float64",
+        "examples": "int64",
+    },
+    # Beside that, a row for each client that has test images x metric: the size that it can run, nulls for none, and
+    # what that scores on its images, NaN for none. device is "" where clients have none.
+    "deployed": {
+        "round": "int32",
+        "client": "int32",
+        "domain": "string",
+        "device": "string",
+        "capacity": "int16",
+        "rank": "int16",
+        "width": "float64",
+        "metric": "string",
+        "value": "float64",
+    },
+}
+
+SIMULATED = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds", "energy")
+
+NULLABLE = {
+    "rounds": ("rank", *SIMULATED),
+    "sizes": ("rank", "width", "memory_bytes"),
+    "deployed": ("capacity", "rank", "width"),
+}
+
+# Columns that came when results were kept already, and which column they are read as where a file is without them, None
+# for nulls. They are no part of a content hash where they say no more than that.
+LATER: Mapping[str, Mapping[str, str | None]] = {
+    "rounds": {"trained_layers": "layers", "rank": None, **dict.fromkeys(SIMULATED)}
+}
+
+# Tables that a cell is without where they would be empty.
+ONLY_WITH_ROWS = ("server", "clock", "uploads", "right", "sizes", "deployed")
+
+# Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
+# one of them has none.
+BESIDE = ("right",)
+CAME_LATER = ("clock", "sizes", "deployed", *BESIDE)  # tables that a checkpoint of an older fedbench is without
+
+# What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
+# older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data.
+TIMINGS = {
+    "eval": (),
+    "rounds": ("seconds",),
+    "layers": (),
+    "exchange": (),
+    "server": (),
+    "clock": (),
+    "uploads": (),
+    "right": (),
+    "sizes": (),
+    "deployed": (),
+    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out", "root"),
+}
