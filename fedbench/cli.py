@@ -21,6 +21,7 @@ COMMANDS = (
     "run",
     "plan",
     "compare",
+    "report",
     "tune",
     "merge",
     "plot",

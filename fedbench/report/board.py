@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedbench.report.cost import Cost
+from fedbench.report.headings import Place
 from fedbench.report.measures import Run, Score
 from fedbench.report.statistics.pairs import Pair
 
@@ -84,6 +85,10 @@ class Leaderboard:
     notes: Sequence[str]
     pairs: Sequence[Pair] = ()
     margin: float | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.suite, self.scenario, self.variant, self.backbone, self.dataset, self.profile)
 
     @property
     def by_client(self) -> bool:

@@ -8,22 +8,26 @@ from dataclasses import dataclass
 
 from fedbench.errors import UserError
 from fedbench.report.grouping import by_label, registered, settings
+from fedbench.report.headings import Place, headings
 from fedbench.results import Result
-
-NAMES = ("suite", "scenario", "variant", "backbone", "dataset", "profile")
 
 
 @dataclass(frozen=True)
 class Board:
     """A leaderboard's results: every method's finished seeds, by the method's label.
 
-    title: what sets it apart from the boards beside it, or its scenario where there is nothing of that: it is alone, or
-    is the one without a variant.
+    title: what sets it apart from the boards beside it, whose `shared` is what they have in common; or its scenario
+    where there is nothing of that.
     """
 
-    suite: str
+    place: Place
     title: str
     methods: Mapping[str, Sequence[Result]]
+    shared: str = ""
+
+    @property
+    def suite(self) -> str:
+        return self.place.suite
 
     @property
     def registered(self) -> dict[str, str]:
@@ -54,12 +58,14 @@ def boards(results: Sequence[Result]) -> list[Board]:
     for variant, group in settings(results):
         methods = {label: [r for r in part if r.status == "finished"] for label, part in by_label(group).items()}
         if methods := {label: part for label, part in methods.items() if part}:
-            names = {"suite": group[0].suite, **vars(group[0].entry), "variant": variant}
-            found.append((names, methods))
+            e = group[0].entry
+            place = Place(group[0].suite, e.scenario, variant, e.backbone, e.dataset, e.profile)
+            found.append((place, methods))
     if not found:
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
-    telling = [name for name in NAMES if len({names[name] for names, _ in found}) > 1]
+    told = headings([place for place, _ in found])
+    alone = len(found) == 1
     return [
-        Board(names["suite"], " · ".join(names[name] for name in telling if names[name]) or names["scenario"], methods)
-        for names, methods in found
+        Board(place, place.scenario if alone else title, methods, told.shared)
+        for (place, methods), title in zip(found, told.titles, strict=True)
     ]

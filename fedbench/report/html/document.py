@@ -1,0 +1,114 @@
+"""The page as one file: template, style, script and data in it, nothing fetched, and no name that could act.
+
+Pictures are SVG, drawn in the browser by 30 kB of script of our own. Weighed against it: Plotly (3.5 MB and more) and
+Vega-Lite (800 kB) are larger than all reference results together; Chart.js and uPlot draw on a canvas, which prints
+as dots and says nothing to a screen reader; Observable Plot with D3 (300 kB) would serve, and leave lines, heat-maps
+and critical differences to be written all the same. The template is Jinja2's, which escapes what it is given.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from fedbench.report.html.data import Gathered
+from fedbench.words import counted, shortened, visible
+
+SCRIPTS = (
+    "dom", "state", "numbers", "tables", "take", "chart", "curves", "bars", "pareto", "heat", "ranks", "tuning",
+    "filters", "origin", "board", "main",
+)  # fmt: skip
+EXACT = ("configs", "origins")  # what is there to be read by programs, as it was written
+
+
+def document(gathered: Gathered) -> str:
+    """The whole page. Equal results give equal pages."""
+    data = _visible(gathered.data)
+    style, script = _asset("page.css"), _script()
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_asset("page.html")).render(
+        title=title(data),
+        lede=lede(data),
+        style=_Whole(style),
+        script=_Whole(script),
+        policy=_policy(style, script),
+        data=_Whole(embedded(data)),
+        texts=_packed(gathered.texts),
+    )
+
+
+def title(data: Mapping[str, Any]) -> str:
+    names = list(dict.fromkeys(suite["name"] for suite in data["suites"]))
+    return names[0] if len(names) == 1 else f"{counted(len(names), 'suite')}: {shortened(names, 6)}"
+
+
+def lede(data: Mapping[str, Any]) -> str:
+    """How much there is, of what, from when and by which version."""
+    boards = sum(len(suite["boards"]) for suite in data["suites"])
+    states = ", ".join(f"{n:,} {status.replace('_', ' ')}" for status, n in data["statuses"].items())
+    cells = sum(data["statuses"].values())
+    days = list(dict.fromkeys(time[:10] for time in data["origin"]["started"]))
+    parts = [
+        counted(boards, "leaderboard"),
+        f"{counted(cells, 'cell')} ({states})",
+        data["metric"],
+        *([f"computed {' to '.join(days)}"] if days else []),
+        f"written by fedbench {data['fedbench']}",
+    ]
+    return " · ".join(parts)
+
+
+class _Whole(str):
+    """What stands in the page as it is, because it is ours or has been escaped."""
+
+    def __html__(self) -> str:
+        return self
+
+
+def embedded(value: Any) -> str:
+    """JSON that can stand in a script element: nothing in it ends that, or a line of it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return re.sub("[<>&\u2028\u2029\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _visible(value: Any) -> Any:
+    """Names that steer neither a terminal nor the direction of writing; but what programs read is left as it is."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {visible(str(key)): inner if key in EXACT else _visible(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [_visible(inner) for inner in value]
+    return value
+
+
+def _packed(texts: Mapping[str, Mapping[str, str]]) -> str:
+    """Base64 of gzip: the texts repeat the tables, three times over, and shrink to a fifth."""
+    return base64.b64encode(gzip.compress(json.dumps(texts).encode(), 9, mtime=0)).decode()
+
+
+def _asset(name: str) -> str:
+    return files("fedbench.report.html").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    whole = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{whole}\n}})();\n'
+
+
+def _policy(style: str, script: str) -> str:
+    """What the browser may do: run this script and this style, and fetch nothing at all."""
+
+    def sealed(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    ours = f"style-src {sealed(style)}; script-src {sealed(script)}"
+    return f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"

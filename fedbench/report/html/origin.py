@@ -1,0 +1,87 @@
+"""Where the numbers are from: every cell with its identity, how it ended and what it was computed with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedbench.results import Result
+
+CELL = (
+    "suite", "scenario", "variant", "method", "seed", "status", "reason", "cell", "id", "seconds", "origin", "config",
+)  # fmt: skip
+WHERE = ("versions", "fingerprints", "machine", "git", "result_version")
+
+
+class Interned:
+    """Values that many cells share, each kept once; a cell has its place."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, value: Any) -> int:
+        key = json.dumps(value, sort_keys=True)
+        if key not in self._places:
+            self._places[key] = len(self.values)
+            self.values.append(value)
+        return self._places[key]
+
+
+def origin(results: Sequence[Result]) -> dict[str, Any]:
+    """{cells: {fields, rows}, configs, origins}: all that is needed to run the cells again, and to judge whether they
+    are those.
+
+    configs: by part of a configuration (`train`, `method`), its values; a cell's `config` has their places by the order
+    of parts, null for a part that it lacks. origins: versions, fingerprints, machine and git revision that cells share.
+    """
+    parts = dict.fromkeys(name for r in results for name in r.manifest.get("config", {}))
+    configs = {name: Interned() for name in parts}
+    origins = Interned()
+    rows = []
+    for r in results:
+        config, e = r.manifest.get("config", {}), r.entry
+        rows.append(
+            (
+                r.suite,
+                e.scenario,
+                e.variant,
+                e.method,
+                e.seed,
+                r.status,
+                _reason(r),
+                e.cell,
+                r.manifest.get("id"),
+                r.manifest.get("seconds"),
+                origins.place(_where(r)) if r.manifest else None,
+                [configs[name].place(config[name]) if name in config else None for name in parts] if config else None,
+            )
+        )
+    return {
+        "cells": {"fields": CELL, "rows": rows},
+        "configs": {name: found.values for name, found in configs.items()},
+        "origins": origins.values,
+        "started": _span(results),
+    }
+
+
+def _where(result: Result) -> dict[str, Any]:
+    return {name: result.manifest.get(name) for name in WHERE}
+
+
+def _reason(result: Result) -> str:
+    return (result.fault or result.manifest.get("reason") or "").strip().partition("\n")[0]
+
+
+def _span(results: Sequence[Result]) -> list[str]:
+    """When the first and the last of the cells was started."""
+    times = sorted(time for r in results if (time := r.manifest.get("started")))
+    return [times[0], times[-1]] if times else []
+
+
+def statuses(results: Sequence[Result]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for r in results:
+        found[r.status] = found.get(r.status, 0) + 1
+    return found

@@ -1,0 +1,96 @@
+"""What the page's pictures are drawn of, where tables do not have it: lines seed by seed, and who trained what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fedbench.report.board import Row
+from fedbench.report.drawn import Board
+from fedbench.report.lines import AXES, points
+from fedbench.report.shares import by_method
+from fedbench.results import Result
+
+DIGITS = 5  # significant ones: a picture shows fewer
+
+
+def rounded(value: float | None) -> float | None:
+    """With as many digits as a picture can show; None for what is no finite number, which JSON does not have."""
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short == int(short) else short
+
+
+def lines(drawn: Board | None, metric: str, most: int) -> dict[str, list[dict[str, Any]]]:
+    """By method, one line for each seed: {seed, x by axis, average, and values by domain}, `most` points at the most.
+
+    An axis that says nothing of a run, because it costs nothing or was not recorded, is left out of it.
+    """
+    if drawn is None:
+        return {}
+    found = {label: [line(result, metric, most) for result in part] for label, part in drawn.methods.items()}
+    return {label: kept for label, part in found.items() if (kept := [one for one in part if one])}
+
+
+def line(result: Result, metric: str, most: int) -> dict[str, Any] | None:
+    """None where the result has no such metric."""
+    by_round = points(result, metric, "rounds")
+    if not by_round:
+        return None
+    chosen = thinned(list(by_round), most)
+    x = {axis: [rounded(over[t].x) for t in chosen] for axis in AXES if (over := points(result, metric, axis))}
+    domains = dict.fromkeys(name for t in chosen for name in by_round[t].domains)
+    return {
+        "seed": result.entry.seed,
+        "of": len(by_round),
+        "x": {axis: values for axis, values in x.items() if any(values)},
+        "average": [rounded(by_round[t].average) for t in chosen],
+        "domains": {d: [rounded(by_round[t].domains.get(d)) for t in chosen] for d in domains},
+    }
+
+
+def thinned(rounds: Sequence[int], most: int) -> Sequence[int]:
+    """At most so many of them, evenly, the first and the last among them."""
+    if len(rounds) <= most:
+        return rounds
+    step = (len(rounds) - 1) / (most - 1)
+    return [rounds[round(i * step)] for i in range(most)]
+
+
+def row(found: Row, role: str) -> dict[str, Any]:
+    """What a row is, beside what its table shows."""
+    return {
+        "label": found.label,
+        "method": found.method,
+        "output": found.output,
+        "role": role,
+        "ranked": found.ranked,
+        "group": found.group,
+    }
+
+
+def allocation(drawn: Board | None) -> dict[str, Any] | None:
+    """Of one seed, in percent of the rounds that a client was there for, row by row; None where nobody trains
+    layers."""
+    if drawn is None:
+        return None
+    found, groups = by_method(drawn.one_seed())
+    if not found:
+        return None
+    seeds = {label: result.entry.seed for label, result in drawn.one_seed().items()}
+    return {
+        "rows": list(groups),
+        "alone": all(len(clients) == 1 for clients in groups.values()),
+        "methods": {
+            label: {
+                "seed": seeds[label],
+                "share": [[round(100 * v) if math.isfinite(v) else None for v in line] for line in one.share.tolist()],
+                "holders": [rounded(v) for v in one.holders.tolist()],
+                "gamma": one.gamma,
+                "coverage": rounded(one.coverage),
+            }
+            for label, one in found.items()
+        },
+    }
