@@ -31,10 +31,12 @@ class Method:
     one that takes no part; cost(capacity, t, rank) and cost(capacity, t, rank, width), where it takes so many, is told
     the client's rank and width too, None where the scenario gives none. personal: whether clients have models of their
     own; predictor is then asked with their numbers where the evaluation is by client. alone: whether it trains by other
-    means than `setup.engine`, so that one process computes it. at(state, size, client=None) -> predict: the model that
-    a client of that size can run, made of the global one by the method's own rule; None where it is its one model
-    alone. running(size): bytes that a device needs to answer one image with that, None where it cannot: the method has
-    no model so small, or answers with the server's help alone; without it nobody knows.
+    means than `setup.engine`, so that one process computes it. sizes: what it offers clients that have devices, the
+    smallest first, each priced by `price`; None: it has one size, and its clients are told that they can hold all
+    layers. at(state, size, client=None) -> predict: the model that a client of that size can run, made of the global
+    one by the method's own rule; None where it is its one model alone. running(size): bytes that a device needs to
+    answer one image with that, None where it cannot: the method has no model so small, or answers with the server's
+    help alone; without it nobody knows.
     """
 
     init: Callable[[Generator], State]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -15,6 +16,7 @@ from fedbench.cell.faults import Faults
 from fedbench.cell.pixels import Batch, Pixels, ahead
 from fedbench.cell.sizes import Sizes
 from fedbench.devices.dealt import devices_of, server_of
+from fedbench.devices.fitting import Costs, Fit, Work, fitted
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import Client, Cohort, Device, Scenario, Size
@@ -78,13 +80,42 @@ class Federation:
         r_n, width = (sizes.ranges(clients) if sizes else None for sizes in (self.ranks, self.widths))
         self.scenario = Scenario(self.clients, L_n, L, self.train["rounds"], r_n, width, fitting)
 
+    def fits(self, sizes: Sequence[tuple[Size, Costs]], config: Mapping[str, Any] | None) -> list[Size | None]:
+        """The size that each client takes of these, with their costs, by what the configuration says must fit; without
+        one everybody takes the last."""
+        assert self.devices is not None and self.server is not None
+        works = [self._work(client) for client in range(len(self.clients))]
+        return fitted(sizes, Fit.of(config, self.server) if config else None, self.devices, works)
+
+    def _work(self, client: int) -> Work:
+        """What a client does in a round in which nothing goes wrong."""
+        steps = self._steps(client)
+        images, last = self.images(client, steps), self.images(client, steps) - self.images(client, max(0, steps - 1))
+        return Work(images, last, lambda epochs: self.images(client, self.steps_beside(client, epochs, steps)))
+
+    @property
+    def turnout(self) -> dict[str, Any] | None:
+        """How many of the clients can take part, with how many of all training images, and how many of them have which
+        size; None where clients have no devices."""
+        if self.fitted is None:
+            return None
+        held = np.diff(self.clients.starts)
+        sizes = Counter(str(size) for size in sorted(filter(None, self.fitted), key=_order))
+        return {
+            "clients": int(self.able.sum()),
+            "of_clients": len(self.clients),
+            "images": int(held[self.able].sum()),
+            "of_images": int(held.sum()),
+            "sizes": dict(sizes),
+        }
+
     def with_sizes(self, fitted: Sequence[Size | None]) -> Federation:
         """The same clients with these sizes, one or None for each; who has none takes no part. For methods that look at
         everybody's sizes, those have the least size that anybody took. Raises NotApplicable where nobody has one."""
         took = [size for size in fitted if size is not None]
         if not took:
             raise NotApplicable("no client's device can hold any size of the method")
-        least = min(took, key=lambda size: (size.capacity, size.rank or 0, size.width or 0.0))
+        least = min(took, key=_order)
         all_of = [size or least for size in fitted]
         given = {"capacities": {"by_client": [size.capacity for size in all_of]}}
         if least.rank is not None:
@@ -167,6 +198,10 @@ class Federation:
             order = numpy_generator(self.seed, t, client, f"shuffle/{number}").permutation(own)
             for first in range(0, min(len(order), epoch * size), size):
                 yield order[first : first + size]
+
+
+def _order(size: Size) -> tuple[float, ...]:
+    return size.capacity, size.rank or 0, size.width or 0.0
 
 
 class Batches:

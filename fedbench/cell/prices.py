@@ -77,6 +77,8 @@ class Prices:
     def totals(self, config: Config) -> dict[str, int]:
         """Raises UserError, NotApplicable."""
         world = self._world(config)
+        if world.federation.devices is not None:  # the sizes of its clients are this cell's alone
+            return self._of(self._build(config, world), config, world)
         known = _kept(self._built, of_one_method(config), METHODS, list)
         for built in known:
             if built.fits(config, world):
@@ -91,8 +93,9 @@ class Prices:
         if built.trial is None:
             assert built.reason is not None
             raise built.reason
-        check_ranks(built.trial.model, world.federation.scenario)
-        return Ledger(config, world.dataset, world.federation).totals(built.trial.method, world)
+        federation = world.federation if world.federation.devices is None else built.trial.federation
+        check_ranks(built.trial.model, federation.scenario)
+        return Ledger(config, world.dataset, federation).totals(built.trial.method, world)
 
     def _build(self, config: Config, world: World) -> _Built:
         built = _Built(config, world, set())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +17,13 @@ from fedbench.cell.checkpoint import Progress
 from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.deployment import Deployment
 from fedbench.cell.evaluation import Evaluation
+from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.shares import TEST
 from fedbench.cell.state import taken_apart
 from fedbench.cell.turns import source_of
 from fedbench.cell.world import World
+from fedbench.devices.fitting import offered
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -54,15 +57,18 @@ class Trial:
         store: ClientStore | None = None,
         world: World | None = None,
         setup: Callable[..., Setup] = Setup,
+        fitting: bool = False,
     ) -> None:
         """device `meta` builds shapes alone, for `totals` · source, dataset, clients, world: where they are made
         already, the source for this trial alone · store: where clients' own tensors lie, by default in a temporary
-        folder that ends with the trial · setup: what makes the method's. Raises UserError, NotApplicable."""
+        folder that ends with the trial · setup: what makes the method's · fitting: where clients have devices, leave
+        them every size, for the method to be asked what it offers. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
         self.store = store or ClientStore()
         self.source = source = source or source_of(config, registry, device != "meta")[0]
+        shapes = copy.deepcopy(source) if config.get("devices") and device == "meta" else None
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         images = (source.mean, source.std)
@@ -70,6 +76,8 @@ class Trial:
             config, registry, self.dataset, self.model.num_layers, images, device, clients
         )
         self.train, self.proxy, self.federation = world.train, world.proxy, world.federation
+        if self.federation.devices is not None and not fitting:
+            self.federation = self._fitted(registry, shapes)
         self.by_client, self.left_out = world.by_client, world.splits.left_out
         self.ledger = Ledger(config, self.dataset, self.federation)
         self.guard = Guard(config["train"].get("guard"))
@@ -113,6 +121,19 @@ class Trial:
             proxy=self._proxy,
         )
         return registry.make("method", self.config["method"], setup=setup)
+
+    def _fitted(self, registry: Registry, shapes: Source | None) -> Federation:
+        """The clients with the largest sizes of the method that fit their devices; a ceiling's fit whatever they need.
+        The method is built from shapes alone for this. Raises NotApplicable where nobody has one."""
+        with torch.device("meta"):
+            shapes = shapes or source_of(self.config, registry, load=False)[0]
+            twin = Trial(
+                self.config, registry, "meta", shapes, self.dataset, store=self.store, world=self.world, fitting=True
+            )
+        ceiling = registry.catalogue.find("method", self.config["method"]["name"]).role == "ceiling"
+        with torch.device("cpu"):  # whatever device the caller builds on
+            sizes = offered(twin.method, self.federation.num_layers, self.rounds)
+        return self.federation.with_sizes(self.federation.fits(sizes, None if ceiling else self.config))
 
     def _proxy(self) -> tuple[Tensor, Tensor] | None:
         """The server's own images, prepared as clients' are, with their labels; None where it has none."""

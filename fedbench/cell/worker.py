@@ -164,6 +164,8 @@ class _Computation:
         self.trial = trial = self._built(config_of(self.manifest), device)
         if trial.left_out:
             self.manifest["left_out"] = trial.left_out
+        if trial.federation.turnout is not None:
+            self.manifest["turnout"] = trial.federation.turnout
         progress = self.progress
         self._halve(progress.round)  # one that was killed before it could say that it had come so far
 

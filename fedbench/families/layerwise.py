@@ -17,6 +17,7 @@ from fedbench.families import allocation as alloc
 from fedbench.families.handed import Answer, Handed, deepest
 from fedbench.families.own import Fresh, Own
 from fedbench.families.regularizer import first_books, pull_of, server_step
+from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
@@ -66,6 +67,7 @@ def layerwise(
     keeps: Names = (),
     fixed: Names = (),
     fresh: Names = (),
+    sizes: SizesOf | None = None,
     at: Answer | None = None,
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable.
@@ -78,7 +80,8 @@ def layerwise(
     state): how the model with that view answers · keeps: patterns of names of tensors that every client trains and
     keeps (`*.lora_B`) · fixed: of those that everybody has from the first draw on, never trained or sent · fresh:
     of those that every client draws anew in each round, not sent. A function of the model may tell them · at(model,
-    state, layers, exits): how a client's model answers; by default, where the global one does, by the head at its end.
+    state, layers, exits): how a client's model answers; by default, where the global one does, by the head at its end ·
+    sizes(model): what it offers clients that have devices, by default the depths that depth_of tells apart.
     """
     model = _trainable(setup, adapt, exits_of)
     kept, never, anew = (tuple(of(model) if callable(of) else of) for of in (keeps, fixed, fresh))
@@ -89,7 +92,8 @@ def layerwise(
     drawn = Fresh(model, anew, setup.seed if anew else 0)  # what reads no seed is priced once for all
     allocate, aggregate, loss = (setup.component(kind, ref) for kind, ref in refs)
     made = Layerwise(setup, model, allocate, aggregate, loss, *ways, own, drawn, never)
-    method = Method(made.init, made.round, made.predictor, made.cost, personal=bool(kept), alone=bool(kept))
+    alone, offered = bool(kept), (sizes or depths(depth_of))(model)
+    method = Method(made.init, made.round, made.predictor, made.cost, personal=alone, alone=alone, sizes=offered)
     answer = at or (deepest if predict is full_depth else None)
     return made.handing(method, answer) if answer else method
 
@@ -119,7 +123,8 @@ class Layerwise:
     fixed: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if (check := getattr(self.aggregate, "check", None)) is not None:
+        check = getattr(self.aggregate, "check", None)
+        if check is not None and not self.setup.scenario.fitting:  # who holds what is not known before
             with torch.device("cpu"):  # also where the model is but a shape
                 check(self.smallest())
 

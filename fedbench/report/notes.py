@@ -27,7 +27,7 @@ def notes(
     cells: Mapping[str, Sequence[Result]], rows: Sequence[Row], metric: str, budget: Budget | None = None
 ) -> list[str]:
     """One sentence each: cells without a result, rows without the metric or within no budget, images that were left
-    out, unequal seeds."""
+    out, clients that no size fits, unequal seeds."""
     missing: dict[str, list[str]] = {}  # by why
     for label, results in cells.items():
         for which, why in _unfinished(results):
@@ -39,6 +39,7 @@ def notes(
         elif row.status == "finished" and not row.runs:
             found.append(f"{row.label}: has no {metric}")
     found += _left_out(r for results in cells.values() for r in results)
+    found += _turnout(cells)
     counts = {row.label: [r.seed for r in row.runs] for row in rows if row.runs}
     if len(set(map(tuple, counts.values()))) > 1:
         text = "; ".join(f"{label} {', '.join(map(str, seeds))}" for label, seeds in counts.items())
@@ -51,6 +52,26 @@ def _left_out(results: Iterable[Result]) -> Iterator[str]:
     told = {(left["images"], left["of"]) for r in results if (left := r.manifest.get("left_out"))}
     for images, of in sorted(told):
         yield f"{images:,} of {of:,} images of the data set cannot be read and were left out (`unreadable: skip`)"
+
+
+def _turnout(cells: Mapping[str, Sequence[Result]]) -> Iterator[str]:
+    """Which methods leave clients out because no size of theirs fits, how many, and what share of the images stood
+    behind the others."""
+    told: dict[str, list[str]] = {}
+    for label, results in cells.items():
+        found = [one for r in results if r.status == "finished" and (one := r.manifest.get("turnout"))]
+        if any(one["clients"] < one["of_clients"] for one in found):
+            clients = _span(one["clients"] for one in found)
+            shares = _span(round(100 * one["images"] / one["of_images"]) for one in found)
+            text = f"{clients} of {found[0]['of_clients']} clients took part, with {shares} % of the images"
+            told.setdefault(text, []).append(label)
+    for text, labels in told.items():
+        yield f"{', '.join(labels)}: {text}; no size fits the others' devices"
+
+
+def _span(values: Iterable[int]) -> str:
+    found = sorted(set(values))
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
 
 
 def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:

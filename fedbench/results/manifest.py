@@ -20,7 +20,7 @@ MEND = "Delete the folder it lies in and run the suite again: only that cell is 
 MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("status", "started", "id", "signal", "root"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
-    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out"), dict),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
     "seconds": int | float,
 }
@@ -32,11 +32,12 @@ CONFIG_TYPES: dict[str, Any] = {
 }
 FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
 LEFT_OUT_TYPES: dict[str, Any] = {"images": int, "of": int}
+TURNOUT_TYPES: dict[str, Any] = {**dict.fromkeys(("clients", "of_clients", "images", "of_images"), int), "sizes": dict}
 NAMED = ("backbone", "adapter", "data", "method")
 HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 
 # All that a manifest without a seal may have. What came later comes with one.
-UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES})
+UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout"})
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -91,6 +92,8 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
                 check(f"a {noun} of config.{key}.{way}", value, kind)
     for what, wanted in LEFT_OUT_TYPES.items() if manifest.get("left_out") else ():
         check(f"left_out.{what}", manifest["left_out"].get(what), wanted)
+    for what, wanted in TURNOUT_TYPES.items() if manifest.get("turnout") else ():
+        check(f"turnout.{what}", manifest["turnout"].get(what), wanted)
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             check(f"{what}.{name}", value, str)

@@ -17,8 +17,10 @@ def allsmall(
 ) -> Method:
     """Every client trains the first `depth` layers, and the global model is that shallow model, at test time too.
 
-    depth: by default the smallest capacity that may occur.
+    depth: by default the smallest capacity that may occur; where clients have devices, the largest depth that fits all
+    of those that any fits.
     """
+    weakest = depth is None
     depth = int(setup.scenario.capacities.min()) if depth is None else depth
     L = setup.backbone.num_layers
     if not 1 <= depth <= L:
@@ -30,7 +32,7 @@ def allsmall(
         "prefix",
         aggregator,
         objective,
-        depth_of=lambda L_n: depth,
+        depth_of=lambda L_n: L_n if weakest and setup.scenario.fitting else depth,
         predict=lambda model, state: GlobalModel(model, range(depth), head_at_end(depth)),
         at=deepest,
     )

@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import layerwise
+from fedbench.families.sizes import capacities
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.options import Count, Natural, judged
@@ -93,7 +94,7 @@ def fed_hello(
         return replace(plan, trained=trained)
 
     L = setup.backbone.num_layers
-    base = layerwise(setup, "prefix", aggregator, objective, depth_of=lambda L_n: L, share=share)
+    base = layerwise(setup, "prefix", aggregator, objective, depth_of=lambda L_n: L, share=share, sizes=capacities)
     if strategy != "fisher":
         return base
     return Scored(setup, base, prior_rounds, fisher_every).method()

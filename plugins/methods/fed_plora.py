@@ -11,6 +11,7 @@ from fedbench import hookimpl
 from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import depth_under_ranks, ranks_of
+from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.lowrank import rank_of
@@ -39,7 +40,7 @@ def fed_plora(setup: Setup, weights: Weights = "examples", objective: Ref = "cro
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         return weighted_mean(state, uploads, plan, cohort, weights)
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup))
+    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup), sizes=ranks)
 
 
 @hookimpl

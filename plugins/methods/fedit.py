@@ -18,6 +18,7 @@ from fedbench.families.lowrank import (
     with_pairs,
     zero_padded,
 )
+from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.options import judged
@@ -46,13 +47,14 @@ def fedit(
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
         r_n = ranks_of(model, cohort)
-        return first_terms(model, plan, torch.full_like(r_n, smallest_rank(model, setup.scenario)) if smallest else r_n)
+        least = smallest and not setup.scenario.fitting  # of those that fit, which are not known before
+        return first_terms(model, plan, torch.full_like(r_n, smallest_rank(model, setup.scenario)) if least else r_n)
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         found = came(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, zero_padded, weights)
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup))
+    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup), sizes=ranks)
 
 
 @hookimpl

@@ -19,6 +19,7 @@ from fedbench.families.lowrank import (
     refuse_feddyn,
     with_pairs,
 )
+from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.lowrank import pairs, rank_of
@@ -58,7 +59,9 @@ def flexlora(setup: Setup, weights: Weights = "examples", objective: Ref = "cros
         found = came(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, redistributed, weights)
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share, start=start, depth_of=depth_under_ranks(setup))
+    return layerwise(
+        setup, "prefix", aggregate, objective, share=share, start=start, depth_of=depth_under_ranks(setup), sizes=ranks
+    )
 
 
 def redistributed(one: Came) -> tuple[Tensor, Tensor]:

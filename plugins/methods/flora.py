@@ -21,6 +21,7 @@ from fedbench.families.lowrank import (
     refuse_feddyn,
     replaced,
 )
+from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.places import places
@@ -68,7 +69,9 @@ def flora(
         return added(replaced(new, left), sums, ranks)
 
     depth_of = depth_under_ranks(setup)
-    return layerwise(setup, allocation, folded, objective, share=own_rank, fresh=factors, depth_of=depth_of)
+    return layerwise(
+        setup, allocation, folded, objective, share=own_rank, fresh=factors, depth_of=depth_of, sizes=ranks
+    )
 
 
 @hookimpl

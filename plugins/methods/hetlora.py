@@ -24,6 +24,7 @@ from fedbench.families.lowrank import (
     with_pairs,
     zero_padded,
 )
+from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import Blocks, in_layers
 from fedbench.models.places import places
@@ -68,9 +69,8 @@ def hetlora(
             return given
         return replace(given or Pull(0.0), tails=made.pruned(made.ranks(state, cohort)), tail_strength=lam)
 
-    return layerwise(
-        setup, "prefix", made.aggregate, objective, share=share, pull=pull, depth_of=depth_under_ranks(setup)
-    )
+    depth_of = depth_under_ranks(setup)
+    return layerwise(setup, "prefix", made.aggregate, objective, share=share, pull=pull, depth_of=depth_of, sizes=ranks)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from fedbench.families.lowrank import (
     refuse_feddyn,
     with_pairs,
 )
+from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.options import judged
@@ -53,7 +54,7 @@ def raflora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross
         root = sigma.sqrt()
         return root[:, None] * Vt, U * root
 
-    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup))
+    return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup), sizes=ranks)
 
 
 def levels_of(setup: Setup, R: int) -> list[int]:

@@ -58,6 +58,7 @@ def widthwise(
         whole.predictor,
         made.cost,
         alone=True,
+        sizes=[Size(scenario.num_layers, width=g) for g in sorted(rates)],
         at=made.at,
         running=functools.cache(made.running),
     )

@@ -1,0 +1,89 @@
+"""Which size of a method each device takes: the largest whose cost fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedbench.devices.clock import round_bytes, round_seconds
+from fedbench.types import ClientCost, Device, Size
+
+if TYPE_CHECKING:
+    from fedbench.method import Method
+
+Costs = Sequence[ClientCost]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A client's usual round: so many images, `last` of them in its last step, and beside(epochs) for a model of its
+    own, see `ClientCost.epochs_beside`."""
+
+    images: int
+    last: int
+    beside: Callable[[int], int] = field(default=lambda epochs: 0, compare=False)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a size must fit into, in every round.
+
+    memory: whether what training needs must fit into the device's memory · seconds: of a round, at most · bytes: down
+    and up in a round, at most.
+    """
+
+    server: Device
+    precision: str
+    memory: bool = False
+    seconds: float | None = None
+    bytes: float | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], server: Device) -> Fit:
+        """What the configuration of a cell says."""
+        return cls(server, config["precision"], **config["fit"])
+
+    def holds(self, cost: ClientCost, device: Device, work: Work) -> bool:
+        """Whether a round of that cost fits."""
+        if self.memory and cost.memory_bytes > device.memory:
+            return False
+        if self.bytes is not None and sum(round_bytes(cost, work.images, work.last)) > self.bytes:
+            return False
+        if self.seconds is None:
+            return True
+        beside = work.beside(cost.epochs_beside)
+        took = round_seconds(cost, device, self.server, work.images, work.last, self.precision, beside)
+        return took.total <= self.seconds
+
+
+def offered(method: Method, num_layers: int, rounds: int) -> list[tuple[Size, Costs]]:
+    """The sizes of a method, the smallest first, with their different costs over all rounds; those at which a client
+    takes no part in some round are none."""
+    found = []
+    for size in method.sizes or (Size(num_layers),):
+        costs = {method.price(size.capacity, t, size.rank, size.width) for t in range(rounds)}
+        if None not in costs:
+            found.append((size, [cost for cost in costs if cost is not None]))
+    return found
+
+
+def fitted(
+    sizes: Sequence[tuple[Size, Costs]], fit: Fit | None, devices: Sequence[Device], works: Sequence[Work]
+) -> list[Size | None]:
+    """The size that each client takes, the last of those that fit in every round; None: none does. fit: None where
+    nothing must fit, and everybody takes the last."""
+    known: dict[tuple[Device, Work], Size | None] = {}
+
+    def of(device: Device, work: Work) -> Size | None:
+        fits = (
+            size
+            for size, costs in reversed(sizes)
+            if fit is None or all(fit.holds(cost, device, work) for cost in costs)
+        )
+        return next(fits, None)
+
+    for key in zip(devices, works, strict=True):
+        if key not in known:
+            known[key] = of(*key)
+    return [known[key] for key in zip(devices, works, strict=True)]
