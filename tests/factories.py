@@ -132,6 +132,8 @@ def write_cell(
     server: Sequence[Mapping[str, Any]] | None = None,
     clock: Sequence[Mapping[str, Any]] | None = None,
     right: Sequence[Mapping[str, Any]] | None = None,
+    sizes: Sequence[Mapping[str, Any]] | None = None,
+    deployed: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
@@ -144,10 +146,8 @@ def write_cell(
     if status == "finished":
         write_rows(folder, "eval", evaluation)
         write_rows(folder, "rounds", prefix_rounds() if rounds is None else rounds)
-        tables = {"layers": layers, "exchange": exchange, "server": server, "clock": clock, "right": right}
-        for kind, table in tables.items():
-            if table is not None:  # older cells have none
-                write_rows(folder, kind, table)
+        beside = {"layers": layers, "exchange": exchange, "server": server, "clock": clock, "right": right}
+        write_beside(folder, beside | {"sizes": sizes, "deployed": deployed})
     own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
     write_manifest(folder, AS_RUN | own)
     entry = Entry(
@@ -163,6 +163,13 @@ def write_cell(
     )
     merge_index(suite_folder, suite_folder.name, [entry])
     return folder
+
+
+def write_beside(folder: Path, tables: Mapping[str, Sequence[Mapping[str, Any]] | None]) -> None:
+    """The tables that there are; older cells have none of these."""
+    for kind, table in tables.items():
+        if table is not None:
+            write_rows(folder, kind, table)
 
 
 def write_suite(folder: Path, seeds: Sequence[int] = (0, 1, 2), scenario: str = "mixed") -> Path:

@@ -26,10 +26,13 @@ VIEWS = {
     "ranks": "--ranks",
     "reach": "--reach",
     "pareto": "--pareto",
+    "sizes": "--sizes",
     "images": "--images",
     "tuning": "--tuning",
     "changes": "--changes",
 }
+
+BESIDE = {"--images": ("right",), "--sizes": ("sizes", "deployed")}  # tables that a view reads beside those of boards
 
 
 @click.command(short_help="Print leaderboards from results.")
@@ -73,6 +76,7 @@ VIEWS = {
     type=click.Choice(["bytes", "flops", "seconds", "joules", "memory"]),
     help="Which methods nobody beats at both, the metric and this cost.",
 )
+@click.option("--sizes", is_flag=True, help="The models at every size, and what each client can run of them.")
 @click.option("--tuning", is_flag=True, help="How methods were tuned: who won, and what fewer trials would have given.")
 @click.option("--images", nargs=2, metavar="A B", help="Two methods' trained models, test image by test image.")
 @click.option(
@@ -124,6 +128,7 @@ def compare(
     fedbench compare results/extreme_hetero --ranks
     fedbench compare results/quickstart --reach 60%
     fedbench compare results/quickstart --pareto bytes
+    fedbench compare results/devices --sizes
     fedbench compare results/quickstart --images fedra depthfl
     fedbench compare results/feature_skew_tuned --tuning
     fedbench compare before after --fail-on worse
@@ -138,16 +143,12 @@ def compare(
         return
     told = {name: asked[name] for name in ("images", "reach", "pareto")}
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
-    given = [option for option, value in kinds.items() if value] or ["--changes"] * bool(fail_on)
-    if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} are views of their own: choose one")
-    if fail_on and given != ["--changes"]:
-        raise UserError("--fail-on judges --changes, and no other view")
+    given = _one([option for option, value in kinds.items() if value], fail_on)
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants)
     two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None
     if (two or given == ["--changes"]) and _changes(paths, chosen, fail_on, form, asked, wanted=not two):
         return
-    found = _found(_in(paths), chosen, tuning="--tuning" in given, images=bool(told["images"]))
+    found = _found(_in(paths), chosen, given)
     try:
         put(views.chosen(found.results, *given, form=form, **told, **asked), form)
     except UserError as error:  # perhaps for want of what is left out
@@ -155,21 +156,31 @@ def compare(
     tell_left_out(found.wrong)
 
 
+def _one(given: Sequence[str], fail_on: str | None) -> list[str]:
+    """The one view that is asked for, or none. Raises: UserError for several."""
+    given = list(given) or ["--changes"] * bool(fail_on)
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are views of their own: choose one")
+    if fail_on and given != ["--changes"]:
+        raise UserError("--fail-on judges --changes, and no other view")
+    return given
+
+
 def _in(paths: Sequence[str]) -> Sequence[str]:
     return paths or ("results",)
 
 
-def _found(
-    paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], *, tuning: bool, images: bool
-) -> Found:
-    """What is compared, its tables read. Of a tuning nothing is left out: without a candidate another could win."""
+def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], given: Sequence[str]) -> Found:
+    """What is compared, its tables read as far as a view needs them. Of a tuning nothing is left out: without a
+    candidate another could win."""
     from fedbench.results import Found, examine, load
     from fedbench.results.result import COMPARED
 
-    if tuning:
+    if "--tuning" in given:
         return Found(chosen(load(paths, candidates=True)), [])
     there = examine(paths)
-    return Found(chosen(there.results), there.wrong).read((*COMPARED, "right") if images else COMPARED)
+    more = [table for view in given for table in BESIDE.get(view, ())]
+    return Found(chosen(there.results), there.wrong).read((*COMPARED, *more))
 
 
 def _hashes(paths: Sequence[str]) -> None:

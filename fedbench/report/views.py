@@ -8,6 +8,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
+from fedbench.report.board import Leaderboard
 from fedbench.report.grouping import cited
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.page import View
@@ -56,12 +57,7 @@ def _view(
         if metric != "accuracy" or baseline is not None:
             raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
         return records.view(comparison.comparisons(results, at=at))
-    if kind == "--summary" and baseline is not None:
-        raise UserError("--summary has no gaps to a baseline: leave out --baseline, or say --boards or --pairs")
-    if kind in ("--reach", "--pareto") and baseline is not None:
-        raise UserError(f"{kind} has no gaps to a baseline: leave out --baseline")
-    if kind == "--reach" and at != "final":
-        raise UserError("--reach finds the round by the score: leave out --at")
+    _refuse(kind, at, baseline)
     roles = Registry().catalogue.roles if roles is None else roles
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--pairs":
@@ -73,20 +69,43 @@ def _view(
         from fedbench.report.scenarios import standings
 
         return ranks.view(standings(boards, equivalent))
-    if kind == "--images":
-        from fedbench.report.images import view
+    if kind == "--sizes":
+        from fedbench.report import sizes
 
-        return view(results, boards, *(images or ()))
-    if kind == "--reach":
-        from fedbench.report import reach as reaching
-
-        return reaching.view(results, boards, reach or "")
-    if kind == "--pareto":
-        from fedbench.report import pareto as fronts
-
-        return fronts.view(results, boards, pareto or "")
+        return sizes.view(results, boards, equivalent)
+    if kind in ("--images", "--reach", "--pareto"):
+        return _with_results(results, boards, kind, images or (), reach or "", pareto or "")
     from fedbench.report import clients, columns, summary, traffic
 
     if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > summary.FEW):
         return summary.view(summary.summaries(boards, equivalent))
     return {"--by": clients, "--costs": traffic}.get(kind, columns).view(boards)
+
+
+def _refuse(kind: str, at: str, baseline: str | None) -> None:
+    """Raises: UserError for options that mean nothing to the view."""
+    if kind == "--summary" and baseline is not None:
+        raise UserError("--summary has no gaps to a baseline: leave out --baseline, or say --boards or --pairs")
+    if kind in ("--reach", "--pareto", "--sizes") and baseline is not None:
+        raise UserError(f"{kind} has no gaps to a baseline: leave out --baseline")
+    if kind == "--reach" and at != "final":
+        raise UserError("--reach finds the round by the score: leave out --at")
+    if kind == "--sizes" and at != "final":
+        raise UserError("--sizes speaks of the model after the last round: leave out --at")
+
+
+def _with_results(
+    results: Sequence[Result], boards: Sequence[Leaderboard], kind: str, images: Sequence[str], reach: str, pareto: str
+) -> View:
+    """Views that need more of the results than leaderboards have."""
+    if kind == "--images":
+        from fedbench.report.images import view
+
+        return view(results, boards, *images)
+    if kind == "--reach":
+        from fedbench.report import reach as reaching
+
+        return reaching.view(results, boards, reach)
+    from fedbench.report import pareto as fronts
+
+    return fronts.view(results, boards, pareto)

@@ -1,0 +1,177 @@
+"""Methods and sizes: what clients can run of each method's model, and how good that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from fedbench.report.board import Leaderboard
+from fedbench.report.columns import DASH, INTERVAL, SPREAD, STATUS, heading, number, subtitle
+from fedbench.report.deployed import AtSize, Deployed, deployed
+from fedbench.report.legends import CONDITIONS, left_out, too_few
+from fedbench.report.measures import Score
+from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.records import csv_text, json_text
+from fedbench.results import Result
+from fedbench.types import Size
+from fedbench.words import human_bytes
+
+WHERE = ("suite", "scenario", "variant", "backbone", "dataset", "profile", "method", "metric")
+CSV_COLUMNS = (
+    *WHERE, "what", "capacity", "rank", "width", "device", "memory_bytes", "alone", "clients", "mean", "std", "n_seeds",
+    "low", "high", "interval", "group",
+)  # fmt: skip
+
+KINDS = {"layers": "capacity", "rank": "rank", "width": "width"}  # by what sizes differ, and the name of that in `Size`
+MOST = 8  # sizes in a table: those that a client runs, and the largest; csv and json have all
+
+LEGEND = (
+    "deployable: mean over clients of the largest size that each can run, by the method's own rule, on the test images "
+    "of its domain, or its own where clients are tested; a client that can run nothing counts 0. worst: its worst "
+    "client.",
+    "run any, run largest: clients that can run a size at all, and the largest, which is the model that other tables "
+    "score (model).",
+    "By size: on all test images; the sizes that some client runs, and the largest. A dash: there is no such model.",
+)
+
+
+def view(results: Sequence[Result], boards: Sequence[Leaderboard], equivalent: float | None = None) -> View:
+    """A page for each leaderboard. boards: those of the results. Raises: UserError where no result was scored at
+    sizes."""
+    found = deployed(results, boards, equivalent)
+    legend = [*LEGEND]
+    if any(row.group for board, _ in found for row in board.rows):
+        told = f"group: methods that share a letter are not told apart (paired t-tests, {CONDITIONS})."
+        legend.append(told + left_out([board for board, _ in found]))
+    records = partial(_records, found)
+    return View(
+        [_page(board, rows) for board, rows in found],
+        legend,
+        lambda: csv_text(CSV_COLUMNS, (tuple(one[name] for name in CSV_COLUMNS) for one in records())),
+        lambda: json_text(list(records())),
+        comments=legend,
+    )
+
+
+def _page(board: Leaderboard, rows: Sequence[Deployed]) -> Page:
+    faint = [i for i, one in enumerate(rows) if one.row.output]
+    tables = [Table(_columns(board, rows), f"deployable · {subtitle(board)}", faint=faint)]
+    if devices := list(dict.fromkeys(device for one in rows for device in one.by_device)):
+        tables.append(Table(_by_device(rows, devices), "mean over the clients of each device"))
+    there = [one for one in rows if any(size.alone for size in one.sizes.values())]
+    for kind in KINDS:
+        own = [one for one in there if any(_kind(size) == kind for size in one.sizes)]
+        if shown := _shown(own, kind):
+            tables.append(Table(_by_size(own, kind, shown, _value(board)), f"by {kind}"))
+            tables.append(Table(_by_size(own, kind, shown, _memory), f"by {kind}: memory to answer one image"))
+    helped = [one.row.label for one in rows if one.sizes and one not in there]
+    notes = [*board.notes, *too_few(board)]
+    notes += [f"{', '.join(helped)}: no client can answer without the server"] if helped else []
+    return Page(heading(board), tables, notes)
+
+
+def _columns(board: Leaderboard, rows: Sequence[Deployed]) -> list[Column]:
+    def plain(values: Sequence[Score | None]) -> list[Shown]:
+        return [Shown(number(value.mean, board.metric) if value else "") for value in values]
+
+    def shares(values: Sequence[float | None]) -> list[Shown]:
+        return [Shown("" if value is None else f"{100 * value:.0f} %") for value in values]
+
+    names = Column("method", "name", [Shown(one.row.label) for one in rows])
+    found = [names, Column("deployable", "score", [_average(one) for one in rows])]
+    if any(one.row.average and one.row.average.interval for one in rows):
+        found.append(Column(INTERVAL, "score", [_interval(one, board.metric) for one in rows], least=9))
+    if any(one.row.group for one in rows):
+        found.append(Column("group", "score", [Shown(one.row.group) for one in rows], left=True))
+    found.append(Column("worst", "score", plain([one.row.worst for one in rows])))
+    found.append(Column("run any", "score", shares([one.can for one in rows]), least=7))
+    found.append(Column("run largest", "score", shares([one.largest for one in rows]), least=11))
+    found.append(Column("model", "score", plain([one.whole for one in rows])))
+    return found
+
+
+def _average(one: Deployed) -> Shown:
+    value = one.row.average
+    if value is None:
+        return Shown("" if one.row.status == "finished" else STATUS.get(one.row.status, DASH))
+    return Shown(
+        number(value.mean, one.row.metric), "" if value.std is None else SPREAD + number(value.std, one.row.metric)
+    )
+
+
+def _interval(one: Deployed, metric: str) -> Shown:
+    value = one.row.average
+    if value is None or value.low is None or value.high is None:
+        return Shown("")
+    return Shown(f"{number(value.low, metric)}{DASH}{number(value.high, metric)}")
+
+
+def _by_device(rows: Sequence[Deployed], devices: Sequence[str]) -> list[Column]:
+    there = [one for one in rows if one.by_device]
+
+    def shown(one: Deployed, device: str) -> Shown:
+        value = one.by_device.get(device)
+        return Shown(DASH if value is None else number(value, one.row.metric))
+
+    names = Column("method", "name", [Shown(one.row.label) for one in there])
+    return [names, *(Column(name, "score", [shown(one, name) for one in there], least=7) for name in devices)]
+
+
+def _kind(size: Size) -> str:
+    return "width" if size.width is not None else "rank" if size.rank is not None else "layers"
+
+
+def _shown(rows: Sequence[Deployed], kind: str) -> list[float]:
+    """The sizes of a kind that are columns: those that a client runs, and the largest."""
+    sizes = [(size, at) for one in rows for size, at in one.sizes.items() if _kind(size) == kind]
+    known = {(getattr(size, KINDS[kind]), at.run_by > 0) for size, at in sizes}
+    if not known:
+        return []
+    largest = max(value for value, _ in known)
+    run = sorted({value for value, by in known if by or value == largest})
+    return run if len(run) <= MOST else [run[round(i * (len(run) - 1) / (MOST - 1))] for i in range(MOST)]
+
+
+def _by_size(
+    rows: Sequence[Deployed], kind: str, shown: Sequence[float], show: Callable[[AtSize], str]
+) -> list[Column]:
+    def cell(one: Deployed, value: float) -> Shown:
+        sizes = {getattr(size, KINDS[kind]): at for size, at in one.sizes.items() if _kind(size) == kind}
+        return Shown(show(sizes[value]) if value in sizes else DASH)
+
+    names = Column("method", "name", [Shown(one.row.label) for one in rows])
+    return [names, *(Column(f"{value:g}", "score", [cell(one, value) for one in rows]) for value in shown)]
+
+
+def _value(board: Leaderboard) -> Callable[[AtSize], str]:
+    return lambda at: number(at.score.mean, board.metric)
+
+
+def _memory(at: AtSize) -> str:
+    return DASH if at.memory is None else human_bytes(at.memory)
+
+
+def _records(found: Sequence[tuple[Leaderboard, Sequence[Deployed]]]) -> Iterator[dict[str, Any]]:
+    """A record for what is deployable and its worst, for the shares, for every device and every size."""
+    for board, rows in found:
+        where = {name: getattr(board, name) for name in WHERE[:6]}
+        for one in rows:
+            blank = dict.fromkeys(CSV_COLUMNS) | where | {"method": one.row.method, "metric": one.row.metric}
+            for what, value in (("deployable", one.row.average), ("deployable_worst", one.row.worst)):
+                if value:
+                    yield blank | {"what": what, **_told(value), "group": one.row.group}
+            for what, share in (("can_run", one.can), ("can_run_largest", one.largest)):
+                if share is not None:
+                    yield blank | {"what": what, "mean": share, "n_seeds": len(one.row.runs)}
+            for device, mean in one.by_device.items():
+                yield blank | {"what": "device", "device": device, "mean": mean, "n_seeds": len(one.row.runs)}
+            for size, at in one.sizes.items():
+                facts = {"memory_bytes": at.memory, "alone": at.alone, "clients": at.run_by}
+                parts = {"capacity": size.capacity, "rank": size.rank, "width": size.width}
+                yield blank | {"what": "size", **parts, **facts, **_told(at.score)}
+
+
+def _told(value: Score) -> dict[str, Any]:
+    around = {"low": value.low, "high": value.high, "interval": value.interval}
+    return {"mean": value.mean, "std": value.std, "n_seeds": value.n, **around}
