@@ -13,7 +13,7 @@ from fedbench.report.measures import Score, is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
 from fedbench.report.statistics.pairs import Pair
-from fedbench.words import amount, human_bytes, three_digits
+from fedbench.words import amount, human_bytes, human_joules, lasting, three_digits
 
 SPREAD = "±"
 DASH = "–"
@@ -138,6 +138,8 @@ COSTS: Sequence[tuple[str, Callable[[Cost], float | None], Callable[[float], str
     ("srv memory", lambda c: c.server_memory_bytes, human_bytes),
     ("Γ*", lambda c: c.gamma, str),
     ("cover", lambda c: c.coverage, "{:.2f}".format),
+    ("simulated", lambda c: c.simulated.total if c.simulated else None, lasting),
+    ("energy", lambda c: c.simulated.joules if c.simulated else None, human_joules),
     ("seconds", lambda c: c.seconds, three_digits),
 )
 

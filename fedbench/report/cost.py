@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedbench.report.simulated import Simulated, mean_simulated, simulated
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -35,7 +37,7 @@ class Cost:
     are None where no layer is trained.
     server_*: what the server computes for clients, as a mean over the same client-rounds, in total, and the memory of
     one client at a time; None where it computes for nobody. exchange: the bytes by kind; empty where an older fedbench,
-    which did not record it, computed the cell.
+    which did not record it, computed the cell. simulated: None where clients have no devices.
     """
 
     client_rounds: float
@@ -53,6 +55,7 @@ class Cost:
     server_total_gflops: float | None
     server_memory_bytes: float | None
     exchange: Mapping[str, Traffic]
+    simulated: Simulated | None = None
 
 
 def cost(result: Result) -> Cost | None:
@@ -82,6 +85,7 @@ def cost(result: Result) -> Cost | None:
         server_total_gflops=None if server is None else server / 1e9,
         server_memory_bytes=None if server is None else float(max(result.server["memory_bytes"].to_pylist())),
         exchange=_exchange(result.exchange, n),
+        simulated=simulated(result),
     )
 
 
@@ -142,4 +146,5 @@ SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "memory_bytes": max,
     "server_memory_bytes": max,
     "exchange": _mean_exchange,
+    "simulated": mean_simulated,
 }

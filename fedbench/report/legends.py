@@ -23,6 +23,8 @@ PLAIN = {
     "spent": "round, spent: the last evaluated round within the budget, and what had been spent by then; the "
     "other costs are of the whole run.",
     "Γ*": "Γ*, cover: smallest and mean number of clients that train a layer in a round.",
+    "simulated": "simulated: what all rounds would take on the clients' devices, as the server waits.",
+    "energy": "energy: of all clients in all rounds, while they compute.",
     "seconds": "seconds: wall time of a cell.",
 }
 

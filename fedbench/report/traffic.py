@@ -11,7 +11,8 @@ from fedbench.report.columns import DASH, heading
 from fedbench.report.cost import Cost, Traffic
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, to_json
-from fedbench.words import human_bytes, human_flops, three_digits
+from fedbench.report.simulated import Simulated
+from fedbench.words import human_bytes, human_flops, human_joules, lasting, three_digits
 
 # In the order of a round: what is given once, and then what every step exchanges.
 KINDS = ("backbone", "adapters", "classifiers", "weights", "features", "gradients", "losses")
@@ -26,6 +27,10 @@ LEGEND = (
     "memory: an estimate; the largest of any client, and the server's for one client at a time.",
     "A dash: nothing of the kind. What averaging and testing cost is not counted.",
 )
+SIMULATED = (
+    "simulated: down, compute and up of one client in one round; a round and the whole run as the server waits; idle: "
+    "of the clients' time, what they neither sent nor computed in; energy: of all clients in all rounds."
+)
 
 # GFLOPs of one client in one round, of the whole run, and bytes of memory.
 Computed = tuple[float | None, float | None, float | None]
@@ -35,7 +40,9 @@ TEXTS = (three_digits, lambda gflops: human_flops(gflops * 1e9), human_bytes)
 def view(boards: Sequence[Leaderboard]) -> View:
     """The costs of leaderboards; in JSON they have them anyway."""
     pages = [page_of(board) for board in boards]
-    return View(pages, LEGEND, partial(to_csv, boards), partial(to_json, boards), comments=LEGEND)
+    simulated = any(row.cost and row.cost.simulated for board in boards for row in board.rows)
+    legend = (*LEGEND, SIMULATED) if simulated else LEGEND
+    return View(pages, legend, partial(to_csv, boards), partial(to_json, boards), comments=legend)
 
 
 def page_of(board: Leaderboard) -> Page:
@@ -57,6 +64,8 @@ def page_of(board: Leaderboard) -> Page:
         ]
         if any(flops is not None for flops, *_ in servers):
             tables.append(Table([names, *_computed(servers)], "what the server computes for it"))
+        if any(c.simulated for c in costs):
+            tables.append(Table([names, *_simulated(costs)], "what it takes on the clients' devices (simulated)"))
     without = [row.label for row in rows if row.cost and not row.cost.exchange]
     notes = [f"{', '.join(without)}: computed before fedbench recorded what crosses, by kind"] if without else []
     missing = [row.label for row in board.rows if not row.cost and not row.output]
@@ -95,10 +104,39 @@ def _computed(costs: Sequence[Computed]) -> list[Column]:
     ]
 
 
+def _simulated(costs: Sequence[Cost]) -> list[Column]:
+    """A client's parts of a round, then rounds and runs as the server waits."""
+    found = [cost.simulated for cost in costs]
+    parts: dict[str, Callable[[Simulated], float | None]] = {
+        "down": lambda one: one.down,
+        "compute": lambda one: one.compute,
+        "up": lambda one: one.up,
+        "server": lambda one: one.server or None,
+        "a round": lambda one: one.round,
+        "whole run": lambda one: one.total,
+    }
+    columns = [
+        Column(title, "cost", [_shown(pick(one) if one else None, lasting) for one in found])
+        for title, pick in parts.items()
+        if title != "server" or any(one and one.server for one in found)
+    ]
+    idle = Column("idle", "cost", [_shown(one.idle if one else None, "{:.0%}".format) for one in found])
+    return [
+        *columns,
+        idle,
+        Column("energy", "cost", [_shown(one.joules if one else None, human_joules) for one in found]),
+    ]
+
+
+def _shown(value: float | None, show: Callable[[float], str]) -> Shown:
+    return Shown(DASH if value is None else show(value))
+
+
 def to_csv(boards: Sequence[Leaderboard]) -> str:
     """A row for every method and quantity, bytes by kind as well: means over seeds in bytes and FLOPs.
 
-    total is empty for memory, and per_client_round for seconds; a quantity that a method does not have has no row.
+    total is empty for memory and idle time, and per_client_round for seconds; a quantity that a method does not have
+    has no row.
     """
     return csv_text(CSV_COLUMNS, (record for board in boards for record in _records(board)))
 
@@ -121,4 +159,13 @@ def _quantities(cost: Cost) -> Iterator[tuple[str, str, str, float | None, float
     if cost.server_gflops is not None and cost.server_total_gflops is not None:
         yield "server", "flops", "all", cost.server_gflops * 1e9, cost.server_total_gflops * 1e9
         yield "server", "memory_bytes", "all", cost.server_memory_bytes, None
+    if one := cost.simulated:
+        n = cost.client_rounds
+        for name in ("down", "compute", "up", "server"):
+            each = getattr(one, name)
+            yield "simulated", f"{name}_seconds", "all", each, each * n
+        yield "simulated", "seconds", "all", None, one.total
+        yield "simulated", "idle_share", "all", one.idle, None
+        if one.joules is not None:
+            yield "simulated", "energy", "all", one.joules / n, one.joules
     yield "cell", "seconds", "all", None, cost.seconds

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from boards import board, shown
-from factories import eval_rows, prefix_rounds, round_row, write_cell
+import io
 
+import pytest
+from boards import board, row, shown
+from factories import eval_rows, prefix_rounds, round_row, write_cell
+from rich.console import Console
+
+from fedbench.report import traffic
 from fedbench.report.cost import layer_coverage
+from fedbench.report.terminal import show
 
 
 def test_gamma_and_coverage_by_hand():
@@ -44,3 +49,64 @@ def test_run_in_which_nobody_took_part_has_no_cost(tmp_path):
 def test_prefix_rounds_cover_the_top_layer_once():
     rows = prefix_rounds(rounds=1)
     assert layer_coverage([r["round"] for r in rows], [r["layers"] for r in rows], [True] * 6, 3)[0] == 1
+
+
+TWO_ROUNDS = [
+    {"round": 1, "clients": 2, "duration": 100.0, "server_seconds": 0.0, "idle_share": 0.25},
+    {"round": 2, "clients": 1, "duration": 60.0, "server_seconds": 0.0, "idle_share": 0.0},
+]
+
+
+def on_devices(t, client, *seconds, energy):
+    names = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds")
+    return round_row(t, client, [0], energy=energy, **dict(zip(names, (*map(float, seconds), 0.0), strict=True)))
+
+
+def test_simulated_time_by_hand_and_beside_the_measured_one(tmp_path):
+    """150 of 200 s of two clients, then 60 of 60 s of one: 50 of 260 s were idle."""
+    rounds = [
+        on_devices(1, 0, 20, 50, 30, energy=500.0),
+        on_devices(1, 1, 10, 30, 10, energy=300.0),
+        on_devices(2, 0, 15, 25, 20, energy=250.0),
+    ]
+    rows = eval_rows({2: {"a": 1.0}})
+    write_cell(tmp_path / "s", "fedra", evaluation=rows, rounds=rounds, clock=TWO_ROUNDS)
+    write_cell(
+        tmp_path / "s", "fedavg", evaluation=rows, rounds=[*rounds[:2], rounds[2] | {"energy": None}], clock=TWO_ROUNDS
+    )
+    write_cell(tmp_path / "s", "allsmall", evaluation=rows, rounds=[round_row(1, 0, [0])])
+    found = board(tmp_path)
+    one, unknown, none = (row(found, name).cost.simulated for name in ("fedra", "fedavg", "allsmall"))
+    assert (one.round, one.total, one.idle, one.joules) == (80, 160, pytest.approx(50 / 260), 1050)
+    assert (one.down, one.compute, one.up, one.server) == (15, 35, 20, 0)
+    assert (unknown.total, unknown.joules, none) == (160, None, None)
+    text = shown([found], 200)
+    assert "2 min 40 s" in text and "1.05 kJ" in text and "simulated: what all rounds would take" in text
+    costs = show_costs([found])
+    (line,) = [line.split() for line in costs.splitlines() if line.startswith("fedra") and "kJ" in line]
+    assert line[1:] == [
+        "15.0",
+        "s",
+        "35.0",
+        "s",
+        "20.0",
+        "s",
+        "1",
+        "min",
+        "20",
+        "s",
+        "2",
+        "min",
+        "40",
+        "s",
+        "19%",
+        "1.05",
+        "kJ",
+    ]
+    assert max(map(len, costs.splitlines())) <= 80
+
+
+def show_costs(boards):
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    show(traffic.view(boards), console)
+    return console.file.getvalue()
