@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +14,20 @@ from fedbench.seeding import generator, numpy_generator
 
 Message = dict[str, Tensor]  # what one client sends: every tensor it trained, by its place, `r/3/attn.proj.lora_A`
 SCALES = {"scaled": 1e6, "noise": 1.0}  # unless the suite says otherwise
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a client in a round: the steps that it does, and whether its work arrives.
+
+    slowdown: so many times longer than usual that it computes · late: whether it was still at work when the server
+    stopped waiting for it.
+    """
+
+    steps: int
+    arrives: bool = True
+    slowdown: float = 1.0
+    late: bool = False
 
 
 class Faults:
@@ -26,31 +41,42 @@ class Faults:
         self.spoiling: Mapping[str, Any] = settings.get("corrupted") or {}
 
     def of(self, t: int, client: int, steps: int) -> tuple[int, bool]:
-        """(steps done, whether the work arrives) of a client of round t that would usually take `steps` of them.
+        """(steps done, whether the work arrives), see `fate`."""
+        fate = self.fate(t, client, steps)
+        return fate.steps, fate.arrives
+
+    def fate(self, t: int, client: int, steps: int) -> Fate:
+        """Of a client of round t that would usually take `steps` steps.
 
         A client that is both too slow and lost has done the fewer steps of the two, and is lost.
         """
-        done, arrives = self._in_time(t, client, steps)
+        slow = self._in_time(t, client, steps)
         draw = numpy_generator(self.seed, t, client, "faults/dropout") if self.dropout else None
         if draw is not None and draw.random() < self.dropout:
-            return min(done, int(draw.integers(steps))), False
-        return done, arrives
+            until = int(draw.integers(steps))
+            return Fate(min(slow.steps, until), False, slow.slowdown, slow.late and until >= slow.steps)
+        return slow
 
-    def _in_time(self, t: int, client: int, steps: int) -> tuple[int, bool]:
+    @property
+    def deadline(self) -> float:
+        """How long the server waits for a straggler, in times what the client usually needs."""
+        return self.stragglers["deadline"] if self.stragglers else math.inf
+
+    def _in_time(self, t: int, client: int, steps: int) -> Fate:
         """The same for slow clients alone: whole steps done by the deadline."""
         how = self.stragglers
         if how is None:
-            return steps, True
+            return Fate(steps)
         draw = numpy_generator(self.seed, t, client, "faults/stragglers")
         if draw.random() >= how["probability"]:
-            return steps, True
+            return Fate(steps)
         slowdown = how["slowdown"]
         if isinstance(slowdown, list):
             slowdown = draw.uniform(*slowdown)
         if slowdown <= how["deadline"]:
-            return steps, True
+            return Fate(steps, slowdown=slowdown)
         done = math.floor(steps * how["deadline"] / slowdown + 1e-9)  # 3 x 1.2 / 3.6 is one step, also in binary
-        return done, how["late"] == "partial" and done > 0
+        return Fate(done, how["late"] == "partial" and done > 0, slowdown, late=True)
 
     def kind_of(self, t: int, client: int) -> str:
         """How what this client sends in round t is spoilt on its way; empty where it arrives as it was sent."""

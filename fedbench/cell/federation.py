@@ -169,6 +169,10 @@ class Federation:
         of them, and at least one if it has done any."""
         return max(1, self._steps(client, epochs) * done // self._steps(client)) if done and epochs else 0
 
+    def usual_steps(self, client: int) -> int:
+        """What it takes in a round in which nothing goes wrong."""
+        return self._steps(client)
+
     @property
     def _by_smallest(self) -> bool:
         """Whether the smallest client's batches limit everybody's: `smallest`, in a configuration also EACH_EPOCH."""

@@ -10,10 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedbench.cell.channel import NOT_FINITE
+from fedbench.cell.clock import Clock, Done, idle_share, waited
 from fedbench.cell.deployment import Deployment, Runnable, Scored, offered_by
 from fedbench.cell.diagnostics import effects
 from fedbench.cell.evaluation import Right, Score
 from fedbench.cell.federation import Federation
+from fedbench.devices.clock import RoundSeconds
 from fedbench.disk import hash_of_bytes
 from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
@@ -50,6 +52,7 @@ class Ledger:
         self.T, evaluation = config["train"]["rounds"], config["evaluation"]
         self.evaluated = evaluated_rounds(self.T, evaluation["every"], evaluation.get("at"))
         self.weights, self.sized = _weights(config["method"]), evaluation.get("sizes", False)
+        self.clocked = Clock(config, federation)
         measured = [metric["name"] for metric in evaluation["metrics"]]
         self.chooser = "accuracy" if "accuracy" in measured else measured[0]
 
@@ -90,7 +93,7 @@ class Ledger:
                     "flops": cost.flops(*done, beside=beside),
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),
-                    **dict.fromkeys(SIMULATED),
+                    **self._simulated(t, n, report, done, beside),
                 }
             )
         return rows
@@ -131,19 +134,12 @@ class Ledger:
         return [{"round": t + 1, "flops": flops, "memory_bytes": max(server.memory_bytes for _, server in served)}]
 
     def clock(self, t: int, clients: Rows) -> Rows:
-        """One row where the clients of a round, whose rows of rounds.parquet are given, have simulated seconds.
-
-        They work side by side and the server waits for the last of them; it is one machine, and what it computes for
-        them one after the other takes its time, too.
-        """
+        """One row where the clients of a round, whose rows of rounds.parquet are given, have simulated seconds."""
         if not clients or clients[0]["compute_seconds"] is None:
             return []
-        own = [row["down_seconds"] + row["compute_seconds"] + row["up_seconds"] for row in clients]
-        served = [row["server_seconds"] for row in clients]
-        duration = max(*(mine + its for mine, its in zip(own, served, strict=True)), sum(served))
-        idle = 1 - sum(own) / (len(own) * duration) if duration else 0.0
-        simulated = {"duration": duration, "server_seconds": sum(served), "idle_share": idle}
-        return [{"round": t + 1, "clients": len(clients), **simulated}]
+        times = [RoundSeconds(*(row[name] for name in SIMULATED[:4])) for row in clients]
+        simulated = {"duration": waited(times), "server_seconds": sum(one.server for one in times)}
+        return [{"round": t + 1, "clients": len(clients), **simulated, "idle_share": idle_share(times)}]
 
     def layers(self, t: int, model: Blocks | Plain, before: State, after: State, report: Report) -> Rows:
         """One row for each layer that has adapters. before, after: the states around the round."""
@@ -252,6 +248,19 @@ class Ledger:
     def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
         """How many images a client trains a model of its own on, beside so many steps."""
         return self.federation.images(client, self.federation.steps_beside(client, cost.epochs_beside, steps))
+
+    def _simulated(self, t: int, n: int, report: Report, done: tuple[int, int], beside: int) -> dict[str, float | None]:
+        """What the client at position n took on its device; nulls where clients have none."""
+        if self.federation.devices is None:
+            return dict.fromkeys(SIMULATED)
+        client, up, cost = report.cohort.ids[n], report.uploads, report.cost[n]
+        work = Done(*done, beside, self._usual(client, cost), _sent(up, n), n in up.rejected)
+        return self.clocked.columns(t, client, cost, work)
+
+    def _usual(self, client: int, cost: ClientCost) -> tuple[int, int, int]:
+        """Images of a round in which nothing goes wrong, see `Done`."""
+        steps = self.federation.usual_steps(client)
+        return *self.images(client, steps), self._images_beside(client, steps, cost)
 
     def _done(self, report: Report, n: int) -> tuple[int, int]:
         """(images, last) of the client at position n; one whose work is lost has come to no last step."""

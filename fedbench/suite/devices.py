@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from fedbench.suite.values import Name, Positive, Shorthand, in_one_way, not_empty
+from fedbench.suite.values import Name, NotNegative, Positive, Shorthand, in_one_way, not_empty
 
 _closed = with_config(ConfigDict(extra="forbid", strict=True))
 
@@ -54,6 +54,7 @@ class Devices(TypedDict, total=False):
         dict[str, Positive], Field(min_length=1, description="how many of all clients have each, in any unit")
     ]
     server: Annotated[str, Field(description="what the server computes with; default: server_gpu")]
+    jitter: Annotated[NotNegative, Field(description="how much speeds vary from round to round, see device_jitter")]
     known: Annotated[dict[str, Numbers], Field(description="numbers of devices, where they are not those of the table")]
 
 

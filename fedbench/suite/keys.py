@@ -175,6 +175,10 @@ class Settings(TypedDict, total=False):
     device_scale: Annotated[
         Scale | None, Field(description="what the numbers of all devices are multiplied by; null: nothing")
     ]
+    device_jitter: Annotated[
+        NotNegative | None,
+        Field(description="deviation of the logarithm of a factor on each client's speeds in each round; null: none"),
+    ]
     rotate_capacities: Annotated[
         bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]

@@ -48,7 +48,7 @@ class Known:
         devices say nothing of how they fit."""
         given = node.get("devices")
         if given is None or given.value is None or not given.is_valid:
-            for key in ("devices", "fit", "device_scale"):
+            for key in ("devices", "fit", "device_scale", "device_jitter"):
                 node = node.put((key,), None) if node.get(key) is not None else node
             return node
         server = given.get("server") or replace(given, value=SERVER)
@@ -60,7 +60,9 @@ class Known:
         for name in [*_named(given), server]:
             if (found := written.get(name.value) or self._of(name)) is not None:
                 numbers[name.value] = _scaled(found, factors)
-        for key in ("device_scale", *SIZES):
+        if (jitter := node.get("device_jitter")) is not None and jitter.value:
+            given = given.put(("jitter",), jitter)
+        for key in ("device_scale", "device_jitter", *SIZES):
             node = node.put((key,), None) if node.get(key) is not None else node
         everybody = Node.of({"all": True}, given.mark)
         given = given.put(("server",), server).put(("known",), Node.of(dict(sorted(numbers.items())), given.mark))

@@ -36,6 +36,14 @@ def test_a_suite_has_devices_of_its_own_and_scales_all(suite_of):
     assert laptop["up"] == 2 * SHIPPED["laptop"].up
 
 
+def test_jitter_is_part_of_what_a_cell_is_where_there_is_any(suite_of):
+    plain = one(suite_of, "devices: laptop")
+    assert one(suite_of, "devices: laptop, device_jitter: 0.3")["devices"] == {**plain["devices"], "jitter": 0.3}
+    for none in ("devices: laptop, device_jitter: 0", "devices: laptop, device_jitter: null"):
+        assert hash_of_json(one(suite_of, none)) == hash_of_json(plain)
+    assert hash_of_json(one(suite_of, "device_jitter: 0.3")) == hash_of_json(one(suite_of, ""))
+
+
 def test_sizes_above_devices_take_them_back_and_devices_take_sizes_back(suite_of):
     sets = ["capacities=[1,2,3,4,4,4]"]
     config = one(suite_of, "devices: laptop, fit: {bytes: 10}", sets=sets, facts=None)
