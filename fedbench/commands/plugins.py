@@ -19,14 +19,32 @@ if TYPE_CHECKING:
 VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
 
 
-@click.group(short_help="List, show and check what suites can name.")
+class NewKind(click.ParamType):
+    """A kind of component, or a tracker."""
+
+    name = "kind"
+
+    def convert(self, value: str, *_: object) -> str:
+        from fedbench.errors import UserError
+        from fedbench.scaffold.package import KINDS
+        from fedbench.words import suggestion
+
+        if value not in KINDS:
+            raise UserError(
+                f"--kind: there is no {value!r}{suggestion(value, KINDS, '')}; kinds are {', '.join(KINDS)}"
+            )
+        return value
+
+
+@click.group(short_help="List, show, check and begin what suites can name.")
 def plugins() -> None:
-    """List plugins, show their components, and check them against their contracts.
+    """List plugins, show their components, check them against their contracts, and begin new ones.
 
     \b
     fedbench plugins list --components
     fedbench plugins show fedra
     fedbench plugins check mine.py
+    fedbench plugins new strided --kind allocation
     """
 
 
@@ -134,6 +152,40 @@ def check(name: str, plugins: tuple) -> None:
         if why:
             console.print(Text(f"{'':8}{why}"), soft_wrap=True)
     sys.exit(1 if broken else 0)
+
+
+@plugins.command(short_help="Write a package with a component of your own.")
+@click.argument("name")
+@click.option("--kind", required=True, type=NewKind(), help="What it is: allocation, method, metric, ...; or tracker.")
+@click.option("--into", metavar="DIR", type=click.Path(), help="The folder to write; by default fedbench-NAME, here.")
+def new(name: str, kind: str, into: str | None) -> None:
+    """Write an installable package with one component called NAME, its tests, and a suite that sets it beside what is
+    built in. All of it works as it is; nothing is overwritten.
+
+    \b
+    fedbench plugins new strided --kind allocation
+    cd fedbench-strided
+    pip install -e '.[test]' && pytest
+    fedbench run suite.yaml
+
+    Kinds: allocation, aggregator, objective, adapter, backbone, method, dataset, partition, metric, executor; tracker,
+    which follows runs.
+    """
+    import shlex
+    from pathlib import Path
+
+    from fedbench.scaffold import put
+    from fedbench.scaffold.package import KINDS, package
+
+    made = package(kind, name)
+    folder = Path(into or f"fedbench-{name.replace('_', '-')}")
+    put(made, folder)
+    click.echo(
+        f"{folder} has {kind} {name}, its tests and a suite. Next:\n"
+        f"  cd {shlex.quote(str(folder))}\n"
+        "  pip install -e '.[test]' && pytest\n"
+        f"  {KINDS[kind].run.replace('NAME', name)}"
+    )
 
 
 def _verdict(registry: Registry, component: Component) -> tuple[str, str]:

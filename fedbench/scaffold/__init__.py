@@ -11,8 +11,8 @@ from fedbench.errors import UserError
 
 
 def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
-    """The files of a template by their places in the folder to come, `words` in place of their names, in paths as in
-    texts: `NAME` and the like, which stand nowhere else."""
+    """The files of a template by their places in the folder to come, each word in place of its name, one after the
+    other, in paths as in texts: `NAME` and the like, which stand nowhere else."""
     top = Path(str(files("fedbench.scaffold"))) / kind
     return {
         Path(_with(words, file.relative_to(top).with_suffix("").as_posix())): _with(

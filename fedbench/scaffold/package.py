@@ -1,0 +1,71 @@
+"""An installable package of one component, and a suite that sets it beside what is built in."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fedbench.errors import UserError
+from fedbench.scaffold import filled
+
+WITH = "{{name: NAME, extends: fedra, {}: NAME}}, fedra"  # FedRA but for one part, beside FedRA
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What the suite of a kind says where kinds differ; NAME stands for the component."""
+
+    methods: str = "fedra, inclusivefl"
+    backbone: str = "micro_vit"
+    adapter: str = "{name: lora, rank: 8, alpha: 8, dropout: 0.0}"
+    images: str = "{name: strokes6, image_size: 32}"
+    metrics: str = "accuracy"
+    capacities: str = "[12, 10, 8, 6, 4, 3]"
+    sweep: str = ""
+    run: str = "fedbench run suite.yaml"
+
+
+KINDS: Mapping[str, Begun] = {
+    "allocation": Begun(WITH.format("allocation")),
+    "aggregator": Begun(WITH.format("aggregator")),
+    "objective": Begun(WITH.format("objective")),
+    "adapter": Begun("fedra, head_only", adapter="NAME", sweep="adapter.name: [NAME, bitfit]"),
+    "backbone": Begun("fedra, head_only", backbone="NAME", sweep="backbone.name: [NAME, micro_vit]"),
+    "method": Begun("NAME, fedra, inclusivefl"),
+    "dataset": Begun("fedra, head_only", images="{name: NAME, image_size: 32, normalize: half}", capacities="[12, 4]"),
+    "partition": Begun(
+        "fedra, head_only",
+        images="{name: strokes6, image_size: 32, partition: NAME}",
+        capacities="{by_domain: [12, 10, 8, 6, 4, 3]}",
+        sweep="data.partition.name: [NAME, by_domain]",
+    ),
+    "metric": Begun(metrics="accuracy, NAME"),
+    "executor": Begun(run="fedbench run suite.yaml --executor NAME"),
+    "tracker": Begun(),
+}
+LIKE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def package(kind: str, name: str) -> dict[Path, bytes]:
+    """The files of a package with a component of that kind and name, by their places. Raises UserError."""
+    if not LIKE.fullmatch(name) or keyword.iskeyword(name):
+        raise UserError(f"{name!r} cannot be the name of a function: lower-case letters, digits and _, a letter first")
+    begun = asdict(KINDS[kind])
+    sweep = f"sweep:\n  {begun['sweep']}\n\n" if begun["sweep"] else ""
+    article = "an" if kind[0] in "aeo" else "a"
+    words = {
+        **{key.upper(): text for key, text in begun.items()},
+        "METHODS": f"[{begun['methods']}]",
+        "METRICS": f"[{begun['metrics']}]",
+        "SWEEP": sweep,
+        "KIND": f"{article} {kind}",
+        "KEY": kind,
+        "MODULE": f"fedbench_{name}",
+        "DIST": f"fedbench-{name.replace('_', '-')}",
+        "VARIABLE": f"{name.upper()}_FILE",
+        "NAME": name,  # last, as the others have it in them
+    }
+    return {**filled("package/common", words), **filled(f"package/{kind}", words)}
