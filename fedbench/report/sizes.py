@@ -24,7 +24,7 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 KINDS = {"layers": "capacity", "rank": "rank", "width": "width"}  # by what sizes differ, and the name of that in `Size`
-MOST = 8  # sizes in a table: those that a client runs, and the largest; csv and json have all
+MOST = 8  # sizes in a table
 
 LEGEND = (
     "deployable: mean over clients of the largest size that each can run, by the method's own rule, on the test images "
@@ -32,7 +32,7 @@ LEGEND = (
     "client.",
     "run any, run largest: clients that can run a size at all, and the largest, which is the model that other tables "
     "score (model).",
-    "By size: on all test images; the sizes that some client runs, and the largest. A dash: there is no such model.",
+    "By size: on all test images; of many sizes those that clients run and some more. A dash: there is no such model.",
 )
 
 
@@ -123,14 +123,15 @@ def _kind(size: Size) -> str:
 
 
 def _shown(rows: Sequence[Deployed], kind: str) -> list[float]:
-    """The sizes of a kind that are columns: those that a client runs, and the largest."""
-    sizes = [(size, at) for one in rows for size, at in one.sizes.items() if _kind(size) == kind]
-    known = {(getattr(size, KINDS[kind]), at.run_by > 0) for size, at in sizes}
-    if not known:
-        return []
-    largest = max(value for value, _ in known)
-    run = sorted({value for value, by in known if by or value == largest})
-    return run if len(run) <= MOST else [run[round(i * (len(run) - 1) / (MOST - 1))] for i in range(MOST)]
+    """The sizes of a kind that are columns: those that a client runs, the ends, and others evenly between them."""
+    found = [(size, at.run_by) for one in rows for size, at in one.sizes.items() if _kind(size) == kind]
+    sizes = [(getattr(size, KINDS[kind]), by) for size, by in found]
+    every = sorted({value for value, _ in sizes})
+    if len(every) <= MOST:
+        return every
+    run = dict.fromkeys([every[0], every[-1], *sorted(value for value, by in sizes if by)])
+    even = [every[round(i * (len(every) - 1) / (MOST - 1))] for i in range(MOST)]
+    return sorted([*run, *(value for value in even if value not in run)][:MOST])
 
 
 def _by_size(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fedbench.method import Method, State
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
-from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
+from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice, untouched
 from fedbench.types import ClientCost, Cohort, Report
 
 CAPACITIES = (4, 3, 1)
@@ -59,6 +59,7 @@ def check_method(
     for lost in {0, len(capacities) - 1}:
         _check_lost_client(method, state, cohort, lost)
     _check_predictor(method, state)
+    _check_sizes(method, state)
     nothing = [None] * len(capacities)
     for capacity, rank, width in dict.fromkeys(zip(capacities, ranks or nothing, widths or nothing, strict=True)):
         named = {"capacity": capacity, "rank": rank, "width": width}
@@ -148,6 +149,25 @@ def _check_predictor(method: Method, state: State) -> None:
             fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
             expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
     expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")
+
+
+def _check_sizes(method: Method, state: State) -> None:
+    """What clients can run, at every size that the method offers and has a model for."""
+    if method.at is None:
+        return
+    x = torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    least = 0
+    for size in method.sizes or ():
+        running = method.running(size) if method.running else 1
+        if running is None:
+            continue
+        expect(running >= least, f"`running`: {size} takes {running} bytes, less than a smaller size's {least}")
+        least = running
+        with untouched(state, what=f"`at` for {size}"), torch.no_grad():
+            given = method.at(state, size)(x)
+        for logits in given.values() if isinstance(given, Mapping) else [given]:
+            fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
+            expect(fits, f"`at` must give finite logits (5, {CLASSES}) for {size}")
 
 
 def check_state(state: Any, who: str = "the method") -> None:

@@ -95,6 +95,8 @@ def aliased(method):
             "neither tensor nor JSON|another",
         ),
         (altered(predictor=lambda method: lambda state, client=None: lambda x: x.flatten(1)), "finite logits"),
+        (altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "`at` must give finite"),
+        (altered(running=lambda method: lambda size: 10 - size.capacity), "less than a smaller size's 9"),
         (altered(cost=free_of_work), "positive"),
         (altered(cost=sends_more_than_it_says), "bytes_up is .*, but what is `sent` makes"),
     ],
