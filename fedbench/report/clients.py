@@ -50,7 +50,9 @@ def _page(board: Leaderboard) -> Page:
         cells = [Shown(number(one[key], board.metric) if key in one else "") for key in shown]
         found.append(Column(row.label, "score", cells))
     left_out = f"{MOST} of {len(everyone)} clients: those that do worst in the mean over these methods; csv has all"
-    return Page(heading(board), [Table(found, subtitle(board))], [left_out] if len(everyone) > MOST else [])
+    return Page(
+        heading(board), [Table(found, subtitle(board))], [left_out] if len(everyone) > MOST else [], place=board.place
+    )
 
 
 def _scores(row: Row) -> dict[tuple[str, int], float]:

@@ -8,6 +8,7 @@ from functools import partial
 from fedbench.report.board import Leaderboard, Row, cell
 from fedbench.report.budget import TOLD
 from fedbench.report.cost import Cost
+from fedbench.report.headings import headings
 from fedbench.report.legends import margin, sentences, too_few
 from fedbench.report.measures import Score, is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -43,7 +44,7 @@ def page_of(board: Leaderboard) -> Page:
     """A leaderboard as one table; its second outputs stand back."""
     faint = [i for i, row in enumerate(board.rows) if row.output]
     notes = [*board.notes, *too_few(board)]
-    return Page(heading(board), [Table(columns(board), subtitle(board), faint=faint)], notes)
+    return Page(heading(board), [Table(columns(board), subtitle(board), faint=faint)], notes, place=board.place)
 
 
 def columns(board: Leaderboard) -> list[Column]:
@@ -156,10 +157,8 @@ def _costs(board: Leaderboard) -> list[Column]:
 
 
 def heading(board: Leaderboard) -> str:
-    """Where: suite, scenario, variant, backbone, data set, profile."""
-    setting = f"{board.backbone} on {board.dataset}"
-    parts = (board.suite, board.scenario, board.variant, setting, f"{board.profile} profile")
-    return " · ".join(part for part in parts if part.strip())
+    """Where it stands, as if it stood alone: suite, scenario, variant, backbone, data set, profile."""
+    return headings([board.place]).titles[0]
 
 
 def subtitle(board: Leaderboard) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedbench.errors import UserError
 from fedbench.report.grouping import by_label, registered, settings
-from fedbench.report.headings import Place, headings
+from fedbench.report.headings import Place, apart, headings
 from fedbench.results import Result
 
 
@@ -63,9 +63,6 @@ def boards(results: Sequence[Result]) -> list[Board]:
             found.append((place, methods))
     if not found:
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
-    told = headings([place for place, _ in found])
-    alone = len(found) == 1
-    return [
-        Board(place, place.scenario if alone else title, methods, told.shared)
-        for (place, methods), title in zip(found, told.titles, strict=True)
-    ]
+    places = [place for place, _ in found]
+    shared = headings(places).shared
+    return [Board(place, title, methods, shared) for (place, methods), title in zip(found, apart(places), strict=True)]

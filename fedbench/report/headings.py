@@ -1,4 +1,4 @@
-"""What leaderboards are called side by side: what all of them share is said once, and each by what sets it apart."""
+"""What leaderboards are called side by side: what all share is said once, and each by what sets it apart."""
 
 from __future__ import annotations
 
@@ -38,8 +38,16 @@ def headings(boards: Sequence[Place]) -> Headings:
     common = {name for name in names if len({part.get(name) for part in parts}) == 1}
     shared = {name: parts[0][name] for name in names if name in common}
     titles = [_said({name: text for name, text in part.items() if name not in common}) for part in parts]
-    plain = [title or board.scenario for title, board in zip(titles, boards, strict=True)]
-    return Headings(_said(shared), plain)
+    titles = [title or board.scenario for title, board in zip(titles, boards, strict=True)]
+    if len(set(titles)) < len(titles):  # variants that say the same in another order
+        differ = [name for name in Place._fields if len({getattr(board, name) for board in boards}) > 1]
+        titles = [" · ".join(filter(None, (getattr(board, name) for name in differ))) for board in boards]
+    return Headings(_said(shared), titles)
+
+
+def apart(boards: Sequence[Place]) -> Sequence[str]:
+    """The titles of several; of a single one its scenario."""
+    return headings(boards).titles if len(boards) > 1 else [board.scenario for board in boards]
 
 
 def _parts(board: Place) -> dict[str, str]:

@@ -102,7 +102,7 @@ def _right(results: Sequence[Result], row: Row, seed: int) -> dict[str, Any] | N
 
 def _page(board: Leaderboard, models: Sequence[Models], notes: Sequence[str], method: str, other: str) -> Page:
     if not models:
-        return Page(heading(board), [], notes)
+        return Page(heading(board), [], notes, place=board.place)
     cells = {
         "seed": [str(one.seed) for one in models],
         "images": [str(one.found.images) for one in models],
@@ -117,7 +117,9 @@ def _page(board: Leaderboard, models: Sequence[Models], notes: Sequence[str], me
         Column(title, "name" if title == "seed" else "score", list(map(Shown, texts)), left=title == BETTER_MODEL)
         for title, texts in cells.items()
     ]
-    return Page(heading(board), [Table(columns, f"{method} and {other} on the same test images")], notes)
+    return Page(
+        heading(board), [Table(columns, f"{method} and {other} on the same test images")], notes, place=board.place
+    )
 
 
 def _better(one: Models, method: str, other: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from fedbench.report.headings import Place, headings
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """Tables under one title. Below them remarks, which are good to know, then notes, which should not be missed."""
+    """Tables under one title. Below them remarks, which are good to know, then notes, which should not be missed.
+    place: of the leaderboard that it is about, where it is about one."""
 
     title: str
     tables: Sequence[Table]
     notes: Sequence[str] = ()
     remarks: Sequence[str] = ()
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class View:
 
     legend: what the columns mean, a sentence each, once below all pages; `between` parts them in Markdown, and LaTeX
     has `comments` in their place. sources: which papers the methods are from, for papers that are written with them.
+    shared: what all pages are about, above them.
     """
 
     pages: Sequence[Page]
@@ -63,3 +68,14 @@ class View:
     between: str = " "
     comments: Sequence[str] = ()
     sources: Sequence[str] = ()
+    shared: str = ""
+
+    def named(self) -> View:
+        """With what the leaderboards of several pages share said once, above them."""
+        places = [page.place for page in self.pages if page.place]
+        if len(set(places)) < 2 or len(places) < len(self.pages):
+            return self
+        told = headings(list(dict.fromkeys(places)))
+        titles = dict(zip(dict.fromkeys(places), told.titles, strict=True))
+        pages = [replace(page, title=titles[page.place]) for page in self.pages if page.place]
+        return replace(self, pages=pages, shared=told.shared)

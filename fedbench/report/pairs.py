@@ -51,16 +51,16 @@ def _pairs(board: Leaderboard, baseline: str | None) -> list[Pair]:
 def _page(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> Page:
     notes = [*board.notes, *too_few(board)]
     if not pairs:
-        return Page(heading(board), [], notes)
+        return Page(heading(board), [], notes, place=board.place)
     caption = subtitle(board).rpartition(" · ")[0]  # without the seeds, which each pair counts for itself
     caption += f" · minus {baseline}" if baseline else ""
     if len(pairs) <= MOST:
-        return Page(heading(board), [Table(_listed(board, pairs, baseline), caption)], notes)
+        return Page(heading(board), [Table(_listed(board, pairs, baseline), caption)], notes, place=board.place)
     more = (
         f"{counted(len(pairs), 'pair')}: --baseline METHOD lists those of one method with their numbers; "
         "csv and json have all"
     )
-    return Page(heading(board), [Table(_matrix(board, pairs), caption)], notes, [more])
+    return Page(heading(board), [Table(_matrix(board, pairs), caption)], notes, [more], place=board.place)
 
 
 def _listed(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> list[Column]:

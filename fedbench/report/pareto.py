@@ -109,10 +109,15 @@ def _page(board: Leaderboard, points: Sequence[Point], what: str) -> Page:
     unknown = [row.label for row in board.rows if row.runs and not row.output and row.label not in there]
     notes = [*board.notes, *([f"{', '.join(unknown)}: {UNKNOWN.get(what, 'no costs')}"] if unknown else [])]
     if not points:
-        return Page(heading(board), [], notes)
+        return Page(heading(board), [], notes, place=board.place)
     faint = [i for i, p in enumerate(points) if not p.row.ranked]
     caption = f"{subtitle(board)} · by {COSTS[what]}"
-    return Page(heading(board), [Table(_columns(points, what), caption, faint=faint)], [*notes, *too_few(board)])
+    return Page(
+        heading(board),
+        [Table(_columns(points, what), caption, faint=faint)],
+        [*notes, *too_few(board)],
+        place=board.place,
+    )
 
 
 def _columns(points: Sequence[Point], what: str) -> list[Column]:

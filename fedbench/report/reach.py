@@ -115,7 +115,9 @@ def _page(board: Leaderboard, rows: Sequence[Reach], group: Sequence[Result], go
             "not all were tested after the same rounds, and what is tested more often can be seen to arrive earlier"
         )
     faint = [i for i, row in enumerate(rows) if row.second]
-    return Page(heading(board), [Table(_columns(rows), f"what it took to reach {goal}", faint=faint)], notes)
+    return Page(
+        heading(board), [Table(_columns(rows), f"what it took to reach {goal}", faint=faint)], notes, place=board.place
+    )
 
 
 def _columns(rows: Sequence[Reach]) -> list[Column]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from fedbench.report.board import Leaderboard
 from fedbench.report.evidence import contenders, margin_of
+from fedbench.report.headings import apart
 from fedbench.report.statistics import ranks
 from fedbench.report.statistics.letters import letters
 from fedbench.report.statistics.pairs import Pair, judged
 from fedbench.results.choice import higher_is_better
-
-NAMES = ("scenario", "variant", "backbone", "dataset")
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ def by_suite(boards: Sequence[Leaderboard]) -> list[list[Leaderboard]]:
 
 def titled(boards: Sequence[Leaderboard]) -> dict[str, Leaderboard]:
     """The leaderboards of a suite by what tells each from the others: its scenario, and what else they differ in."""
-    telling = [name for name in NAMES if len({getattr(board, name) for board in boards}) > 1] or ["scenario"]
-    return {" · ".join(text for name in telling if (text := getattr(board, name))): board for board in boards}
+    return dict(zip(apart([board.place for board in boards]), boards, strict=True))
 
 
 def _blocks(boards: Sequence[Leaderboard]) -> dict[str, dict[str, dict[int, float]]]:

@@ -58,15 +58,6 @@ class Summary:
         return self.standing.mean_ranks if len(self.standing.ranks) > 1 else {}
 
     @property
-    def places(self) -> dict[str, str]:
-        """The leaderboards as they are called here: without backbone and data set where the rest tells them apart."""
-        several = [n for n in ("scenario", "variant") if len({getattr(b, n) for b in self.boards.values()}) > 1]
-        names = several or ["scenario"]
-        short = {t: " · ".join(filter(None, (getattr(b, n) for n in names))) for t, b in self.boards.items()}
-        told = len({*short.values()}) == len(short) and all(short.values())
-        return short if told else {title: title for title in self.boards}
-
-    @property
     def unranked(self) -> list[str]:
         """Ceilings."""
         return [m for m in self.methods if any(m in rows and not rows[m].ranked for rows in self.rows.values())]
@@ -99,11 +90,11 @@ def _page(one: Summary) -> Page:
     faint = [i for i, name in enumerate(one.methods) if name in one.unranked]
     remarks = [*_ranked_over(one.standing), *how_grouped(one.standing)]
     if len(one.boards) <= max(ACROSS, len(one.methods)):
-        told, names = numbered(list(one.places.values()), LONG if len(one.boards) > 1 else NAME)
+        told, names = numbered(list(one.boards), LONG if len(one.boards) > 1 else NAME)
         table = Table([*_standing(one, one.methods), *_across(one, names)], _caption(one), faint=faint)
         return Page(title, [table], _notes(one), [*told, *remarks])
     told, names = numbered(one.methods, LABEL)
-    places, starts = numbered(list(one.places.values()), NAME)
+    places, starts = numbered(list(one.boards), NAME)
     labels = one.methods if not told else [f"{n} {m}" for n, m in zip(names, one.methods, strict=True)]
     tables = [Table(_standing(one, labels), faint=faint)] if len(labels) > 1 else []
     return Page(title, [*tables, Table(_down(one, starts, names), _caption(one))], _notes(one), [*places, *remarks])
@@ -196,7 +187,7 @@ def _gathered(one: Summary, told: Callable[[Leaderboard], Sequence[str]]) -> lis
     places: dict[str, list[str]] = {}
     for title, board in one.boards.items():
         for text in told(board):
-            places.setdefault(text, []).append(one.places[title])
+            places.setdefault(text, []).append(title)
     where = {text: "" if len(at) == len(one.boards) else f" ({shortened(at, PLACES)})" for text, at in places.items()}
     return [f"{text}{where[text]}" for text in sorted(places, key=lambda text: -len(places[text]))]
 

@@ -20,6 +20,9 @@ def show(view: View, console: Console) -> None:
     """Print every page, its remarks and notes below it, and once at the end what the columns mean."""
     from rich.text import Text
 
+    if view.shared:
+        console.print(Text(view.shared, style="bold"))
+        console.print()
     for page in view.pages:
         console.print(Text(page.title, style="bold"))
         for table in page.tables:

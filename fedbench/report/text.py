@@ -16,7 +16,7 @@ def render(view: View, format: str) -> str:
 
 def to_markdown(view: View) -> str:
     """A pipe table for each caption; remarks, notes and sources as lists."""
-    parts = []
+    parts = [f"## {_escape_markdown(view.shared)}"] if view.shared else []
     for page in view.pages:
         lines = [f"### {_escape_markdown(page.title)}"]
         for table in page.tables:
@@ -64,7 +64,7 @@ def to_latex(view: View) -> str:
     for page in view.pages:
         for table in page.tables:
             for columns, *told in _halves(table):
-                lines += _tabular(columns, "; ".join(filter(None, (page.title, *told))))
+                lines += _tabular(columns, "; ".join(filter(None, (view.shared, page.title, *told))))
         lines += [f"% {note}" for note in (*page.remarks, *page.notes)]
     return "\n".join([*lines, *(f"% {sentence}" for sentence in (*view.comments, *view.sources))]) + "\n"
 

@@ -69,7 +69,9 @@ def page_of(board: Leaderboard) -> Page:
     without = [row.label for row in rows if row.cost and not row.cost.exchange]
     notes = [f"{', '.join(without)}: computed before fedbench recorded what crosses, by kind"] if without else []
     missing = [row.label for row in board.rows if not row.cost and not row.output]
-    return Page(heading(board), tables, notes + ([f"{', '.join(missing)}: no costs"] if missing else []))
+    return Page(
+        heading(board), tables, notes + ([f"{', '.join(missing)}: no costs"] if missing else []), place=board.place
+    )
 
 
 def _kinds(rows: Sequence[Row]) -> list[str]:

@@ -25,7 +25,7 @@ def chosen(results: Sequence[Result], kind: str = "", *, form: str = "rich", **a
     must not depend on how many there are. asked: as of `leaderboards`; without roles, those of the installed plugins.
     Raises: UserError for options that mean nothing to the view.
     """
-    view = _view(results, kind, brief=form == "rich", **asked)
+    view = _view(results, kind, brief=form == "rich", **asked).named()
     if kind != "--tuning" and (below := how_tuned(results)):
         view = replace(view, legend=[*view.legend, *below])
     if form in CITING:

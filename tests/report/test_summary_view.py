@@ -107,8 +107,7 @@ def test_a_scenario_is_called_by_what_tells_it_from_others(tmp_path):
     for name in ("micro_vit", "micro_mixer"):
         scenario(tmp_path, "one", variant=f"backbone={name}", backbone={"name": name}, seeds=1)
     found = summary(tmp_path)
-    assert list(found.boards) == ["backbone=micro_vit · micro_vit", "backbone=micro_mixer · micro_mixer"]
-    assert list(found.places.values()) == ["backbone=micro_vit", "backbone=micro_mixer"]
+    assert list(found.boards) == ["micro_vit", "micro_mixer"]
 
 
 def test_many_leaderboards_are_summed_up_on_a_terminal_alone(tmp_path):
@@ -122,7 +121,7 @@ def test_many_leaderboards_are_summed_up_on_a_terminal_alone(tmp_path):
     assert boards("--boards").count("accuracy, % · ") == FEW + 1
     for words in (("--scenario", "s[0-7]"), ("--baseline", "fedra")):
         told = boards(*words)
-        assert "mean rank" not in told and "s · s0 · " in told
+        assert "mean rank" not in told and "\ns0\n" in told
     # what programs read never depends on how much there is
     assert boards("--format", "csv") == boards("--format", "csv", "--boards")
     refused = fedbench("compare", "s", "--summary", "--baseline", "fedra", cwd=tmp_path)

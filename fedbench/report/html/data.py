@@ -23,6 +23,7 @@ from fedbench.report.looks import styles
 from fedbench.report.measures import is_fraction
 from fedbench.report.page import View
 from fedbench.report.paper import comparison, records
+from fedbench.report.pareto import COSTS
 from fedbench.report.scenarios import Standing
 from fedbench.report.statistics.ranks import bars
 from fedbench.results import Result
@@ -73,6 +74,7 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = ()) -
             "higher": higher_is_better(asked.metric),
             "at": asked.at,
             "axes": AXES,
+            "resources": COSTS,
             "looks": styles(labels, asked.roles),
             "statuses": statuses(results),
             "wrong": list(wrong),
@@ -80,7 +82,8 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = ()) -
             "origin": origin(results),
         }
     )
-    maker = _Maker(asked, results, drawn, labels, gathered.texts, _most(results), len(found) <= DETAILED)
+    fronts = {board.place: one for board, one in zip(found, series.fronts(results, found), strict=True)}
+    maker = _Maker(asked, results, drawn, fronts, labels, gathered.texts, _most(results), len(found) <= DETAILED)
     gathered.data["suites"] = [maker.suite(one) for one in summary.summaries(found, asked.equivalent)]
     gathered.data["thinned"] = maker.most if maker.thinned else None
     return gathered
@@ -106,6 +109,7 @@ class _Maker:
     asked: Asked
     results: Sequence[Result]
     drawn: Mapping[Place, Board]
+    fronts: Mapping[Place, dict[str, Any]]
     labels: Mapping[str, str]
     texts: dict[str, Mapping[str, str]]
     most: int
@@ -162,6 +166,7 @@ class _Maker:
             "rows": [series.row(row, roles[row.method]) for row in board.rows],
             "seeds": {str(seed): plain_columns(found) for seed, found in self.seeds.get(board.place, {}).items()},
             "lines": lines,
+            "fronts": self.fronts[board.place],
             "allocation": series.allocation(drawn),
             "details": dict(self._details(key, board)) if self.detailed else {},
         }

@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fedbench.report.board import Row
+from fedbench.errors import UserError
+from fedbench.report import pareto
+from fedbench.report.board import Leaderboard, Row
 from fedbench.report.drawn import Board
 from fedbench.report.lines import AXES, points
+from fedbench.report.pareto import RESOURCES
 from fedbench.report.shares import by_method
 from fedbench.results import Result
 
@@ -69,6 +72,23 @@ def row(found: Row, role: str) -> dict[str, Any]:
         "ranked": found.ranked,
         "group": found.group,
     }
+
+
+def fronts(results: Sequence[Result], boards: Sequence[Leaderboard]) -> list[dict[str, Any]]:
+    """For each leaderboard the points of `compare --pareto`, by what is spent, as far as that is known."""
+    found: list[dict[str, Any]] = [{} for _ in boards]
+    for what in RESOURCES:
+        try:
+            made = pareto.fronts(results, boards, what)
+        except UserError:  # of no result is it known
+            continue
+        for into, on in zip(found, made, strict=True):
+            if on:
+                into[what] = [
+                    {"label": p.row.label, "spent": rounded(p.spent), "front": p.front, "verdict": p.verdict}
+                    for p in on
+                ]
+    return found
 
 
 def allocation(drawn: Board | None) -> dict[str, Any] | None:

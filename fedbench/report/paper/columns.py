@@ -16,7 +16,7 @@ def page_of(comparison: Comparison) -> Page:
     found, board = columns(comparison), comparison.board
     faint = [i for i, name in enumerate(found[0].cells) if name.text.startswith(" ")]
     table = Table(found, subtitle(board), warning(comparison), faint)
-    return Page(heading(board), [table], board.notes, remarks(comparison))
+    return Page(heading(board), [table], board.notes, remarks(comparison), place=board.place)
 
 
 def columns(comparison: Comparison) -> list[Column]:

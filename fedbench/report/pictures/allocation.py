@@ -11,6 +11,7 @@ from matplotlib.image import AxesImage
 
 from fedbench.errors import UserError
 from fedbench.report.drawn import Board
+from fedbench.report.pictures.room import fitted
 from fedbench.report.pictures.style import GREY, WIDTH, layer_axis, paper
 from fedbench.report.shares import Shares, by_method
 
@@ -33,12 +34,13 @@ def _drawn(found: Mapping[str, Shares], groups: Mapping[str, Sequence[int]]) -> 
     height = max(0.8, 0.17 * len(groups))
     alone = all(len(clients) == 1 for clients in groups.values())
     most = max(one.holders.max() for one in found.values())
+    room = (WIDTH - 2.0) / columns if columns > 1 else 2.4  # inches: beside the names of rows and the bar of colours
     with paper():
         inches = 0.45 + -(-len(found) // columns) * (height + 1.05)
         figure = Figure(figsize=(WIDTH if columns > 1 else 4.2, inches))
         pairs = _pairs(figure, len(found), columns, height)
         for i, ((above, below), (label, one)) in enumerate(zip(pairs, found.items(), strict=True)):
-            image = _heat(above, one, f"{label}\nΓ* {one.gamma}, cover {one.coverage:.1f}")
+            image = _heat(above, one, f"{fitted(label, room, 8.5)}\nΓ* {one.gamma}, cover {one.coverage:.1f}")
             _sums(below, one.holders, most)
             if i % columns == 0:
                 above.set_yticks(range(len(groups)), list(groups))

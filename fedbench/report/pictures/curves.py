@@ -17,7 +17,8 @@ from fedbench.report.grouping import unknown
 from fedbench.report.lines import AXES, Line, by_panel
 from fedbench.report.looks import styles
 from fedbench.report.measures import is_fraction
-from fedbench.report.pictures.style import WIDTH, entitle, grid, legend_below, paper
+from fedbench.report.pictures.room import folded
+from fedbench.report.pictures.style import NARROW, WIDTH, entitle, grid, legend_below, legend_height, paper
 from fedbench.types import GLOBAL
 from fedbench.words import scale
 
@@ -39,9 +40,11 @@ def curves(
         have = [m for b in boards for part in b.methods.values() for r in part for m in r.eval["metric"].to_pylist()]
         raise UserError(unknown("metric", metric, sorted(set(have))))
     columns = len(panels) if len(panels) < 4 else 2 if len(panels) == 4 else 3
-    width = WIDTH if columns > 1 else 4.2
+    width = WIDTH if columns > 1 else NARROW
     with paper():
-        figure = Figure(figsize=(width, 0.4 + -(-len(panels) // columns) * (2.7 if columns < 3 else 2.1)))
+        labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
+        height = 0.4 + -(-len(panels) // columns) * (2.7 if columns < 3 else 2.1) + legend_height(labels, width)
+        figure = Figure(figsize=(width, height))
         axes = grid(figure, len(panels), columns, sharex=x == "rounds", sharey=True)
         registered = {label: name for board in boards for label, name in board.registered.items()}
         drawn = {label: registered[label] for lines in panels.values() for label in lines}
@@ -58,6 +61,8 @@ def curves(
             ax.set_xlabel(f"{AXES[x]} ({name})" if name else AXES[x])
         figure.supylabel(_named(metric, "" if by_domain else _meant(boards)), fontsize=8.5)
         legend_below(figure, axes, width)
+        if len(panels) > 1 and boards[0].shared:
+            figure.suptitle(folded(boards[0].shared, width - 0.4, 9), fontsize=9)
     return figure
 
 

@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from fedbench.errors import UserError
 from fedbench.report.drawn import Board
 from fedbench.report.looks import styles
-from fedbench.report.pictures.style import WIDTH, grid, layer_axis, legend_below, paper
+from fedbench.report.pictures.room import fitted
+from fedbench.report.pictures.style import WIDTH, grid, layer_axis, legend_below, legend_height, paper
 from fedbench.results import Result
 
 COLUMNS = 4
@@ -47,8 +48,9 @@ def layers(board: Board, roles: Mapping[str, str] | None = None) -> Figure:
     look = styles(board.registered, roles or {})
     rows = -(-len(found) // COLUMNS)
     with paper():
-        figure = Figure(figsize=(WIDTH, 2.5 + 1.35 * rows))
-        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[2.4, 1.35 * rows + 0.1])[:, 0]
+        more = legend_height(list(found), WIDTH)
+        figure = Figure(figsize=(WIDTH, 2.5 + more + 1.35 * rows))
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[2.4 + more, 1.35 * rows + 0.1])[:, 0]
         axes = above.subplots(1, len(PANELS))
         for ax, (name, title, scale) in zip(axes, PANELS, strict=True):
             for label, one in found.items():
@@ -71,7 +73,7 @@ def _heat(figure: SubFigure, found: Mapping[str, Layers], columns: int) -> None:
         T, L = one.updates.shape
         edges = (-0.5, L - 0.5, T + 0.5, 0.5)
         image = ax.imshow(one.updates, vmin=0, vmax=most, aspect="auto", interpolation="nearest", extent=edges)
-        ax.set_title(label, fontsize=8.5)
+        ax.set_title(fitted(label, WIDTH / columns - 0.4, 8.5), fontsize=8.5)
         ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
         layer_axis(ax, L)
     for ax in axes[-columns:]:

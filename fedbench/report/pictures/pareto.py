@@ -13,7 +13,7 @@ from fedbench.report.lines import AXES
 from fedbench.report.looks import styles
 from fedbench.report.measures import is_fraction
 from fedbench.report.pareto import BEATEN, Point
-from fedbench.report.pictures.style import GREY, WIDTH, entitle, grid, legend_below, paper
+from fedbench.report.pictures.style import GREY, NARROW, WIDTH, entitle, grid, legend_below, legend_height, paper
 from fedbench.words import scale
 
 FAR = 20  # times the cheapest: from there on costs stand on a logarithmic axis
@@ -32,14 +32,15 @@ def pareto(
     label, the name of a method; roles: of methods, by name.
     """
     columns = len(panels) if len(panels) < 4 else 2 if len(panels) == 4 else 3
-    width = WIDTH if columns > 1 else 4.2
+    width = WIDTH if columns > 1 else NARROW
     largest = max(p.spent for points in panels.values() for p in points)
     least = min((p.spent for points in panels.values() for p in points if p.spent > 0), default=largest)
     unit, name = scale(largest, "bytes" if what == "memory" else what)
     labels = [p.row.label for points in panels.values() for p in points]
     look = styles({label: (registered or {}).get(label, label) for label in labels}, roles or {})
     with paper():
-        figure = Figure(figsize=(width, 0.4 + -(-len(panels) // columns) * (2.7 if columns < 3 else 2.1)))
+        height = 0.4 + -(-len(panels) // columns) * (2.7 if columns < 3 else 2.1) + legend_height(list(look), width)
+        figure = Figure(figsize=(width, height))
         axes = grid(figure, len(panels), columns, sharex=True, sharey=True)
         for ax, (title, points) in zip(axes, panels.items(), strict=True):
             _draw(ax, points, unit, 100 if is_fraction(metric) else 1, look)

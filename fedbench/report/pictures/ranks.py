@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbench.errors import UserError
+from fedbench.report.pictures.room import fitted, inches
 from fedbench.report.pictures.style import GREY, WIDTH, paper
 from fedbench.report.scenarios import Standing
 from fedbench.report.statistics.ranks import bars
@@ -20,6 +21,9 @@ CAUTION = (
 LETTERS = "Letters: methods that share one are not told apart by paired tests; they decide, the bars do not."
 NO_LETTERS = "No letters: seeds and scenarios are too few for paired tests, and nothing is concluded about two methods."
 ROW = 0.2  # inches for each method
+SIDE = 1.45  # inches for a method's words
+SIZE = 8  # points
+LETTERS_SHOWN = 6
 
 
 def diagram(standing: Standing) -> Figure:
@@ -68,6 +72,8 @@ def _draw(ax: Axes, standing: Standing, joined: Sequence[tuple[float, float]], r
         end = 1 - 0.04 * (k - 1) if left else k + 0.04 * (k - 1)
         rank, group = standing.mean_ranks[name], standing.groups.get(name, "")
         ax.plot([rank, rank, end], [0, y, y], color=GREY, linewidth=0.7)
-        words = [name, f"{rank:.2f}", *([group] if group else [])]
+        group = group if len(group) <= LETTERS_SHOWN else f"{group[: LETTERS_SHOWN - 1]}…"
+        words = [f"{rank:.2f}", *([group] if group else [])]
+        words = [fitted(name, SIDE - inches("    ".join(words), SIZE), SIZE), *words]
         text = "  ".join(words if left else reversed(words))
         ax.text(end, y, f"{text} " if left else f" {text}", ha="right" if left else "left", va="center")

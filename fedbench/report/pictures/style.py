@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import matplotlib
@@ -15,14 +14,20 @@ from matplotlib.figure import Figure, FigureBase
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
+from fedbench.report.pictures.room import FONT, fitted, folded, inches
 
 FORMATS = ("png", "svg", "pdf")
 DATES = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None, "Producer": None}}
 WIDTH = 7.0  # inches: the text of a page in two columns
+NARROW = 4.2  # inches: of one panel
+ASIDE = 0.55  # inches of a panel that its title leaves free
+MOST_OF_A_NAME = 2.6  # inches, in a legend
+LINE = 0.18  # inches: of a row in a legend
+HANDLE = 0.55  # inches: of a line in a legend, with what is free beside it
 GREY = "#666666"
 
 PAPER: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that files are the same everywhere
+    "font.family": FONT,
     "font.size": 8,
     "axes.titlesize": 9,
     "axes.labelsize": 8.5,
@@ -70,7 +75,7 @@ def grid(figure: FigureBase, count: int, columns: int, **options: Any) -> list[A
 
 def entitle(ax: Axes, text: str, columns: int) -> None:
     """A title above one of so many axes side by side, on as many lines as keep it from running into the next."""
-    ax.set_title("\n".join(wrap(text, 96 // columns)))
+    ax.set_title(folded(text, (WIDTH if columns > 1 else NARROW) / columns - ASIDE, PAPER["axes.titlesize"]))
 
 
 def layer_axis(ax: Axes, L: int) -> None:
@@ -87,11 +92,22 @@ def legend_below(figure: FigureBase, axes: Iterable[Axes], width: float) -> None
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    longest = max(map(len, entries), default=1)
-    fit = max(1, int(width / (0.55 + 0.075 * longest)))
-    rows = -(-len(entries) // fit)
+    names, rows = _legend(list(entries), width)
     columns = -(-len(entries) // rows)  # as even as possible
-    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
+    figure.legend(list(entries.values()), names, loc="outside lower center", ncols=columns)
+
+
+def legend_height(labels: Sequence[str], width: float) -> float:
+    """Inches that the rows of `legend_below` take beyond the few that every figure has room for."""
+    return LINE * max(0, _legend(labels, width)[1] - 3)
+
+
+def _legend(labels: Sequence[str], width: float) -> tuple[list[str], int]:
+    """(the labels as they fit `width` inches, in how many rows)."""
+    size = PAPER["font.size"]
+    names = [fitted(label, min(MOST_OF_A_NAME, width - HANDLE - 0.3), size) for label in labels]
+    fit = max(1, int(width / (HANDLE + max((inches(name, size) for name in names), default=0.1))))
+    return names, max(1, -(-len(names) // fit))
 
 
 def format_of(path: Path) -> str:

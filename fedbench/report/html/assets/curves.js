@@ -38,7 +38,7 @@ const curves = (board, W) => {
   const xs = all.map((p) => p.x), x0 = axis === "rounds" ? Math.min(...xs) : 0, x1 = Math.max(...xs);
   const name = domain || (board.byClient ? "mean over clients" : "average");
   const { px, py, parts } = framed(W, H, margin,
-    { low: x0, high: x1 === x0 ? x0 + 1 : x1, label: DATA.axes[axis] },
+    { low: x0, high: x1 === x0 ? x0 + 1 : x1, label: DATA.axes[axis], format: (t) => inUnit(t, axis) },
     { low: y0, high: y1, label: `${DATA.metric}${DATA.fraction ? ", %" : ""} (${name})` });
   for (const [label, points] of Object.entries(lines)) {
     const at = (p, d = 0) => `${px(p.x).toFixed(1)},${py((p.y + d) * factor).toFixed(1)}`;

@@ -1,44 +1,53 @@
-// Score against what it cost: on the front stand the methods that no other beats in both.
+// Score against what it cost, and the front: judged where `fedbench compare --pareto` judges it, and only drawn here.
+const UNITS = { rounds: "", bytes: "B", flops: "", seconds: "s", joules: "J", memory: "B" };
+const inUnit = (value, what) => {
+  const text = brief(value), unit = UNITS[what] || "";
+  return unit ? (text.includes(" ") ? text + unit : `${text} ${unit}`) : text;
+};
+
 const pareto = (board, W) => {
-  const columns = columnsOf(board) || [];
-  const costs = columns.filter((c) => c.part === "cost" && !["Γ*", "cover"].includes(c.title));
-  const cost = costs.find((c) => c.title === state.cost) || costs[0];
-  if (!cost) return null;
-  const points = rowsOf(board).filter((row) => !row.output)
-    .map((row) => ({ row, x: worth(cost.cells[row.at]), y: worth(scoreIn(columns, "average", row.at)), shown: textOf(cost.cells[row.at]) }))
-    .filter((p) => p.x !== null && p.y !== null && p.x > 0);
+  const there = Object.keys(board.fronts);
+  if (!there.length || state.seed !== "") return null; // a front is one of means
+  const what = there.includes(state.cost) ? state.cost : there[0], columns = board.page.tables[0].columns;
+  const places = new Map(rowsOf(board).map((row) => [row.label, row.at]));
+  const points = board.fronts[what].filter((p) => places.has(p.label) && p.spent > 0)
+    .map((p) => ({ ...p, y: worth(scoreIn(columns, "average", places.get(p.label))) })).filter((p) => p.y !== null);
   if (points.length < 2) return null;
-  const better = DATA.higher ? 1 : -1;
-  const ranked = points.filter((p) => p.row.ranked);
-  const front = ranked.filter((p) => !ranked.some((q) => q !== p && q.x <= p.x && better * q.y >= better * p.y && (q.x < p.x || q.y !== p.y)))
-    .sort((a, b) => a.x - b.x);
+  const front = points.filter((p) => p.front).sort((a, b) => a.spent - b.spent);
   const H = Math.round(Math.min(330, 200 + W * 0.16)), margin = { left: 42, right: 12, top: 22, bottom: 42 };
-  const xs = points.map((p) => p.x), log = Math.max(...xs) / Math.min(...xs) > 12;
+  const xs = points.map((p) => p.spent), log = Math.max(...xs) / Math.min(...xs) > 12;
   const [x0, x1] = log ? [Math.min(...xs) / 1.5, Math.max(...xs) * 1.9] : widened(Math.min(...xs), Math.max(...xs), 0.14);
   const [y0, y1] = widened(Math.min(...points.map((p) => p.y)), Math.max(...points.map((p) => p.y)), 0.1);
-  const bytes = /B$/.test(points[0].shown) ? "B" : "";
   const { px, py, parts } = framed(W, H, margin,
-    { low: log ? x0 : Math.max(0, x0), high: x1, log, label: `${cost.title}${log ? ", logarithmic" : ""}`, format: (t) => `${brief(t)}${bytes}` },
+    { low: log ? x0 : Math.max(0, x0), high: x1, log, label: `${DATA.resources[what]}${log ? " (logarithmic)" : ""}`, format: (t) => inUnit(t, what) },
     { low: y0, high: y1, label: `${DATA.metric}${DATA.fraction ? ", %" : ""}` });
-  if (front.length > 1) parts.push(svg("path", { class: "front", d: `M${front.map((p) => `${px(p.x)},${py(p.y)}`).join("L")}` }));
+  if (front.length) {
+    let path = `M${px(front[0].spent)},${py(front[0].y)}`;
+    for (const p of front.slice(1)) path += `H${px(p.spent)}V${py(p.y)}`;
+    parts.push(svg("path", { class: "front", d: `${path}H${W - margin.right}` }));
+  }
   for (const p of points) {
-    const spot = mark(p.row.label, px(p.x), py(p.y), 1.15);
-    spot.append(svg("title", {}, `${p.row.label}: ${p.y} at ${p.shown}`));
+    const spot = mark(p.label, px(p.spent), py(p.y), 1.15);
+    if (p.verdict === "beaten") spot.setAttribute("opacity", "0.45");
+    spot.append(svg("title", {}, `${p.label}: ${p.y} at ${inUnit(p.spent, what)}`));
     parts.push(spot);
   }
-  parts.push(...labelled(points.map((p) => ({ text: clipped(p.row.label, 18), full: p.row.label, x: px(p.x), y: py(p.y) })), W));
-  const told = `Points of ${DATA.metric} against ${cost.title}. On the front: ${front.map((p) => p.row.label).join(", ")}. ` +
-    points.map((p) => `${p.row.label} ${p.y} at ${p.shown}`).join(", ") + ".";
+  parts.push(...labelled(points.map((p) => ({ text: clipped(p.label, 18), full: p.label, x: px(p.spent), y: py(p.y) })), W));
+  const told = `Points of ${DATA.metric} against ${DATA.resources[what]}. On the front: ${front.map((p) => p.label).join(", ") || "none"}. ` +
+    points.map((p) => `${p.label} ${p.y} at ${inUnit(p.spent, what)}`).join(", ") + ".";
+  const numbers = () => plainTable("Score and cost", ["method", DATA.metric, what, "front", "verdict"],
+    points.map((p) => [p.label, textOf(scoreIn(columns, "average", places.get(p.label))), inUnit(p.spent, what), p.front ? "yes" : "", p.verdict]));
   return figure("What it costs", picture(W, H, told, ...parts), {
-    choices: select("against", Object.fromEntries(costs.map((c) => [c.title, c.title])), cost.title, (title) => choose({ cost: title })),
-    note: front.length > 1 ? "Dotted: the front, of methods that no other ranked one beats at a lower cost." : null,
+    choices: select("against", Object.fromEntries(there.map((name) => [name, DATA.resources[name]])), what, (cost) => choose({ cost })),
+    note: "Dotted: the front of means. Faint: beaten, told apart, by one that costs no more.", numbers,
   });
 };
 
-// Names beside their points, each where the most room is: right, left, above or below; one that fits nowhere is left to its mark.
+// Names beside their points, where there is room; one that fits nowhere is left to its mark, as in the table.
 const labelled = (points, W) => {
   const taken = points.map((p) => ({ x0: p.x - 6, x1: p.x + 6, y0: p.y - 6, y1: p.y + 6 }));
-  const free = (box) => box.x0 >= 2 && box.x1 <= W - 2 && box.y0 >= 8 && !taken.some((t) => box.x0 < t.x1 && box.x1 > t.x0 && box.y0 < t.y1 && box.y1 > t.y0);
+  const free = (box) => box.x0 >= 2 && box.x1 <= W - 2 && box.y0 >= 8 &&
+    !taken.some((t) => box.x0 < t.x1 && box.x1 > t.x0 && box.y0 < t.y1 && box.y1 > t.y0);
   const parts = [];
   for (const p of points) {
     const wide = 6.6 * [...p.text].length;
