@@ -84,14 +84,19 @@ class Federation:
         """The size that each client takes of these, with their costs, by what the configuration says must fit; without
         one everybody takes the last."""
         assert self.devices is not None and self.server is not None
-        works = [self._work(client) for client in range(len(self.clients))]
+        works = [self.work(client) for client in range(len(self.clients))]
         return fitted(sizes, Fit.of(config, self.server) if config else None, self.devices, works)
 
-    def _work(self, client: int) -> Work:
-        """What a client does in a round in which nothing goes wrong."""
-        steps = self._steps(client)
-        images, last = self.images(client, steps), self.images(client, steps) - self.images(client, max(0, steps - 1))
-        return Work(images, last, lambda epochs: self.images(client, self.steps_beside(client, epochs, steps)))
+    def work(self, client: int, steps: int | None = None) -> Work:
+        """What a client does in so many steps of a round, or in one in which nothing goes wrong."""
+        steps = self._steps(client) if steps is None else steps
+        images = self.images(client, steps)
+        beside = self.steps_beside  # asked of few methods alone
+        return Work(
+            images,
+            images - self.images(client, max(0, steps - 1)),
+            lambda epochs: self.images(client, beside(client, epochs, steps)),
+        )
 
     @property
     def turnout(self) -> dict[str, Any] | None:

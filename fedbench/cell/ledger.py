@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedbench.cell.channel import NOT_FINITE
-from fedbench.cell.clock import Clock, Done, idle_share, waited
+from fedbench.cell.clock import Clock
 from fedbench.cell.deployment import Deployment, Runnable, Scored, offered_by
 from fedbench.cell.diagnostics import effects
 from fedbench.cell.evaluation import Right, Score
@@ -63,7 +63,7 @@ class Ledger:
         tables["uploads"].extend(self.uploads(t, report))
         tables["exchange"].extend(self.exchange(t, report))
         tables["server"].extend(self.server(t, report))
-        tables["clock"].extend(self.clock(t, clients))
+        tables["clock"].extend(self.clock(t, report, clients))
         return clients
 
     def rounds(self, t: int, report: Report) -> Rows:
@@ -75,6 +75,7 @@ class Ledger:
             cost, done = report.cost[n], self._done(report, n)
             lines = _lines(report, n, done)
             beside = self._images_beside(client, int(up.steps[n]), cost)
+            sent, refused = _sent(up, n), n in up.rejected
             rows.append(
                 {
                     "round": t + 1,
@@ -93,7 +94,7 @@ class Ledger:
                     "flops": cost.flops(*done, beside=beside),
                     "memory_bytes": cost.memory_bytes,
                     "seconds": float(up.seconds[n]),
-                    **self._simulated(t, n, report, done, beside),
+                    **self.clocked.columns(t, client, cost, int(up.steps[n]), sent, refused),
                 }
             )
         return rows
@@ -133,13 +134,13 @@ class Ledger:
         flops = sum(server.flops(*self._done(report, n)) for n, server in served)
         return [{"round": t + 1, "flops": flops, "memory_bytes": max(server.memory_bytes for _, server in served)}]
 
-    def clock(self, t: int, clients: Rows) -> Rows:
-        """One row where the clients of a round, whose rows of rounds.parquet are given, have simulated seconds."""
-        if not clients or clients[0]["compute_seconds"] is None:
+    def clock(self, t: int, report: Report, clients: Rows) -> Rows:
+        """One row where the clients of a round have devices; clients: their rows of rounds.parquet."""
+        if not clients or self.federation.devices is None:
             return []
         times = [RoundSeconds(*(row[name] for name in SIMULATED[:4])) for row in clients]
-        simulated = {"duration": waited(times), "server_seconds": sum(one.server for one in times)}
-        return [{"round": t + 1, "clients": len(clients), **simulated, "idle_share": idle_share(times)}]
+        sent = [_sent(report.uploads, n) for n in range(len(clients))]
+        return [{"round": t + 1, "clients": len(clients), **self.clocked.row(times, sent)}]
 
     def layers(self, t: int, model: Blocks | Plain, before: State, after: State, report: Report) -> Rows:
         """One row for each layer that has adapters. before, after: the states around the round."""
@@ -226,7 +227,7 @@ class Ledger:
         if self.sized:  # validation images are not, and not every size has a model: an upper bound
             totals["tested"] += len(offered_by(method, self.federation.scenario)) * sum(evaluation.sizes)
         for t in range(self.T):
-            cohort = self.federation.cohort(t)
+            cohort = self.clocked.cohort(t, method)
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):
                 if cost is None:
                     continue
@@ -242,25 +243,12 @@ class Ledger:
 
     def images(self, client: int, steps: int) -> tuple[int, int]:
         """How many images a client's steps are, and the last of them alone."""
-        images = self.federation.images(client, steps)
-        return images, images - self.federation.images(client, max(0, steps - 1))
+        work = self.federation.work(client, steps)
+        return work.images, work.last
 
     def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
         """How many images a client trains a model of its own on, beside so many steps."""
-        return self.federation.images(client, self.federation.steps_beside(client, cost.epochs_beside, steps))
-
-    def _simulated(self, t: int, n: int, report: Report, done: tuple[int, int], beside: int) -> dict[str, float | None]:
-        """What the client at position n took on its device; nulls where clients have none."""
-        if self.federation.devices is None:
-            return dict.fromkeys(SIMULATED)
-        client, up, cost = report.cohort.ids[n], report.uploads, report.cost[n]
-        work = Done(*done, beside, self._usual(client, cost), _sent(up, n), n in up.rejected)
-        return self.clocked.columns(t, client, cost, work)
-
-    def _usual(self, client: int, cost: ClientCost) -> tuple[int, int, int]:
-        """Images of a round in which nothing goes wrong, see `Done`."""
-        steps = self.federation.usual_steps(client)
-        return *self.images(client, steps), self._images_beside(client, steps, cost)
+        return self.federation.work(client, steps).beside(cost.epochs_beside)
 
     def _done(self, report: Report, n: int) -> tuple[int, int]:
         """(images, last) of the client at position n; one whose work is lost has come to no last step."""

@@ -220,7 +220,7 @@ class Trial:
         if progress.state is not None:
             state = progress.state
         for t in range(progress.round, self.rounds):
-            cohort = self.federation.cohort(t)
+            cohort = ledger.clocked.cohort(t, self.method)
             before = state
             state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
             if t == 0:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from fedbench.suite.values import Name, NotNegative, Positive, Shorthand, in_one_way, not_empty
+from fedbench.suite.values import Count, Name, NotNegative, Positive, Shorthand, in_one_way, not_empty
 
 _closed = with_config(ConfigDict(extra="forbid", strict=True))
 
@@ -55,6 +55,7 @@ class Devices(TypedDict, total=False):
     ]
     server: Annotated[str, Field(description="what the server computes with; default: server_gpu")]
     jitter: Annotated[NotNegative, Field(description="how much speeds vary from round to round, see device_jitter")]
+    wait_for: Annotated[Count, Field(description="how many clients the server waits for, see wait_for beside devices")]
     known: Annotated[dict[str, Numbers], Field(description="numbers of devices, where they are not those of the table")]
 
 

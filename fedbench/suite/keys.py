@@ -179,6 +179,10 @@ class Settings(TypedDict, total=False):
         NotNegative | None,
         Field(description="deviation of the logarithm of a factor on each client's speeds in each round; null: none"),
     ]
+    wait_for: Annotated[
+        Count | None,
+        Field(description="of a round's clients, the fastest so many are taken, on their devices; null: all"),
+    ]
     rotate_capacities: Annotated[
         bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]

@@ -14,7 +14,7 @@ from fedbench.suite.node import INVALID, Node
 from fedbench.suite.overlay import BESIDE
 from fedbench.suite.problems import Problems
 
-_BESIDE = ("server", "jitter", "known")  # what else stands there where devices are given
+_BESIDE = ("server", "jitter", "wait_for", "known")  # what else stands there where devices are given
 
 
 class Facts(Protocol):

@@ -48,7 +48,11 @@ class Known:
         devices say nothing of how they fit."""
         given = node.get("devices")
         if given is None or given.value is None or not given.is_valid:
-            for key in ("devices", "fit", "device_scale", "device_jitter"):
+            if (wait := node.get("wait_for")) is not None and wait.value is not None:
+                self.problems.add(
+                    wait.named, "wait_for: who is fastest is not known without devices; say wait_for: null"
+                )
+            for key in ("devices", "fit", "device_scale", "device_jitter", "wait_for"):
                 node = node.put((key,), None) if node.get(key) is not None else node
             return node
         server = given.get("server") or replace(given, value=SERVER)
@@ -60,9 +64,10 @@ class Known:
         for name in [*_named(given), server]:
             if (found := written.get(name.value) or self._of(name)) is not None:
                 numbers[name.value] = _scaled(found, factors)
-        if (jitter := node.get("device_jitter")) is not None and jitter.value:
-            given = given.put(("jitter",), jitter)
-        for key in ("device_scale", "device_jitter", *SIZES):
+        for key, name in (("device_jitter", "jitter"), ("wait_for", "wait_for")):
+            if (said := node.get(key)) is not None and said.value:
+                given = given.put((name,), said)
+        for key in ("device_scale", "device_jitter", "wait_for", *SIZES):
             node = node.put((key,), None) if node.get(key) is not None else node
         everybody = Node.of({"all": True}, given.mark)
         given = given.put(("server",), server).put(("known",), Node.of(dict(sorted(numbers.items())), given.mark))

@@ -44,6 +44,13 @@ def test_jitter_is_part_of_what_a_cell_is_where_there_is_any(suite_of):
     assert hash_of_json(one(suite_of, "device_jitter: 0.3")) == hash_of_json(one(suite_of, ""))
 
 
+def test_the_server_waits_for_the_fastest_only_where_there_are_devices(suite_of, faults_of):
+    assert one(suite_of, "devices: laptop, wait_for: 3")["devices"]["wait_for"] == 3
+    assert hash_of_json(one(suite_of, "wait_for: null")) == hash_of_json(one(suite_of, ""))
+    (told,) = faults_of(f"{HEAD}scenarios: {{one: {{wait_for: 3}}}}\nmethods: [fedra]\n")
+    assert "who is fastest is not known without devices" in told
+
+
 def test_sizes_above_devices_take_them_back_and_devices_take_sizes_back(suite_of):
     sets = ["capacities=[1,2,3,4,4,4]"]
     config = one(suite_of, "devices: laptop, fit: {bytes: 10}", sets=sets, facts=None)
