@@ -149,8 +149,9 @@ def compare(
     if (two or given == ["--changes"]) and _changes(paths, chosen, fail_on, form, asked, wanted=not two):
         return
     found = _found(_in(paths), chosen, given)
+    asked |= told
     try:
-        put(views.chosen(found.results, *given, form=form, **told, **asked), form)
+        put(views.chosen(found.results, *given, form=form, **asked), form)
     except UserError as error:  # perhaps for want of what is left out
         raise UserError("\n".join([str(error), *(f"Left out: {line}" for line in found.wrong)])) from error
     tell_left_out(found.wrong)

@@ -102,8 +102,8 @@ def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
             tested = [t for t, name in zip(r.eval["round"].to_pylist(), names, strict=True) if name == row.metric]
             if tested:
                 first = min(tested)
-                if spent := paid(r, budget.what):
-                    late.append((spent.by(first), first, r.entry.seed))
+                if spending := paid(r, budget.what):
+                    late.append((spending.by(first), first, r.entry.seed))
     if not late:
         return ""
     spent, first, _ = min(late)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from fedbench.results import Result
+
+
+PARTS = ("down", "compute", "up", "server")
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,9 @@ def simulated(result: Result) -> Simulated | None:
     clients, durations, idle = (result.clock[name].to_pylist() for name in ("clients", "duration", "idle_share"))
     total, spans = sum(durations), [n * duration for n, duration in zip(clients, durations, strict=True)]
     waiting = sum(share * span for share, span in zip(idle, spans, strict=True))
-    parts = [_sum(result, f"{name}_seconds") / result.rounds.num_rows for name in ("down", "compute", "up", "server")]
+    down, compute, up, server = (_sum(result, f"{name}_seconds") / result.rounds.num_rows for name in PARTS)
     joules = None if result.rounds["energy"].null_count else _sum(result, "energy")
-    return Simulated(total / T, total, *parts, waiting / sum(spans) if sum(spans) else 0.0, joules)
+    return Simulated(total / T, total, down, compute, up, server, waiting / sum(spans) if sum(spans) else 0.0, joules)
 
 
 def _sum(result: Result, column: str) -> float:
@@ -49,7 +52,7 @@ def _sum(result: Result, column: str) -> float:
 
 def mean_simulated(seeds: Sequence[Simulated]) -> Simulated:
     """Over seeds; what is not known of all of them is not known."""
-    found = {}
+    found: dict[str, Any] = {}
     for name in Simulated.__dataclass_fields__:
         values = [getattr(seed, name) for seed in seeds]
         found[name] = None if None in values else float(np.mean(values))

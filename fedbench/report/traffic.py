@@ -11,7 +11,7 @@ from fedbench.report.columns import DASH, heading
 from fedbench.report.cost import Cost, Traffic
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, to_json
-from fedbench.report.simulated import Simulated
+from fedbench.report.simulated import PARTS, Simulated
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, three_digits
 
 # In the order of a round: what is given once, and then what every step exchanges.
@@ -161,13 +161,13 @@ def _quantities(cost: Cost) -> Iterator[tuple[str, str, str, float | None, float
     if cost.server_gflops is not None and cost.server_total_gflops is not None:
         yield "server", "flops", "all", cost.server_gflops * 1e9, cost.server_total_gflops * 1e9
         yield "server", "memory_bytes", "all", cost.server_memory_bytes, None
-    if one := cost.simulated:
+    if took := cost.simulated:
         n = cost.client_rounds
-        for name in ("down", "compute", "up", "server"):
-            each = getattr(one, name)
+        for name in PARTS:
+            each = getattr(took, name)
             yield "simulated", f"{name}_seconds", "all", each, each * n
-        yield "simulated", "seconds", "all", None, one.total
-        yield "simulated", "idle_share", "all", one.idle, None
-        if one.joules is not None:
-            yield "simulated", "energy", "all", one.joules / n, one.joules
+        yield "simulated", "seconds", "all", None, took.total
+        yield "simulated", "idle_share", "all", took.idle, None
+        if took.joules is not None:
+            yield "simulated", "energy", "all", took.joules / n, took.joules
     yield "cell", "seconds", "all", None, cost.seconds

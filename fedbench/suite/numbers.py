@@ -64,9 +64,9 @@ class Known:
         for name in [*_named(given), server]:
             if (found := written.get(name.value) or self._of(name)) is not None:
                 numbers[name.value] = _scaled(found, factors)
-        for key, name in (("device_jitter", "jitter"), ("wait_for", "wait_for")):
+        for key, into in (("device_jitter", "jitter"), ("wait_for", "wait_for")):
             if (said := node.get(key)) is not None and said.value:
-                given = given.put((name,), said)
+                given = given.put((into,), said)
         for key in ("device_scale", "device_jitter", "wait_for", *SIZES):
             node = node.put((key,), None) if node.get(key) is not None else node
         everybody = Node.of({"all": True}, given.mark)
