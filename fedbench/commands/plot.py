@@ -41,8 +41,8 @@ def _common(command: Callable) -> Callable:
 def plot() -> None:
     """Draw finished results under PATH (results/ if none is given); needs the extra `plots`.
 
-    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves`, `pareto` and `ranks`
-    draw one picture for each leaderboard, and add its name to the file's.
+    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves`, `pareto`, `sizes` and
+    `ranks` draw one picture for each leaderboard, and add its name to the file's.
 
     \b
     fedbench plot curves results/quickstart
@@ -122,6 +122,31 @@ def pareto(metric: str, over: str, **choices) -> None:
     names = {r.entry.method: registered([r]) for r in results}
     suites = list(dict.fromkeys(board.suite for board in boards))
     _write({"": draw(panels, over, metric, names, roles)}, suites, f"pareto-{over}", choices)
+
+
+@plot.command(short_help="A metric over the memory that models take to run.")
+@_common
+@click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is drawn.")
+def sizes(metric: str, **choices) -> None:
+    """Draw a metric over the memory it takes to answer one image: a line for each method, a point for each size of its
+    model. Of suites with `evaluation: {sizes: true}`.
+
+    \b
+    fedbench plot sizes results/devices
+    """
+    from fedbench.report.deployed import deployed
+    from fedbench.report.grouping import registered
+    from fedbench.report.leaderboards import leaderboards
+    from fedbench.report.scenarios import titled
+
+    results, roles = _results(choices, "sizes", "deployed"), _roles()
+    boards = leaderboards(results, metric, roles=roles)
+    panels = {title: rows for title, (_, rows) in zip(titled(boards), deployed(results, boards), strict=True)}
+    from fedbench.report.pictures.sizes import sizes as draw
+
+    names = {r.entry.method: registered([r]) for r in results}
+    suites = list(dict.fromkeys(board.suite for board in boards))
+    _write({"": draw(panels, metric, names, roles)}, suites, "sizes", choices)
 
 
 @plot.command(short_help="Who trained which layer, how often.")

@@ -18,9 +18,7 @@ from fedbench.results.scores import average
 from fedbench.types import Size
 
 NOT_SCORED = "not scored at sizes: its suite has no `evaluation: {sizes: true}`"
-NONE_SCORED = (
-    "--sizes: no model here was scored at sizes.\nSay `evaluation: {sizes: true}` in the suite and run it again."
-)
+NONE_SCORED = "no model here was scored at sizes.\nSay `evaluation: {sizes: true}` in the suite and run it again."
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import Weights, client_weights, mean, shared_mean
 from fedbench.families.allocation import prefix
 from fedbench.families.layerwise import layerwise
+from fedbench.families.sizes import SizesOf, capacities
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
 from fedbench.options import Range, judged
-from fedbench.types import Cohort, Plan, Uploads
+from fedbench.types import Cohort, Plan, Size, Uploads
 
 Update = dict[str, Tensor]
 
@@ -45,7 +46,7 @@ def inclusivefl(
     if "feddyn" in (setup.train.get("regularizer") or {}):
         raise NotApplicable("FedDyn corrects one global model; with own_last_layer every size has tensors of its own")
     aggregate = _keep_own(setup.component("aggregator", aggregator), named.get("weights", "examples"))
-    return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest)
+    return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest, sizes=_occurring(setup))
 
 
 # --- momentum distillation ----------------------------------------------------------------------------------------
@@ -126,6 +127,15 @@ def _mixed(delta: Update, beta: float, size: int, before: dict[str, list[Update]
 
 
 # --- every size's own last layer ----------------------------------------------------------------------------------
+
+
+def _occurring(setup: Setup) -> SizesOf:
+    """The depths that clients may have: no other has a last layer and a classifier of its own."""
+    scenario = setup.scenario
+    if scenario.fitting:
+        return capacities
+    given = {depth for low, high in scenario.capacities.tolist() for depth in range(low, high + 1)}
+    return lambda model: [Size(depth) for depth in sorted(given)]
 
 
 def _keep_own(aggregate, weights: str):

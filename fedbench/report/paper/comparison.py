@@ -23,7 +23,7 @@ AVERAGES = (AVERAGE, CLIENTS)
 ASIDE = {
     *("backbone.name", "backbone.pretrained", "data.name", "data.root", "profile"),
     *("engine", "precision", "evaluation.by", "evaluation.every", "evaluation.at"),
-    "evaluation.batch_size",
+    *("evaluation.batch_size", "evaluation.sizes"),
 }
 # Options that may stand in brackets behind the name of a backbone or a data set: where its files lie.
 WHERE = {"backbone": "pretrained", "data": "root"}
