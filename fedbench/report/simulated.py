@@ -36,7 +36,8 @@ class Simulated:
 
 def simulated(result: Result) -> Simulated | None:
     """Of one finished run; None where its clients have no devices."""
-    if not (T := result.clock.num_rows):
+    untold = any(result.rounds[f"{name}_seconds"].null_count for name in PARTS)
+    if untold or not (T := result.clock.num_rows):
         return None
     clients, durations, idle = (result.clock[name].to_pylist() for name in ("clients", "duration", "idle_share"))
     total, spans = sum(durations), [n * duration for n, duration in zip(clients, durations, strict=True)]
