@@ -1,0 +1,173 @@
+"""What a client's memory is charged, against what is allocated while it takes a step.
+
+The client is built by hand: the layers and ranks it holds, gradients for what it trains alone, explicit attention, as
+charged. What it needs are its images, its parameters, gradients that it keeps from step to step, its optimiser's state,
+and the most that torch allocates beside them in its second step, workspace included, which the charge leaves out.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from fedbench.cell.trial import Trial
+from fedbench.families.split import price as split_price
+from fedbench.families.split.cut import Cut
+from fedbench.families.width import method as width_method
+from fedbench.models import cost
+from fedbench.models.optimizer import make_optimizer
+from fedbench.runs.runner import load
+from fedbench_plugins.methods import fedavg
+
+SUITE = """
+suite: memory
+defaults:
+  data: {name: strokes6, image_size: 32, classes: 10, train_per_class: 2, test_per_class: 1}
+  train: {rounds: 1, max_steps: 1, batch_size: 32}
+scenarios:
+  micro: {backbone: micro_vit, capacities: [12, 4, 4, 4, 4, 4]}
+  small:
+    backbone: {name: vit_small_patch16_224, pretrained: false, img_size: 96}
+    data: {image_size: 96}
+    capacities: [12, 4, 4, 4, 4, 4]
+    train: {batch_size: 8}
+methods: [fedra, depthfl, ffa_lora, fed_hello, flora, head_only, fedavg, {name: heterofl, rates: [1, 0.5]}, fedv]
+"""
+
+
+@pytest.fixture(scope="module")
+def configs(registry, tmp_path_factory):
+    path = tmp_path_factory.mktemp("suite") / "memory.yaml"
+    path.write_text(SUITE)
+    return {(cell.scenario, cell.method): cell.config for cell in load(path, registry).points()}
+
+
+def peak_of(step) -> int:
+    """The most that torch has allocated at once in a step beyond what there was before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        step()
+    events = [(e.start_ns(), e.nbytes()) for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    live = most = 0
+    for _, nbytes in sorted(events):
+        live += nbytes
+        most = max(most, live)
+    return most
+
+
+def real(model):
+    """A copy with zeros on the CPU, its attention as explicit products."""
+    twin = copy.deepcopy(model).to_empty(device="cpu")
+    for tensor in (*twin.parameters(), *twin.buffers()):
+        torch.nn.init.zeros_(tensor)
+    for module in twin.modules():
+        if hasattr(module, "fused_attn"):
+            module.fused_attn = False
+    return twin
+
+
+def needed(config, trained, loss, resident: int) -> int:
+    """Resident bytes, images, gradients, the optimiser's state, and the peak of a step that minimises loss()."""
+    optimizer = make_optimizer(trained, config["train"]["optimizer"])
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(trained, config["train"]["clip"])
+        optimizer.step()
+
+    step()
+    gradients = sum(p.grad.nbytes for p in trained)
+    state = [value for kept in optimizer.state.values() for value in kept.values() if isinstance(value, torch.Tensor)]
+    return resident + images(config)[0].nbytes + gradients + sum(value.nbytes for value in state) + peak_of(step)
+
+
+def images(config):
+    size, batch = config["data"]["image_size"], config["train"]["batch_size"]
+    return torch.zeros(batch, 3, size, size), torch.zeros(batch, dtype=torch.long)
+
+
+def layers(config, model, holding, objective) -> int:
+    """Of a client of a layerwise method."""
+    twin, (x, y) = real(model), images(config)
+    cost._cut(twin, holding)
+    held = sum(size.held for size in cost._sizes(model, holding))
+    trained = [p for p in twin.parameters() if p.requires_grad]
+    resident = twin.frozen_bytes(holding.depth) + held
+    return needed(config, trained, lambda: objective(twin(x, range(holding.depth), holding.exits), y, 0), resident)
+
+
+def whole(config, model, loss) -> int:
+    """Of a client that trains all weights of its model."""
+    twin, (x, y) = real(model), images(config)
+    trained = list(twin.parameters())
+    return needed(config, trained, lambda: loss(twin, x, y), sum(p.nbytes for p in trained))
+
+
+def ends(config, cut, loss) -> int:
+    """Of a client that has a head and a tail, with the server's features and gradients as they come."""
+    model, (x, y) = real(cut.model), images(config)
+    twin = Cut(model, 0, cut.first, cut.model.num_layers - cut.last)
+    model.requires_grad_(False)
+    trained = [*twin.w_H.values(), *twin.w_T.values()]
+    for weight in trained:
+        weight.requires_grad_(True)
+    with torch.no_grad():
+        features = twin.E(twin.H(x))
+
+    def both():
+        h, b = twin.H(x), features.detach().requires_grad_(True)
+        return loss([twin.T(b)], y, 0) + 0.0 * h.sum()  # whose gradient is what the server sends
+
+    return needed(config, trained, both, sum(weight.nbytes for weight in trained))
+
+
+def measured(config, registry, monkeypatch) -> tuple[int, int]:
+    """(bytes needed, bytes charged) of the method's first client; what is priced is what is built."""
+    found = []
+
+    def spied(module, name, need):
+        original = getattr(module, name)
+
+        def spy(*given, **more):
+            made = original(*given, **more)
+            found[:] = [(need, given)]
+            return made
+
+        monkeypatch.setattr(module, name, spy)
+
+    spied(cost, "measure", lambda model, holding, objective, *_: layers(config, model, holding, objective))
+    for module in (fedavg, width_method):
+        spied(module, "price_of", lambda setup, model, loss: whole(config, model, loss))
+    spied(split_price, "measure", lambda cut, loss, size: ends(config, cut, loss))
+    with torch.device("meta"):
+        trial = Trial(config, registry, "meta")
+    (charged,) = trial.method.prices(trial.federation.cohort(0).only([0]), 0)
+    need, given = found[-1]
+    return need(*given), charged.memory_bytes
+
+
+METHODS = ("fedra", "depthfl", "ffa_lora", "fedavg", "heterofl")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_micro_vit_needs_what_is_charged(configs, registry, monkeypatch, method):
+    need, charged = measured(configs["micro", method], registry, monkeypatch)
+    assert 0.9 < need / charged < 1.1, need / charged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [*METHODS, "fed_hello", "flora", "head_only"])
+def test_a_vit_s_needs_what_is_charged(configs, registry, monkeypatch, method):
+    need, charged = measured(configs["small", method], registry, monkeypatch)
+    assert 0.9 < need / charged < 1.1, need / charged
+
+
+@pytest.mark.parametrize(("method", "factor"), [("head_only", 1.84), ("fedv", 1.2)])
+def test_who_trains_next_to_nothing_needs_workspace_besides(configs, registry, monkeypatch, method, factor):
+    """A forward pass through frozen layers; the features that are sent, and their gradient: docs/devices.md says so."""
+    with torch.backends.mkldnn.flags(enabled=False):  # whose convolutions have workspace of their own
+        need, charged = measured(configs["micro", method], registry, monkeypatch)
+    assert need / charged == pytest.approx(factor, abs=0.05)
