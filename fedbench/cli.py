@@ -29,6 +29,7 @@ COMMANDS = (
     "plugins",
     "data",
     "backbones",
+    "devices",
     "schema",
     "doctor",
 )

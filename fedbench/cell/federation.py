@@ -122,7 +122,7 @@ class Federation:
             raise NotApplicable("no client's device can hold any size of the method")
         least = min(took, key=_order)
         all_of = [size or least for size in fitted]
-        given = {"capacities": {"by_client": [size.capacity for size in all_of]}}
+        given: dict[str, dict[str, list[Any]]] = {"capacities": {"by_client": [size.capacity for size in all_of]}}
         if least.rank is not None:
             given["ranks"] = {"by_client": [size.rank for size in all_of]}
         if least.width is not None:

@@ -60,7 +60,7 @@ class Fit:
 def offered(method: Method, num_layers: int, rounds: int) -> list[tuple[Size, Costs]]:
     """The sizes of a method, the smallest first, with their different costs over all rounds; those at which a client
     takes no part in some round are none."""
-    found = []
+    found: list[tuple[Size, Costs]] = []
     for size in method.sizes or (Size(num_layers),):
         costs = {method.price(size.capacity, t, size.rank, size.width) for t in range(rounds)}
         if None not in costs:

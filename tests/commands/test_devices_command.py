@@ -1,0 +1,60 @@
+"""fedbench devices: the table of devices, and which size of each method fits where."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+from command import TINY, fedbench, write_suite
+
+from fedbench.devices.table import SHIPPED
+
+OWN = {
+    "\nscenarios:": "\ndevices: {pin: {extends: laptop, memory: 10}, box: {extends: laptop, memory: 8000}}\nscenarios:",
+    "  capacities: [2, 1]\n": "",
+    "  small: {}": "  small: {devices: [box, pin], fit: {memory: true, seconds: 60}}\n  plain: {}",
+}
+
+
+def test_every_shipped_device_is_listed_with_its_source_in_80_columns(tmp_path):
+    done = fedbench("devices", cwd=tmp_path, columns=80)
+    assert done.exit_code == 0 and max(map(len, done.output.splitlines())) <= 80
+    assert all(f"\n{name} " in done.output and f"\n {name}: " in done.output for name in SHIPPED)
+    rows = json.loads(fedbench("devices", "--format", "json", cwd=tmp_path).output)
+    assert [row["name"] for row in rows] == list(SHIPPED) and all(row["source"] for row in rows)
+
+
+def test_a_suite_is_shown_on_its_own_devices_and_otherwise_on_all(tmp_path):
+    file = write_suite(tmp_path, "fedra, alllarge, inclusivefl", OWN)
+    done = fedbench("devices", file, "--plugin", TINY, "--images", 8, "--format", "csv", cwd=tmp_path)
+    rows = list(csv.DictReader(io.StringIO(done.output)))
+    small = {(row["method"], row["device"]): row for row in rows if "small" in row["scenario"]}
+    assert {device for _, device in small} == {"box", "pin"}
+    assert small["fedra", "box"]["size"] == "1 layer" and small["fedra", "pin"]["size"] == ""
+    assert 10 < int(small["fedra", "pin"]["least_memory"]) <= 8000
+    assert small["alllarge", "pin"]["size"] == "2 layers"  # a ceiling
+    box = small["fedra", "box"]
+    parts = [float(box[f"{part}_seconds"]) for part in ("down", "compute", "up", "server")]
+    assert sum(parts) == float(box["seconds"]) and int(box["memory_bytes"]) <= 8000
+    assert float(box["down_seconds"]) == int(box["bytes_down"]) / SHIPPED["laptop"].down
+    assert {row["device"] for row in rows if "plain" in row["scenario"]} == set(SHIPPED)
+    shown = fedbench("devices", file, "--plugin", TINY, "--scenario", "small", cwd=tmp_path, columns=80).output
+    assert "\nfedra, inclusivefl · the smallest size needs" in shown and "\nalllarge · a ceiling" in shown
+    assert "fits the device's memory and rounds of 1 min 00 s" in " ".join(shown.split())
+
+
+def test_a_backbone_needs_no_suite_and_no_data(tmp_path):
+    given = ("--backbone", "tiny", "--plugin", TINY, "--set", "train.batch_size=2", "--set", "data=dots")
+    done = fedbench("devices", *given, "--method", "fedra", "--method", "fedavg", cwd=tmp_path)
+    assert "fedra" in done.output and "one size" in done.output and "server_gpu" in done.output
+    both = fedbench("devices", "x.yaml", "--backbone", "tiny", cwd=tmp_path)
+    assert both.exit_code == 2 and "a suite or --backbone, not both" in both.output
+
+
+def test_the_table_of_the_page_is_the_one_that_is_printed(tmp_path):
+    printed = fedbench("devices", "--format", "markdown", cwd=tmp_path).output.splitlines()
+    page = (Path(__file__).parents[2] / "docs/devices.md").read_text().splitlines()
+    table = [line for line in printed if line.startswith("|")]
+    assert len(table) == len(SHIPPED) + 2 and not set(table) - set(page)
