@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from fedbench.families.body import Tensors, WholeModel, read
 from fedbench.families.regularizer import refuse_books
 from fedbench.method import Method, Ref, Setup, State
-from fedbench.models import cost
+from fedbench.models import cost, counting
 from fedbench.models.backbone import HEAD, load
 from fedbench.models.optimizer import make_optimizer, optimizer_states
 from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Sent, Uploads
@@ -240,7 +240,7 @@ def price_of(
     models_beside: whole models that it holds beside the one it trains; a regulariser holds some anyway · own_bytes: of
     what it trains together with that model, and keeps.
     """
-    flops, activations = cost.counted(model, loss, setup.image_size)
+    flops, activations = counting.counted(model, loss, setup.image_size)
     weights = sum(p.nbytes for p in model.weights().values())
     trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
     beside = max(models_beside, cost.regularizer_copies(setup.train)) * weights

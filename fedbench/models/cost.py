@@ -1,28 +1,24 @@
 """What a client pays, and what a server that trains with it: FLOPs counted by torch, bytes on the wire, memory.
-Measured on the meta device, from shapes alone."""
+Measured from shapes alone."""
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.models.backbone import Blocks, Classifier
+from fedbench.models.counting import counted
 from fedbench.models.holding import Holding, whole
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.places import holds
 from fedbench.types import ClientCost, Exit, Objective, Sent
-
-Model = TypeVar("Model", bound=nn.Module)
 
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.
 _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
@@ -238,53 +234,6 @@ def _cut(twin: Blocks, holding: Holding) -> None:
             p.requires_grad_(trained and not holding.freezes(name))
     for name, p in twin.shared().items():
         p.requires_grad_(not holding.freezes(name))
-
-
-def counted(
-    model: nn.Module, loss: Callable[..., Tensor], image_size: int, unused: Iterable[nn.Module] = ()
-) -> tuple[int, int]:
-    """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass, counted on
-    the meta device. unused: parts of the model that the loss does not call."""
-    twin = on_meta(model, unused)
-    x, y = one_image(twin, image_size)
-    return count(twin, lambda: loss(twin, x, y).backward())
-
-
-def on_meta(model: Model, unused: Iterable[nn.Module] = ()) -> Model:
-    """A copy that has shapes alone, with attention as explicit products, which the counter knows on every device.
-    unused: parts in whose place it has nothing."""
-    own = [p for p in model.parameters() if type(p) is nn.Parameter]
-    made: dict[int, Any] = {id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in own}
-    made |= {id(part): nn.Identity() for part in unused}
-    twin = copy.deepcopy(model, made).to("meta")
-    module: Any  # timm has the attribute in every kind of attention
-    for module in twin.modules():
-        if hasattr(module, "fused_attn"):
-            module.fused_attn = False
-    return twin
-
-
-def one_image(model: nn.Module, image_size: int) -> tuple[Tensor, Tensor]:
-    """x (1, 3, H, W) and y (1,) on the meta device."""
-    like = next(model.parameters()).dtype
-    x = torch.empty(1, 3, image_size, image_size, device="meta", dtype=like)
-    return x, torch.zeros(1, dtype=torch.long, device="meta")
-
-
-def count(model: nn.Module, work: Callable[[], Any]) -> tuple[int, int]:
-    """FLOPs of work(), and the bytes that autograd saves in it, but for the model's weights."""
-    weights = {p.untyped_storage()._cdata for p in model.parameters()}
-    saved: dict[int, int] = {}
-
-    def remember(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in weights:
-            saved[storage._cdata] = storage.nbytes()
-        return tensor
-
-    with FlopCounterMode(display=False) as counter, saved_tensors_hooks(remember, lambda tensor: tensor):
-        work()
-    return counter.get_total_flops(), sum(saved.values())
 
 
 def layer_costs(model: Blocks, image_size: int) -> Tensor:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import Model, on_meta, one_image
+from fedbench.models.counting import Model, blank, one_image
 from fedbench.models.lowrank import pairs
 from fedbench.models.places import holds
 from fedbench.types import Exit
@@ -25,7 +25,7 @@ def to_answer(
     """Bytes, beside weights, that exist at once at most while answer(model, x (1, 3, H, W)) computes: the image and
     what is made of it, attention scores included (fused kernels do not keep them). unused: parts of the model that the
     answer does not call."""
-    twin = on_meta(model, unused)
+    twin = blank(model, unused)
     x, _ = one_image(twin, image_size)
     alive = _Alive()
     with torch.no_grad(), alive:

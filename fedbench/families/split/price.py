@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedbench.families.split.cut import Cut
-from fedbench.models.cost import count, on_meta, one_image
+from fedbench.models.counting import blank, count, one_image, quickest
 from fedbench.models.optimizer import optimizer_states
 from fedbench.types import ClientCost, Objective, Sent, ServerCost
 
@@ -46,9 +46,13 @@ class Prices:
 
 
 def measure(cut: Cut, loss: Objective, image_size: int) -> Prices:
-    """On the meta device."""
+    """From shapes alone."""
+    return quickest(lambda device: _measure(cut, loss, image_size, device), cut.model, image_size)
+
+
+def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> Prices:
     head_blocks, tail_blocks = cut.first, cut.model.num_layers - cut.last
-    twin = Cut(on_meta(cut.model), 0, head_blocks, tail_blocks)
+    twin = Cut(blank(cut.model, device=device), 0, head_blocks, tail_blocks)
     x, y = one_image(twin.model, image_size)
     H, h = _part(twin, twin.w_H, twin.H, x)
     E, b = _part(twin, {}, twin.E, h)

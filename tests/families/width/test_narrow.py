@@ -12,7 +12,7 @@ from fedbench.families.body import WholeModel
 from fedbench.families.width.cuts import Cuts
 from fedbench.families.width.narrow import HeldGroupNorm, narrowed
 from fedbench.families.width.units import count
-from fedbench.models import cost
+from fedbench.models import counting
 from fedbench.models.backbone import body_of
 from fedbench.testing.methods import check_method
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
@@ -122,8 +122,8 @@ def test_work_and_bytes_are_those_of_the_small_model(registry):
     def loss(model, x, y):
         return F.cross_entropy(model.logits(model.weights(), x), y)
 
-    full, _ = cost.counted(model, loss, 32)
-    half, _ = cost.counted(Cuts(model).at(0.5).model, loss, 32)
+    full, _ = counting.counted(model, loss, 32)
+    half, _ = counting.counted(Cuts(model).at(0.5).model, loss, 32)
     assert 0.24 < half / full < 0.30  # the first layer reads all of the image
     numels = [sum(p.numel() for p in Cuts(model).at(g).model.parameters()) for g in (1, 0.5, 0.25)]
     assert numels[0] == sum(p.numel() for p in model.parameters())

@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedbench.engine import shortcuts
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import on_meta
+from fedbench.models.counting import blank
 from fedbench.testing.world import tiny_mixer, tiny_vit
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -56,7 +56,7 @@ def test_prompts_are_tokens_of_the_model_and_the_last_layer_reads_them(adapted, 
 
 def test_a_layer_pays_for_its_prompts(adapted):
     T, D, H = 8, 8, 16
-    twin = on_meta(adapted(tiny_vit(), name="vpt", prompts=3, deep=True))
+    twin = blank(adapted(tiny_vit(), name="vpt", prompts=3, deep=True))
     with FlopCounterMode(display=False) as counter:
         twin.blocks[1](torch.empty(1, T, D, device="meta", dtype=torch.float64))
     assert counter.get_total_flops() == 2 * (2 * T * D * T + T * D * 4 * D + 2 * T * D * H)

@@ -1,0 +1,137 @@
+"""FLOPs and saved activations of a piece of work, counted from shapes alone.
+
+Values make no difference to them, and so the work is done where that is quickest: a small model's on the CPU, where
+torch's kernels take microseconds, any other's on the meta device, whose kernels are Python.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+Model = TypeVar("Model", bound=nn.Module)
+Found = TypeVar("Found")
+
+SMALL = 2_000_000  # parameters, up to which a model is counted on the CPU
+SIDE = 64  # pixels, of images that are counted there
+
+
+class Elsewhere(Exception):
+    """The CPU has an operator of its own for this, which the meta device has not."""
+
+
+class Counter(TorchDispatchMode):
+    """Adds up the FLOPs of every operator by torch's own formulas, as `FlopCounterMode` does, which also finds out in
+    which module they are, and takes longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        formula = _formula(func)
+        if formula is None and _is_composed(func):
+            with self:
+                composed = func.decompose(*args, **kwargs)
+            if composed is not NotImplemented:
+                return composed
+        out = func(*args, **kwargs)
+        if formula is not None:
+            self.flops += formula(*args, **kwargs, out_val=out)
+        return out
+
+
+@functools.cache
+def _formula(func: Any) -> Callable[..., int] | None:
+    """Raises Elsewhere."""
+    if func.name().endswith("_for_cpu"):  # fused attention
+        raise Elsewhere
+    return flop_registry.get(func._overloadpacket)
+
+
+@functools.cache
+def _is_composed(func: Any) -> bool:
+    """Whether an operator is made of others."""
+    if func is torch.ops.prim.device.default:
+        return False
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return key in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+def counted(
+    model: nn.Module, loss: Callable[..., Tensor], image_size: int, unused: Iterable[nn.Module] = ()
+) -> tuple[int, int]:
+    """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass. unused:
+    parts of the model that the loss does not call."""
+
+    def on(device: str) -> tuple[int, int]:
+        twin = blank(model, unused, device)
+        x, y = one_image(twin, image_size)
+        return count(twin, lambda: loss(twin, x, y).backward())
+
+    return quickest(on, model, image_size, unused)
+
+
+def quickest(on: Callable[[str], Found], model: nn.Module, image_size: int, unused: Iterable[nn.Module] = ()) -> Found:
+    """What on(device) gives, on the CPU where the model is small and that works there."""
+    left_out = sum(p.numel() for part in unused for p in part.parameters())
+    if image_size <= SIDE and sum(p.numel() for p in model.parameters()) - left_out <= SMALL:
+        try:
+            with torch.random.fork_rng(devices=[]), _new_tensors_on_cpu():
+                return on("cpu")
+        except Exception:  # the meta device says what is wrong, if anything is
+            return on("meta")
+    return on("meta")
+
+
+def _new_tensors_on_cpu() -> AbstractContextManager[Any]:
+    """As they are made by whoever names no device."""
+    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
+
+
+def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta") -> Model:
+    """A copy in shape, all zeros, with attention as explicit products, which the counter knows on every device.
+    unused: parts in whose place it has nothing."""
+    own = [p for p in model.parameters() if type(p) is nn.Parameter]
+    made: dict[int, Any] = {id(p): nn.Parameter(torch.zeros_like(p, device=device), p.requires_grad) for p in own}
+    made |= {id(part): nn.Identity() for part in unused}
+    made |= {id(b): torch.zeros_like(b, device=device) for b in model.buffers() if type(b) is Tensor}
+    twin = copy.deepcopy(model, made).to(device)
+    module: Any  # timm has the attribute in every kind of attention
+    for module in twin.modules():
+        if hasattr(module, "fused_attn"):
+            module.fused_attn = False
+    return twin
+
+
+def one_image(model: nn.Module, image_size: int) -> tuple[Tensor, Tensor]:
+    """x (1, 3, H, W) and y (1,) on the model's device."""
+    like = next(model.parameters())
+    x = torch.zeros(1, 3, image_size, image_size, device=like.device, dtype=like.dtype)
+    return x, torch.zeros(1, dtype=torch.long, device=like.device)
+
+
+def count(model: nn.Module, work: Callable[[], Any]) -> tuple[int, int]:
+    """FLOPs of work(), and the bytes that autograd saves in it, but for the model's weights."""
+    weights = {p.untyped_storage()._cdata for p in model.parameters()}
+    saved: dict[int, int] = {}
+
+    def remember(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in weights:
+            saved[storage._cdata] = storage.nbytes()
+        return tensor
+
+    with Counter() as counter, saved_tensors_hooks(remember, lambda tensor: tensor):
+        work()
+    return counter.flops, sum(saved.values())

@@ -1,0 +1,115 @@
+"""FLOPs and activations are the same wherever they are counted, and those of torch's own counter."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from command import TINY
+from every_method import METHODS, changed, tiny_cells
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedbench.cell.trial import Trial
+from fedbench.errors import NotApplicable
+from fedbench.models import cost, counting
+from fedbench.models.counting import Counter, blank, count, counted, one_image
+from fedbench.registry.registry import Registry
+
+
+def loss(model, x, y):
+    return F.cross_entropy(F.dropout(model(x), 0.5), y)
+
+
+@pytest.mark.parametrize("name", ["micro_vit", "micro_mixer", "micro_cnn"])
+def test_both_devices_and_torchs_own_counter_count_the_same(registry, name):
+    model = registry.make(
+        "backbone", {"name": name, "weights_seed": 0} if name != "micro_cnn" else {"name": name}
+    ).model
+    before, found = torch.get_rng_state(), []
+    for device in ("cpu", "meta"):
+        twin = blank(model, device=device)
+        x, y = one_image(twin, 32)
+        found.append(count(twin, lambda twin=twin, x=x, y=y: loss(twin, x, y).backward()))
+    with FlopCounterMode(display=False) as counter:
+        loss(twin, x, y).backward()
+    torch.set_rng_state(before)
+    assert found[0] == found[1] == counted(model, loss, 32) and found[0][0] == counter.get_total_flops() > 0
+    assert torch.equal(torch.get_rng_state(), before), "what others draw has changed"
+
+
+class Choosy(nn.Module):
+    """Says where it was called; breaks on the CPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.devices = nn.Parameter(torch.ones(3, 3)), []
+
+    def forward(self, x):
+        self.devices.append(x.device.type)
+        if x.device.type == "cpu":
+            raise RuntimeError("of zeros")
+        return x.mean((2, 3)) @ self.weight
+
+    def __deepcopy__(self, memo):
+        twin = Choosy()
+        twin.weight, twin.devices = copy.deepcopy(self.weight, memo), self.devices
+        return twin
+
+
+def test_what_the_cpu_does_not_take_and_what_is_large_is_counted_on_the_meta_device(monkeypatch):
+    model = Choosy()
+    flops, _ = counted(model, lambda model, x, y: model(x).sum(), 8)
+    assert model.devices == ["cpu", "meta"] and flops == 2 * 2 * 9  # forward, and the weights' gradient
+    model.devices.clear()
+    counted(model, lambda model, x, y: model(x).sum(), counting.SIDE + 1)
+    monkeypatch.setattr(counting, "SMALL", 8)
+    counted(model, lambda model, x, y: model(x).sum(), 8)
+    assert model.devices == ["meta", "meta"]
+
+
+def test_operators_that_only_the_cpu_has_are_left_to_the_meta_device():
+    q = torch.zeros(1, 1, 4, 8, requires_grad=True)
+    with pytest.raises(counting.Elsewhere), Counter():
+        F.scaled_dot_product_attention(q, q, q)
+
+
+SMALL = counting.SMALL
+SOME = ("fedra", "depthfl", "fjord", "fedvz", "reefl")
+
+
+def prices(config, registry):
+    cost._measured.clear()
+    trial = Trial(config, registry)
+    cohort = trial.federation.cohort(0)
+    return trial.method.prices(cohort, 0)
+
+
+@pytest.fixture(scope="module")
+def cells(own_cache, tmp_path_factory):
+    registry = Registry([str(TINY)])
+    return registry, tiny_cells(tmp_path_factory.mktemp("suite"), registry)
+
+
+def same_prices(cells, methods, monkeypatch):
+    registry, configs = cells
+    for method in methods:
+        config, found = changed(configs["rough", method], "rough", "cohort"), []
+        for small in (SMALL, 0):
+            monkeypatch.setattr(counting, "SMALL", small)
+            try:
+                found.append(prices(config, registry))
+            except NotApplicable as reason:
+                found.append(str(reason))
+        assert found[0] == found[1], method
+
+
+def test_clients_pay_the_same(cells, monkeypatch):
+    same_prices(cells, SOME, monkeypatch)
+
+
+@pytest.mark.slow
+def test_they_do_so_under_every_method(cells, monkeypatch):
+    same_prices(cells, METHODS, monkeypatch)
