@@ -120,8 +120,11 @@ def _apart(results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]
     started = [r for r in results if r.manifest]
     if not started:
         return [("", list(results))]
+    flattened: dict[str, dict[str, str]] = {}  # most cells have their part in common with others
     for r in results:
-        flat = dict(flatten(part_of(r if r.manifest else started[0])))
+        part = part_of(r if r.manifest else started[0])
+        text = json.dumps(part, sort_keys=True)
+        flat = flattened[text] if text in flattened else flattened.setdefault(text, dict(flatten(part)))
         key = json.dumps(flat, sort_keys=True)
         parts[key] = flat
         groups.setdefault(key, []).append(r)

@@ -61,10 +61,11 @@ def fronts(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) 
     known of none.
     """
     check_known(results, what)
-    return [
-        judged(board, [point for row in board.rows if (point := _point(row, by_label(group)[row.method], what))])
-        for board, (_, group) in zip(boards, settings(results), strict=True)
-    ]
+    found = []
+    for board, (_, group) in zip(boards, settings(results), strict=True):
+        cells = by_label(group)
+        found.append(judged(board, [p for row in board.rows if (p := _point(row, cells[row.method], what))]))
+    return found
 
 
 def _point(row: Row, results: Sequence[Result], what: str) -> Point | None:

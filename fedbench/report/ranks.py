@@ -27,16 +27,16 @@ POOL = (
 )
 
 
-def view(standings: Sequence[Standing]) -> View:
-    """A page for each suite."""
-    pages = [_page(one) for one in standings]
+def view(standings: Sequence[Standing], long: int = LONG) -> View:
+    """A page for each suite. long: letters of a scenario's name above a column, before they are numbered instead."""
+    pages = [_page(one, long) for one in standings]
     legend = _legend(standings)
     return View(pages, legend, partial(to_csv, standings), partial(to_json, standings), comments=legend)
 
 
-def _page(one: Standing) -> Page:
+def _page(one: Standing, long: int) -> Page:
     title = f"{one.suite} · ranks over scenarios · {one.profile} profile"
-    remarks, names = numbered(list(one.scores))
+    remarks, names = numbered(list(one.scores), long)
     tables = []
     if one.methods:
         tables.append(

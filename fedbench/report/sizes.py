@@ -68,7 +68,7 @@ def _page(board: Leaderboard, rows: Sequence[Deployed]) -> Page:
     helped = [one.row.label for one in rows if one.sizes and one not in there]
     notes = [*board.notes, *too_few(board)]
     notes += [f"{', '.join(helped)}: no client can answer without the server"] if helped else []
-    return Page(heading(board), tables, notes)
+    return Page(heading(board), tables, notes, place=board.place)
 
 
 def _columns(board: Leaderboard, rows: Sequence[Deployed]) -> list[Column]:

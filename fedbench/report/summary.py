@@ -79,18 +79,20 @@ def _summary(boards: Mapping[str, Leaderboard], standing: Standing) -> Summary:
     return Summary(boards, standing, rows, [*placed, *rest])
 
 
-def view(found: Sequence[Summary]) -> View:
-    """A page for each suite."""
+def view(found: Sequence[Summary], long: int = LONG) -> View:
+    """A page for each suite. long: letters of a scenario's name above a column, before they are numbered instead."""
     legend = _legend(found)
-    return View([_page(one) for one in found], legend, partial(to_csv, found), partial(to_json, found), comments=legend)
+    return View(
+        [_page(one, long) for one in found], legend, partial(to_csv, found), partial(to_json, found), comments=legend
+    )
 
 
-def _page(one: Summary) -> Page:
+def _page(one: Summary, long: int) -> Page:
     title = f"{one.standing.suite} · {counted(len(one.boards), 'scenario')} · {one.standing.profile} profile"
     faint = [i for i, name in enumerate(one.methods) if name in one.unranked]
     remarks = [*_ranked_over(one.standing), *how_grouped(one.standing)]
     if len(one.boards) <= max(ACROSS, len(one.methods)):
-        told, names = numbered(list(one.boards), LONG if len(one.boards) > 1 else NAME)
+        told, names = numbered(list(one.boards), long if len(one.boards) > 1 else NAME)
         table = Table([*_standing(one, one.methods), *_across(one, names)], _caption(one), faint=faint)
         return Page(title, [table], _notes(one), [*told, *remarks])
     told, names = numbered(one.methods, LABEL)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report import clients, columns, pairs, ranks, summary, traffic, tuning
+from fedbench.report import clients, columns, pairs, ranks, sizes, summary, traffic, tuning
 from fedbench.report.board import Leaderboard
 from fedbench.report.drawn import Board, boards
 from fedbench.report.grouping import cited, registered, select
@@ -31,7 +32,8 @@ from fedbench.results.choice import higher_is_better
 
 POINTS = 120_000  # numbers in lines; of more, lines keep fewer points
 LEAST = 12  # points that a line keeps
-DETAILED = 120  # leaderboards, up to which each has its costs, pairs and clients beside it
+WIDE = 60  # letters of a scenario's name above a column: a browser folds them
+DETAILED = 120  # leaderboards, up to which each has its costs, pairs and clients beside it, and each seed alone
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,10 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = ()) -
         }
     )
     fronts = {board.place: one for board, one in zip(found, series.fronts(results, found), strict=True)}
-    maker = _Maker(asked, results, drawn, fronts, labels, gathered.texts, _most(results), len(found) <= DETAILED)
+    maker = _Maker(asked, results, found, drawn, fronts, labels, gathered.texts, _most(results), len(found) <= DETAILED)
     gathered.data["suites"] = [maker.suite(one) for one in summary.summaries(found, asked.equivalent)]
     gathered.data["thinned"] = maker.most if maker.thinned else None
+    gathered.data["detailed"] = maker.detailed
     return gathered
 
 
@@ -108,6 +111,7 @@ class _Maker:
 
     asked: Asked
     results: Sequence[Result]
+    boards: Sequence[Leaderboard]
     drawn: Mapping[Place, Board]
     fronts: Mapping[Place, dict[str, Any]]
     labels: Mapping[str, str]
@@ -118,7 +122,10 @@ class _Maker:
     count: int = 0
 
     def __post_init__(self) -> None:
-        self.seeds = self._by_seed()
+        self.seeds = self._by_seed() if self.detailed else {}
+        # Of all leaderboards at once: who is told apart depends on how many are looked at.
+        view = partial(sizes.view, self.results, self.boards, self.asked.equivalent)
+        self.sizes = {tuple(page.pop("place")): page for page in self._pages("sizes", view)}
 
     def suite(self, one: summary.Summary) -> dict[str, Any]:
         standing, found = one.standing, list(one.boards.values())
@@ -131,8 +138,8 @@ class _Maker:
             "profile": standing.profile,
             "shared": told.shared,
             "sources": cited(mine, self.asked.papers),
-            "summary": self._page(f"summary {name}", summary.view([one])) if several else None,
-            "ranks": self._page(f"ranks {name}", ranks.view([standing])) if several and standing.ranks else None,
+            "summary": self._page(f"summary {name}", summary.view([one], WIDE)) if several else None,
+            "ranks": self._page(f"ranks {name}", ranks.view([standing], WIDE)) if several and standing.ranks else None,
             "diagram": _diagram(standing),
             "tuning": self._pages(f"tuning {name}", lambda: tuning.view(mine)),
             "contests": contests.drawn(mine),
@@ -167,6 +174,7 @@ class _Maker:
             "seeds": {str(seed): plain_columns(found) for seed, found in self.seeds.get(board.place, {}).items()},
             "lines": lines,
             "fronts": self.fronts[board.place],
+            "sizes": self.sizes.get(board.place),
             "allocation": series.allocation(drawn),
             "details": dict(self._details(key, board)) if self.detailed else {},
         }
@@ -204,7 +212,7 @@ class _Maker:
         except UserError:
             return []
         self.texts[key] = texts(view)
-        return [plain(page) | {"key": key} for page in view.pages]
+        return [plain(page) | {"key": key, "place": page.place} for page in view.pages]
 
     def _page(self, key: str, view: View) -> dict[str, Any]:
         (page,) = view.pages

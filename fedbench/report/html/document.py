@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from fedbench.report.html.data import Gathered
-from fedbench.words import counted, shortened, visible
+from fedbench.words import counted, visible
 
 SCRIPTS = (
     "dom", "state", "numbers", "tables", "take", "chart", "curves", "bars", "pareto", "heat", "ranks", "tuning",
@@ -47,7 +47,7 @@ def document(gathered: Gathered) -> str:
 
 def title(data: Mapping[str, Any]) -> str:
     names = list(dict.fromkeys(suite["name"] for suite in data["suites"]))
-    return names[0] if len(names) == 1 else f"{counted(len(names), 'suite')}: {shortened(names, 6)}"
+    return ", ".join(names) if len(names) < 4 else f"Results of {counted(len(names), 'suite')}"
 
 
 def lede(data: Mapping[str, Any]) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.report import pareto
 from fedbench.report.board import Leaderboard, Row
+from fedbench.report.budget import paid
 from fedbench.report.drawn import Board
-from fedbench.report.lines import AXES, points
+from fedbench.report.lines import AXES
+from fedbench.report.measures import curve
 from fedbench.report.pareto import RESOURCES
 from fedbench.report.shares import by_method
 from fedbench.results import Result
@@ -39,18 +41,19 @@ def lines(drawn: Board | None, metric: str, most: int) -> dict[str, list[dict[st
 
 def line(result: Result, metric: str, most: int) -> dict[str, Any] | None:
     """None where the result has no such metric."""
-    by_round = points(result, metric, "rounds")
+    by_round = curve(result.eval, metric)
     if not by_round:
         return None
     chosen = thinned(list(by_round), most)
-    x = {axis: [rounded(over[t].x) for t in chosen] for axis in AXES if (over := points(result, metric, axis))}
-    domains = dict.fromkeys(name for t in chosen for name in by_round[t].domains)
+    spent = {axis: found for axis in AXES if axis != "rounds" and (found := paid(result, axis))}
+    x = {"rounds": list(chosen)} | {axis: [rounded(one.by(t)) for t in chosen] for axis, one in spent.items()}
+    domains = dict.fromkeys(name for t in chosen for name in by_round[t][1])
     return {
         "seed": result.entry.seed,
         "of": len(by_round),
         "x": {axis: values for axis, values in x.items() if any(values)},
-        "average": [rounded(by_round[t].average) for t in chosen],
-        "domains": {d: [rounded(by_round[t].domains.get(d)) for t in chosen] for d in domains},
+        "average": [rounded(by_round[t][0]) for t in chosen],
+        "domains": {d: [rounded(by_round[t][1].get(d)) for t in chosen] for d in domains},
     }
 
 

@@ -162,6 +162,24 @@ def test_many_rounds_thin_out_and_the_page_says_so(tmp_path, monkeypatch):
     assert data["thinned"] == 12 == len(line["average"]) and line["of"] == 59
 
 
+def test_of_very_many_leaderboards_details_and_single_seeds_are_left_out(results, monkeypatch):
+    whole = data_of(written(results))
+    monkeypatch.setattr("fedbench.report.html.data.DETAILED", 0)
+    brief = data_of(written(results))
+    assert whole["detailed"] and not brief["detailed"]
+    (one,), (less,) = whole["suites"][0]["boards"], brief["suites"][0]["boards"]
+    assert one["details"] and one["seeds"] and not less["details"] and not less["seeds"]
+    assert one["page"] == less["page"]
+
+
+def test_fronts_are_those_of_compare(results):
+    (board,) = data_of(written(results))["suites"][0]["boards"]
+    told = fedbench("compare", results / "results", "--pareto", "bytes", "--format", "json", cwd=results).output
+    assert [(p["method"], p["front"], p["verdict"]) for p in json.loads(told)] == [
+        (p["label"], p["front"], p["verdict"]) for p in board["fronts"]["bytes"]
+    ]
+
+
 @pytest.mark.parametrize("asset", ASSETS, ids=lambda file: file.name)
 def test_scripts_read_no_text_as_markup_and_fetch_nothing(asset):
     text = asset.read_text(encoding="utf-8")

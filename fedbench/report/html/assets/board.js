@@ -55,6 +55,7 @@ const boardSection = (board, width) => {
     el("h3", { id: `${idOf(board)}-title` }, board.title),
     el("p", { class: "caption" }, board.caption),
     boardTable(board), take(board.key), list(board.page.remarks), list(board.page.notes, "warn"),
+    board.sizes ? more("What clients can run of it: deployable models", () => pageOf(board.sizes)) : null,
     figures.length ? el("div", { class: "figures" }, figures) : null,
     Object.entries(board.details).map(([name, page]) => more(DETAILS[name], () => pageOf(page))));
 };

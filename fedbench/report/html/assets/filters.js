@@ -56,7 +56,7 @@ const bar = () => {
   holder.append(...[
     several("scenario") ? setMenu("Scenarios", "scenario") : null, several("method") ? setMenu("Methods", "method") : null,
     several("role") ? setMenu("Roles", "role") : null, several("domain") ? setMenu("Domains", "domain") : null,
-    seeds.length > 1 ? seedMenu() : null, columnMenu(), reset, el("span", { class: "gap" }),
+    seeds.length > 1 && DATA.detailed ? seedMenu() : null, columnMenu(), reset, el("span", { class: "gap" }),
     el("button", { type: "button", id: "theme", on: { click: turn } }, "Light or dark"),
     el("button", { type: "button", on: { click: () => print() } }, "Print"),
   ].filter(Boolean));

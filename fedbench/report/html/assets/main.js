@@ -36,7 +36,8 @@ const jump = (event, id) => {
 };
 const legendSection = () => el("section", { class: "suite", id: "legend" }, el("h2", {}, "What the columns mean"),
   list([...DATA.legends.boards, "Bold: not told apart from the best ranked method. A line below an interval: where it lies between the lowest and the highest end of its table.",
-    "Bands: one standard deviation over seeds.", ...(DATA.thinned ? [`Lines keep ${DATA.thinned} points at most: of the rounds between them the page has none.`] : [])]));
+    "Bands: one standard deviation over seeds.", ...(DATA.thinned ? [`Lines keep ${DATA.thinned} points at most: of the rounds between them the page has none.`] : []),
+    ...(DATA.detailed ? [] : ["There are too many leaderboards here for costs in detail, pairs, clients and single seeds: a report of fewer, chosen with --scenario or --method, has them."])]));
 
 const draw = () => {
   const width = Math.max(280, main.clientWidth - parseFloat(getComputedStyle(main).paddingLeft) * 2);
