@@ -216,18 +216,19 @@ class Ledger:
                 values.setdefault(row["round"], []).append(row["value"])
         return best_round({t: float(np.mean(each)) for t, each in values.items()}, metric) if values else None
 
-    def totals(self, method: Method, evaluation: Tested) -> dict[str, int]:
+    def totals(self, method: Method, evaluation: Tested) -> dict[str, Any]:
         """What all rounds together will cost, known beforehand because every draw is seeded.
 
-        images: those of all training steps · tested: those of all evaluations, validation images too.
+        images: those of all training steps · tested: those of all evaluations, validation images too ·
+        simulated_seconds: of all rounds, where clients have devices.
         """
-        totals = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
+        totals: dict[str, Any] = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
         totals["evaluations"] = len(self.evaluated)
         totals["tested"] = totals["evaluations"] * sum(evaluation.sizes)
         if self.sized:  # validation images are not, and not every size has a model: an upper bound
             totals["tested"] += len(offered_by(method, self.federation.scenario)) * sum(evaluation.sizes)
         for t in range(self.T):
-            cohort = self.clocked.cohort(t, method)
+            cohort, took, sent = self.clocked.cohort(t, method), [], []
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):
                 if cost is None:
                     continue
@@ -239,6 +240,12 @@ class Ledger:
                 totals["flops"] += cost.flops(images, last, arrives, self._images_beside(client, steps, cost))
                 totals["bytes_down"] += sum(down for _, down, _ in lines)
                 totals["bytes_up"] += sum(up for _, _, up in lines)
+                if self.federation.devices is not None:
+                    took.append(self.clocked.times(t, client, cost, steps, arrives))
+                    sent.append(arrives)
+            if took:
+                before = totals.get("simulated_seconds", 0.0)
+                totals["simulated_seconds"] = before + self.clocked.row(took, sent)["duration"]
         return totals
 
     def images(self, client: int, steps: int) -> tuple[int, int]:

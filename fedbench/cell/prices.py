@@ -74,7 +74,7 @@ class Prices:
         self._worlds: OrderedDict[str, World] = OrderedDict()
         self._built: OrderedDict[str, list[_Built]] = OrderedDict()
 
-    def totals(self, config: Config) -> dict[str, int]:
+    def totals(self, config: Config) -> dict[str, Any]:
         """Raises UserError, NotApplicable."""
         world = self._world(config)
         if world.federation.devices is not None:  # the sizes of its clients are this cell's alone
@@ -89,7 +89,7 @@ class Prices:
         known.append(built := self._build(config, world))
         return self._of(built, config, world)
 
-    def _of(self, built: _Built, config: Config, world: World) -> dict[str, int]:
+    def _of(self, built: _Built, config: Config, world: World) -> dict[str, Any]:
         if built.trial is None:
             assert built.reason is not None
             raise built.reason

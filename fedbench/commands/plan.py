@@ -99,9 +99,10 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
     from fedbench.words import counted
 
     many = len({seed for row in rows for *_, seed in row["names"] if seed is not None}) > 1
-    time = ["time"] if timed else []
+    simulated = any("simulated_seconds" in row for row in rows)
+    time = [*(["simulated"] if simulated else []), *(["time"] if timed else [])]
     heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", *time, "status"]
-    table = [heads, *(_cells_of(row, many, timed) for row in rows)]
+    table = [heads, *(_cells_of(row, many, timed, simulated) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
 
     def line(texts: list[str]) -> str:
@@ -120,13 +121,14 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
         console.print(Text(line(texts), style="" if "flops" in row else "dim"), soft_wrap=True)
 
 
-def _cells_of(row: dict, with_seed: bool, timed: bool) -> list[str]:
+def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[str]:
     """A row's names and amounts, as they are printed."""
-    from fedbench.words import human_bytes, roughly, three_digits
+    from fedbench.words import human_bytes, lasting, roughly, three_digits
 
     (_, method, _, seed), *others = row["names"]
     names = [f"{method} (+{len(others)})" if others else method, *(["" if seed is None else str(seed)] * with_seed)]
-    time = [roughly(row["seconds"]) if row.get("seconds") is not None else "-"] if timed else []
+    time = [lasting(row["simulated_seconds"]) if "simulated_seconds" in row else "-"] if simulated else []
+    time += [roughly(row["seconds"]) if row.get("seconds") is not None else "-"] if timed else []
     if "flops" not in row:
         return [*names, *"----", *time, "n/a" if "not_applicable" in row else "?"]
     moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
@@ -174,3 +176,7 @@ def _notes(console: Console, rows: list[dict]) -> None:
     if any(len(row["names"]) > 1 for row in rows):
         console.print("(+1)  another name of the same cell, which runs once", style="dim")
     console.print("FLOPs are the clients' training; evaluation is not in them.", style="dim")
+    if any("simulated_seconds" in row for row in rows):
+        console.print(
+            "simulated: what all rounds would take on the clients' devices, as the server waits.", style="dim"
+        )

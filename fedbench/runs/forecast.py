@@ -118,7 +118,8 @@ def _of_candidates(alike: Sequence[Tried], totals: Mapping[str, Row], folder: Pa
     known = [totals[id] for id in cells]
     for key, first in known[0].items():
         numbers = [part[key] for part in known if isinstance(part.get(key), int | float)]
-        row[key] = round(one.share * sum(numbers)) if len(numbers) == len(known) else first
+        total = one.share * sum(numbers)
+        row[key] = first if len(numbers) < len(known) else round(total) if isinstance(first, int) else total
     if time is None:
         return row
     seconds = [own.seconds for id in cells if (own := time.cells.get(id)) and own.seconds is not None]

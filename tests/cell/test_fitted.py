@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fedbench.cell.checkpoint import Progress
 from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
 from fedbench.registry.assets import Assets
+from fedbench.results.columns import SIMULATED
 from fedbench.runs.runner import load
 
 SUITE = """
@@ -82,8 +84,10 @@ def test_what_a_plan_says_is_what_a_run_pays(configs, registry):
     for method in ("fedra", "fedv"):
         config = configs["mixed", method]
         planned = totals_of(Assets(registry), f"{method}-fitted-{id(config)}", config)
-        made = Trial(config, registry)
-        _, rows = made.run()
+        made, progress = Trial(config, registry), Progress()
+        _, rows = made.run(progress=progress)
+        durations = [row["duration"] for row in progress.tables["clock"]]
+        assert planned["simulated_seconds"] == pytest.approx(sum(durations)) and sum(durations) > 0
         assert planned["client_rounds"] == len(rows) and {row["client"] for row in rows} <= {0, 1, 2, 3, 5}
         assert planned["flops"] == sum(row["flops"] for row in rows)
         for row in rows:
@@ -95,4 +99,5 @@ def test_devices_that_fit_the_same_depths_give_the_same_numbers_to_the_bit(confi
     ran = [Trial(configs[scenario, "fedra"], registry).run() for scenario in ("depths", "told")]
     (eval_of_depths, rounds), (eval_of_devices, others) = ran
     assert eval_of_depths == eval_of_devices
-    assert [{**row, "seconds": 0} for row in rounds] == [{**row, "seconds": 0} for row in others]
+    simulated = {"seconds": 0, **dict.fromkeys(SIMULATED)}  # which depths have none of
+    assert [row | simulated for row in rounds] == [row | simulated for row in others]
