@@ -135,6 +135,7 @@ def write_cell(
     sizes: Sequence[Mapping[str, Any]] | None = None,
     deployed: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
+    turnout: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
@@ -149,7 +150,7 @@ def write_cell(
         beside = {"layers": layers, "exchange": exchange, "server": server, "clock": clock, "right": right}
         write_beside(folder, beside | {"sizes": sizes, "deployed": deployed})
     own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
-    write_manifest(folder, AS_RUN | own)
+    write_manifest(folder, AS_RUN | own | ({"turnout": turnout} if turnout else {}))
     entry = Entry(
         scenario=scenario,
         method=label or method,

@@ -83,6 +83,8 @@ def _short(entry: Mapping[str, Any]) -> Any:
 def _settings(group: Group, base: Path, folder: Path) -> Plain:
     """As a suite in that folder says them; spelled as they were where that is where they were said."""
     found = {**group.settings, **({"rotate_capacities": True} if group.rotate else {})}
+    if "devices" in found:  # of which capacities come
+        del found["capacities"]
     if found["train"]["max_steps"] == profiles.EACH_EPOCH:
         found["train"] = {**found["train"], "max_steps": "smallest"}
     if relative_root(found["data"]) and base.resolve() != folder.resolve():

@@ -15,7 +15,7 @@ from fedbench.method import Method, State
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice, untouched
-from fedbench.types import ClientCost, Cohort, Report
+from fedbench.types import ClientCost, Cohort, Report, Size
 
 CAPACITIES = (4, 3, 1)
 
@@ -59,6 +59,7 @@ def check_method(
     for lost in {0, len(capacities) - 1}:
         _check_lost_client(method, state, cohort, lost)
     _check_predictor(method, state)
+    _check_offered(method)
     _check_sizes(method, state)
     nothing = [None] * len(capacities)
     for capacity, rank, width in dict.fromkeys(zip(capacities, ranks or nothing, widths or nothing, strict=True)):
@@ -66,6 +67,21 @@ def check_method(
         told = " and ".join(f"{name} {value}" for name, value in named.items() if value is not None)
         for t in range(2):
             _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {told}")
+
+
+def _check_offered(method: Method) -> None:
+    """What it offers clients that have devices: different sizes, the smallest first, each with a price."""
+    if method.sizes is None:
+        return
+    sizes = list(method.sizes)
+    expect(bool(sizes), "`sizes` must not be empty: None says that there is one size")
+    for size in sizes:
+        expect(isinstance(size, Size), f"`sizes` must be of fedbench.types.Size, not {type(size).__name__}")
+    order = [(size.capacity, size.rank or 0, size.width or 0.0) for size in sizes]
+    rises = all(before < after for before, after in zip(order, order[1:], strict=False))
+    expect(rises, f"`sizes` must be different, the smallest first, not {', '.join(map(str, sizes))}")
+    for size in sizes:
+        _check_cost(method.price(size.capacity, 0, size.rank, size.width), f"the cost of the size {size}")
 
 
 def _check_cost(cost: ClientCost | None, what: str) -> None:

@@ -184,3 +184,18 @@ def test_lower_loss_is_better(tmp_path):
     assert "0.750" in shown([found])
     with pytest.raises(UserError, match="no metric 'los' in these results. Did you mean 'loss'"):
         board(tmp_path, metric="los")
+
+
+def test_who_left_clients_out_is_told_with_the_share_of_the_images(tmp_path):
+    def turnout(clients, images):
+        return {"clients": clients, "of_clients": 6, "images": images, "of_images": 1000, "sizes": {"1 layer": clients}}
+
+    for method, found in {"fedra": (6, 1000), "flora": (2, 250), "hetlora": (2, 250)}.items():
+        write(tmp_path / "s", method, (0.5, 0.5), turnout=turnout(*found))
+    for seed, found in enumerate([(3, 480), (4, 520)]):
+        write_cell(tmp_path / "s", "heterofl", seed, evaluation=eval_rows({12: {"a": 0.5}}), turnout=turnout(*found))
+    notes = board(tmp_path).notes
+    assert [note for note in notes if "took part" in note] == [
+        "flora, hetlora: 2 of 6 clients took part, with 25 % of the images; no size fits the others' devices",
+        "heterofl: 3 to 4 of 6 clients took part, with 48 to 52 % of the images; no size fits the others' devices",
+    ]

@@ -98,6 +98,9 @@ def aliased(method):
         (altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "`at` must give finite"),
         (altered(running=lambda method: lambda size: 10 - size.capacity), "less than a smaller size's 9"),
         (altered(cost=free_of_work), "positive"),
+        (altered(sizes=lambda method: []), "`sizes` must not be empty"),
+        (altered(sizes=lambda method: method.sizes[::-1]), "the smallest first, not 4 layers, 3 layers"),
+        (altered(sizes=lambda method: [1, 2]), "of fedbench.types.Size, not int"),
         (altered(cost=sends_more_than_it_says), "bytes_up is .*, but what is `sent` makes"),
     ],
 )
