@@ -50,9 +50,9 @@ class Assets:
         """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
 
         def compute() -> dict[str, Any]:
+            source = self.source(ref)  # first, for it may refuse the name before torch is imported
             from fedbench.models.backbone import body_of
 
-            source = self.source(ref)
             layers = body_of(source.model).num_layers
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
@@ -82,19 +82,28 @@ class Assets:
 
     def source(self, ref: Ref) -> Source:
         """The shapes of a backbone without its weights, for whoever wants to change them."""
-        import torch
-
         key = json.dumps(ref, sort_keys=True)
         if key not in self._sources:
             try:
-                with torch.device("meta"), self.registry.blaming("backbone", ref["name"]):
-                    self._sources[key] = self.registry.make("backbone", dict(ref), load=False)
+                with self.registry.blaming("backbone", ref["name"]):
+                    self._sources[key] = self._shapes(ref)
             except UnknownName as error:  # it was left to timm, which knows nothing of the others
                 own = nearest(
                     ref["name"], [name for name in self.registry.catalogue.components["backbone"] if name != "timm"]
                 )
                 raise UnknownName(error.told, [*own, *error.near]) from None
         return copy.deepcopy(self._sources[key])
+
+    def _shapes(self, ref: Ref) -> Source:
+        """Made by its plugin, which may `refuse` a name before torch is imported."""
+        maker, _ = self.registry.component("backbone", ref)
+        if refuse := getattr(maker, "refuse", None):
+            refuse(ref["name"])
+        import torch
+
+        with torch.device("meta"):
+            source: Source = self.registry.make("backbone", dict(ref), load=False)
+        return source
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:
         """The data set of a `data` section, loaded once, however it is dealt to clients; its own image size wins over

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbench import hookimpl
-from fedbench.disk import hash_of_file
+from fedbench.disk import hash_of_file, remembered
 from fedbench.errors import UnknownName, UserError
-from fedbench.models.backbone import Architecture, Source
+from fedbench.machine import package_version
 from fedbench.words import nearest
+
+if TYPE_CHECKING:
+    from fedbench.models.backbone import Source
 
 # Options of timm.create_model by which a suite could name files of other formats, pickles among them.
 REFUSED = ("cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay")
@@ -22,28 +26,54 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     pretrained: true fetches timm's weights, false draws them from the run's seed, a path loads a .safetensors
     file. Further options go to timm.create_model (`img_size: 96`).
     """
+    refuse(name)
     import timm
+
+    from fedbench.models.backbone import Architecture, Source
 
     if odd := sorted(options.keys() & set(REFUSED)):
         raise UserError(
             f"{name}: the option {odd[0]} is not for suites; weights of your own: `pretrained: file.safetensors`"
         )
-    base = name.split(".")[0]
-    if not timm.is_model(base):
-        near = nearest(base, timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"]), 3)
-        raise UnknownName(f"no backbone is called {name!r}", near)
     try:
         model: Any = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
     except Exception as error:  # timm and the hub client raise many kinds; the cause is kept
         raise UserError(_cannot_make(name, pretrained, error)) from error
     fingerprint = f"timm:{name}:drawn"
     if pretrained is True:
-        fingerprint = f"timm:{base}.{model.pretrained_cfg.get('tag') or 'default'}"
+        fingerprint = f"timm:{name.split('.')[0]}.{model.pretrained_cfg.get('tag') or 'default'}"
     elif pretrained:
         fingerprint = load_file(model, Path(pretrained).expanduser(), load)
     config = model.pretrained_cfg
     size = options.get("img_size", config.get("input_size", (3, 224, 224))[1])
     return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint, Architecture(name, options))
+
+
+def refuse(name: str) -> None:
+    """Raises UnknownName where timm has no model of that name, which is known without importing it, in seconds, once it
+    was asked for all of them."""
+    base, names = name.split(".")[0], remembered("timm names", _stamp(), _names)
+    if base not in names["all"]:
+        raise UnknownName(f"no backbone is called {name!r}", nearest(base, names["offered"], 3))
+
+
+timm_model.refuse = refuse  # type: ignore[attr-defined]  # asked before torch is imported
+
+
+def _names() -> dict[str, list[str]]:
+    """All names that timm knows, those included that it has given up, and those that are offered for misspelt ones."""
+    import timm
+
+    known = {name for name in dir(timm.models) if timm.is_model(name)}
+    offered = timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"])
+    return {"all": sorted(known.union(timm.list_models())), "offered": offered}
+
+
+def _stamp() -> list[Any]:
+    """What changes when timm does, also where somebody works on it."""
+    found = importlib.util.find_spec("timm")
+    files = Path(found.origin).parent.glob("models/*.py") if found and found.origin else ()
+    return [package_version("timm"), sorted([file.name, file.stat().st_mtime_ns] for file in files)]
 
 
 def load_file(model, path: Path, load: bool) -> str:

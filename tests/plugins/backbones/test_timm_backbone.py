@@ -1,11 +1,17 @@
 """Any timm ViT or Mixer by name; what is missing is named."""
 
+import subprocess
+import sys
+
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
+from fedbench.registry.assets import Assets
+from fedbench_plugins.backbones.timm import _names, refuse
 
 SMALL = {"name": "vit_tiny_patch16_224", "img_size": 32, "pretrained": False}
 
@@ -21,6 +27,31 @@ def test_an_unknown_name_gets_suggestions(registry):
         UserError, match="no backbone is called 'vit_tinny_patch16_224'; did you mean vit_tiny_patch16_224"
     ):
         registry.make("backbone", {**SMALL, "name": "vit_tinny_patch16_224"})
+
+
+WITHOUT_TORCH = """
+import sys
+from fedbench.errors import UserError
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+try:
+    Assets(Registry()).backbone({"name": "micro_vti"})
+except UserError as error:
+    print(error, {"torch", "timm"} & sys.modules.keys())
+"""
+
+
+def test_a_second_unknown_name_is_told_of_without_importing_torch(registry):
+    with pytest.raises(UserError, match="did you mean micro_vit"):
+        Assets(registry).backbone({"name": "micro_vti"})
+    told = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=60)
+    assert told.stdout == "no backbone is called 'micro_vti'; did you mean micro_vit? set()\n", told.stderr
+
+
+def test_names_that_timm_has_given_up_and_tags_are_known(registry):
+    for name in ("vit_base_patch16_224_in21k", "vit_base_patch16_224.augreg_in21k"):
+        refuse(name)
+    assert set(timm.list_models()) < set(_names()["all"]) and all(map(timm.is_model, _names()["all"]))
 
 
 def test_what_is_neither_vit_nor_mixer_is_refused(registry):
