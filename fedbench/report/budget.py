@@ -28,7 +28,7 @@ TOLD = {
 }
 UNKNOWN = {
     "seconds": "no simulated seconds, because the scenario gives its clients no devices",
-    "joules": "no joules, because its clients have no devices, or some of them devices without watts",
+    "joules": "no joules, because the scenario gives its clients no devices, or some without watts",
 }
 EXAMPLES = {
     "bytes": "bytes=2GB or bytes=2e9",

@@ -188,7 +188,7 @@ def test_joules_are_those_of_all_clients_and_unknown_where_a_device_has_no_watts
     found = board(tmp_path, at="joules=5kJ")
     assert rounds_of(found) == {"fedv": 4, "fedavg": None}
     assert found.notes == [
-        "fedavg: no joules, because its clients have no devices, or some of them devices without watts"
+        "fedavg: no joules, because the scenario gives its clients no devices, or some without watts"
     ]
 
 
