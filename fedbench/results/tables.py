@@ -89,7 +89,7 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
         with open(path, "rb") as opened, ParquetFile(opened) as file:  # pyarrow itself takes paths that are texts alone
             if file.metadata.num_rows > MOST_ROWS:
                 raise ValueError(f"{file.metadata.num_rows:,} rows")
-            table = file.read()
+            table = file.read(use_threads=False)  # tables are small: handing them on takes longer than reading
         table.validate(full=True)  # texts that are none, and list ends that lead out, would be met far from here
     except FileNotFoundError:
         raise UserError(f"{path}: the file is missing though its cell is recorded as finished.\n{mend}") from None

@@ -35,8 +35,8 @@ const best = (board, columns, rows) => {
   const letters = columns.find((c) => c.title === "group");
   if (!letters || !scored.length) return new Set();
   const sign = DATA.higher ? 1 : -1, average = columns.find((c) => c.title === "average");
-  const ranked = board.rows.map((row, at) => ({ ...row, at, value: sign * worth(average.cells[at]) })).filter((row) => row.ranked && row.group);
-  const top = ranked.reduce((a, b) => (b.value > a.value ? b : a));
+  const ranked = board.rows.map((row, at) => ({ ...row, at, value: worth(average.cells[at]) })).filter((row) => row.ranked && row.value !== null);
+  const top = ranked.reduce((a, b) => (sign * b.value > sign * a.value ? b : a)); // of too few seeds it has no letter
   return new Set(ranked.filter((row) => [...row.group].some((letter) => top.group.includes(letter))).map((row) => row.at));
 };
 const strip = ([a, b], low, high) => {

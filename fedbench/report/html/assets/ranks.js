@@ -3,18 +3,17 @@ const diagram = (found, W) => {
   const shown = found.methods.filter((name) => wanted("method", name));
   if (!found || shown.length < 2) return null;
   const k = found.methods.length, label = Math.min(W * 0.36, 20 + 6.8 * Math.max(...shown.map((name) => Math.min(24, name.length))));
-  const side = 16 + 9 * found.bars.length, right = Math.max(label + 80, W - side), step = 21, head = 68;
+  const side = 16 + 9 * found.bars.length, right = Math.max(label + 80, W - side), step = 21, head = 82;
   const H = head + shown.length * step + 8, px = scale(1, k, label, right - 12), parts = [];
   const cd = Math.min(found.cd, k - 1);
-  parts.push(svg("line", { class: "axis", x1: px(1), x2: px(k), y1: 48, y2: 48 }));
+  parts.push(svg("line", { class: "axis", x1: px(1), x2: px(k), y1: 62, y2: 62 }));
   const every = Math.max(1, Math.ceil(k / Math.max(2, (right - label) / 30)));
   for (let r = 1; r <= k; r += every) {
-    parts.push(svg("line", { class: "tick", x1: px(r), x2: px(r), y1: 44, y2: 48 }), svg("text", { x: px(r), y: 39, "text-anchor": "middle" }, String(r)));
+    parts.push(svg("line", { class: "tick", x1: px(r), x2: px(r), y1: 58, y2: 62 }), svg("text", { x: px(r), y: 53, "text-anchor": "middle" }, String(r)));
   }
   const words = `CD ${found.cd.toFixed(2)}${found.cd > k - 1 ? ", longer than the axis" : ""}`;
-  parts.push(svg("path", { class: "axis", d: `M${px(1)},9v8M${px(1)},13H${px(1 + cd)}M${px(1 + cd)},9v8` }));
-  const beyond = px(1 + cd) + 7 * words.length > W;
-  parts.push(svg("text", { x: beyond ? px(1) - 6 : px(1 + cd) + 7, y: 17, "text-anchor": beyond ? "end" : "start" }, words));
+  parts.push(svg("path", { class: "axis", d: `M${px(1)},18v8M${px(1)},22H${px(1 + cd)}M${px(1 + cd)},18v8` }));
+  parts.push(svg("text", { x: px(1), y: 12, "text-anchor": "start" }, words));
   const place = {};
   shown.forEach((name, i) => {
     const y = place[name] = head + i * step, rank = found.ranks[name];

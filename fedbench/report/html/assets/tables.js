@@ -5,6 +5,7 @@ const cellOf = (tag, cell, attributes) => {
   const [text, spread] = Array.isArray(cell) ? cell : [cell, ""];
   return el(tag, attributes, text, spread ? el("span", { class: "spread" }, ` ${spread}`) : null);
 };
+const name = (text) => el("bdi", { class: [...text].length <= 24 ? "short" : null }, text);
 const ordered = (places, cells, descending) => {
   const known = places.map((at) => [at, worth(cells[at]), textOf(cells[at])]);
   const numbers = known.some(([, value]) => value !== null);
@@ -34,7 +35,7 @@ const drawTable = (table, options = {}) => {
     return el("th", { scope: "col", class: `${column.left ? "left" : ""} ${at < 0 ? "" : parted(column, at)}`, "aria-sort": order }, title);
   };
   const line = (at) => el("tr", { class: table.faint.includes(at) ? "stands-back" : null },
-    el("th", { scope: "row" }, options.head ? options.head(at, first.cells[at]) : el("bdi", {}, textOf(first.cells[at]))),
+    el("th", { scope: "row" }, options.head ? options.head(at, first.cells[at]) : name(textOf(first.cells[at]))),
     rest.map((column, k) => {
       const made = cellOf("td", column.cells[at], { class: `${column.left ? "left" : ""} ${parted(column, k)}` });
       if (options.body) options.body(made, column, at);
