@@ -24,7 +24,7 @@ class RoundSeconds(NamedTuple):
 def round_bytes(cost: ClientCost, images: int, last: int, arrives: bool = True, refused: bool = False) -> list[int]:
     """[down, up] of a round of so many images, `last` of them in its last step, see `ClientCost.exchange`."""
     lines = cost.exchange(images, last, arrives, refused)
-    return [sum(line[way] for line in lines) for way in (1, 2)]
+    return [sum(down for _, down, _ in lines), sum(up for *_, up in lines)]
 
 
 def round_seconds(

@@ -73,7 +73,7 @@ def test_a_method_that_asks_for_ranks_is_given_them(registry):
             return method.round(state, t, cohort, generator)
 
         assert method.prices(cohort_of([4, 1], ranks=[2, 1]), 0) == [method.cost(4, 0), method.cost(1, 0)]
-        return replace(method, cost=cost, round=round)
+        return replace(method, cost=cost, round=round, sizes=None)
 
     check_method(ranked, registry, ranks=(2, 1, 1))
     assert {rank for rank in seen if not isinstance(rank, list)} == {1, 2} and [2, 1, 1] in seen and [] in seen
@@ -92,7 +92,7 @@ def test_a_method_that_asks_for_widths_is_given_them(registry):
             seen.append((rank, width))
             return method.cost(capacity, t)
 
-        return replace(method, cost=cost)
+        return replace(method, cost=cost, sizes=None)
 
     check_method(sized, registry, widths=(1, 0.5, 0.5))
     assert set(seen) == {(None, 1.0), (None, 0.5)}
