@@ -127,7 +127,7 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
             "traceback": traceback.format_exc(),
         }
     if outcome["status"] == "failed" and cell.shared and cell.shared.number:
-        cell.send({"event": "unsure", "reason": outcome["reason"]})
+        cell.tell({"event": "unsure", "reason": outcome["reason"]})
         raise Unsure(outcome["reason"])
     return cell.end(outcome)
 
@@ -146,7 +146,7 @@ class _Computation:
         """check: raises Taken where the cell is another run's; asked before anything is written."""
         self.order, self.folder, self.shared = order, order.folder, shared
         self.registry = shared.registry if shared else Registry(order.plugins)
-        self.send, self.stopping, self.check = send, stopping, check
+        self.tell, self.stopping, self.check = send, stopping, check
         self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.progress = Progress()
@@ -204,15 +204,15 @@ class _Computation:
         self.manifest["round"] = self.progress.round
         if torn := [*torn, *refused]:
             self.manifest["torn"] = torn
-            self.send({"event": "torn", "reasons": torn})
+            self.tell({"event": "torn", "reasons": torn})
         if self.progress.round:
-            self.send({"event": "resumed", "round": self.progress.round})
+            self.tell({"event": "resumed", "round": self.progress.round})
 
     def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
         self.check()
         self.manifest["round"] = t
         self.registry.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
-        self.send({"event": "round", "round": t})
+        self.tell({"event": "round", "round": t})
         stopping, enough = self.stopping(), t == self.order.until
         if t < self.trial.rounds and (stopping or enough or self.checkpoints.due()):
             self.progress.seconds = self._seconds()

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import keyword
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from fedbench.errors import UserError
 from fedbench.scaffold import filled
 
-WITH = "{{name: NAME, extends: fedra, {}: NAME}}, fedra"  # FedRA but for one part, beside FedRA
-
 
 @dataclass(frozen=True)
 class Begun:
-    """What the suite of a kind says where kinds differ; NAME stands for the component."""
+    """What the suite of a kind says where kinds differ; NAME stands for the component. run: how it is run."""
 
-    methods: str = "fedra, inclusivefl"
+    methods: str
     backbone: str = "micro_vit"
     adapter: str = "{name: lora, rank: 8, alpha: 8, dropout: 0.0}"
     images: str = "{name: strokes6, image_size: 32}"
@@ -28,24 +28,12 @@ class Begun:
     run: str = "fedbench run suite.yaml"
 
 
-KINDS: Mapping[str, Begun] = {
-    "allocation": Begun(WITH.format("allocation")),
-    "aggregator": Begun(WITH.format("aggregator")),
-    "objective": Begun(WITH.format("objective")),
-    "adapter": Begun("fedra, head_only", adapter="NAME", sweep="adapter.name: [NAME, bitfit]"),
-    "backbone": Begun("fedra, head_only", backbone="NAME", sweep="backbone.name: [NAME, micro_vit]"),
-    "method": Begun("NAME, fedra, inclusivefl"),
-    "dataset": Begun("fedra, head_only", images="{name: NAME, image_size: 32, normalize: half}", capacities="[12, 4]"),
-    "partition": Begun(
-        "fedra, head_only",
-        images="{name: strokes6, image_size: 32, partition: NAME}",
-        capacities="{by_domain: [12, 10, 8, 6, 4, 3]}",
-        sweep="data.partition.name: [NAME, by_domain]",
-    ),
-    "metric": Begun(metrics="accuracy, NAME"),
-    "executor": Begun(run="fedbench run suite.yaml --executor NAME"),
-    "tracker": Begun(),
-}
+def _kinds() -> Mapping[str, Begun]:
+    told = tomllib.loads((Path(str(files("fedbench.scaffold"))) / "package/kinds.toml").read_text("utf-8"))
+    return {kind: Begun(**words) for kind, words in told.items()}
+
+
+KINDS = _kinds()
 LIKE = re.compile(r"[a-z][a-z0-9_]*")
 
 

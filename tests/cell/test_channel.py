@@ -215,7 +215,8 @@ def test_both_engines_meet_the_same_faults(registry, kind):
 
 
 def upload_rows(t, report, faults):
-    config = {"train": {"rounds": 5}, "evaluation": {"every": None, "metrics": [{"name": "accuracy"}]}, "method": {}}
+    config = {"seed": 0, "precision": "fp32", "train": {"rounds": 5}, "method": {}}
+    config["evaluation"] = {"every": None, "metrics": [{"name": "accuracy"}]}
     return Ledger(config, None, SimpleNamespace(faults=faults)).uploads(t, report)
 
 
