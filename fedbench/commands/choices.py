@@ -44,6 +44,14 @@ DEVICE = click.option(
 JOBS = click.option(
     "--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core."
 )
+FORM = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["rich", "csv", "json", "markdown", "latex"]),
+    default="rich",
+    show_default=True,
+    help="Of what is printed.",
+)
 
 _CELLS = (
     click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios, e.g. 'all_*'."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedbench.commands.choices import FORM
 from fedbench.commands.output import put, tell_left_out
 from fedbench.errors import UserError
 
@@ -97,14 +98,7 @@ BESIDE = {"--images": ("right",), "--sizes": ("sizes", "deployed")}  # tables th
     help="What may be called equal where the interval lies inside.  [default: 1 of what is in percent]",
 )
 @click.option("--hash", "hashes", is_flag=True, help="Only a hash of what each PATH says, without timings.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["rich", "csv", "json", "markdown", "latex"]),
-    default="rich",
-    show_default=True,
-    help="Of what is printed.",
-)
+@FORM
 def compare(
     paths: tuple,
     scenarios: tuple,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import SuiteFile, cells
+from fedbench.commands.choices import FORM, SuiteFile, cells
 from fedbench.commands.output import put
 from fedbench.errors import NotApplicable, UserError
 
@@ -28,14 +28,7 @@ methods: [{methods}]
 @cells
 @click.option("--backbone", metavar="NAME", help="All methods with this backbone, in place of a suite.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["rich", "csv", "json", "markdown", "latex"]),
-    default="rich",
-    show_default=True,
-    help="Of what is printed.",
-)
+@FORM
 def devices(
     suite: str | None,
     backbone: str | None,

@@ -120,7 +120,7 @@ def pareto(metric: str, over: str, **choices) -> None:
     from fedbench.report.pictures.pareto import pareto as draw
 
     names = {r.entry.method: registered([r]) for r in results}
-    suites = list(dict.fromkeys(board.suite for board in boards))
+    suites = list(dict.fromkeys(board.place.suite for board in boards))
     _write({"": draw(panels, over, metric, names, roles)}, suites, f"pareto-{over}", choices)
 
 
@@ -145,7 +145,7 @@ def sizes(metric: str, **choices) -> None:
     from fedbench.report.pictures.sizes import sizes as draw
 
     names = {r.entry.method: registered([r]) for r in results}
-    suites = list(dict.fromkeys(board.suite for board in boards))
+    suites = list(dict.fromkeys(board.place.suite for board in boards))
     _write({"": draw(panels, metric, names, roles)}, suites, "sizes", choices)
 
 

@@ -26,12 +26,12 @@ class NewKind(click.ParamType):
 
     def convert(self, value: str, *_: object) -> str:
         from fedbench.errors import UserError
-        from fedbench.scaffold.package import KINDS
+        from fedbench.scaffold.package import kinds
         from fedbench.words import suggestion
 
-        if value not in KINDS:
+        if value not in (known := kinds()):
             raise UserError(
-                f"--kind: there is no {value!r}{suggestion(value, KINDS, '')}; kinds are {', '.join(KINDS)}"
+                f"--kind: there is no {value!r}{suggestion(value, known, '')}; kinds are {', '.join(known)}"
             )
         return value
 
@@ -175,7 +175,7 @@ def new(name: str, kind: str, into: str | None) -> None:
     from pathlib import Path
 
     from fedbench.scaffold import put
-    from fedbench.scaffold.package import KINDS, package
+    from fedbench.scaffold.package import kinds, package
 
     made = package(kind, name)
     folder = Path(into or f"fedbench-{name.replace('_', '-')}")
@@ -184,7 +184,7 @@ def new(name: str, kind: str, into: str | None) -> None:
         f"{folder} has {kind} {name}, its tests and a suite. Next:\n"
         f"  cd {shlex.quote(str(folder))}\n"
         "  pip install -e '.[test]' && pytest\n"
-        f"  {KINDS[kind].run.replace('NAME', name)}"
+        f"  {kinds()[kind].run.replace('NAME', name)}"
     )
 
 

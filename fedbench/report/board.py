@@ -10,6 +10,8 @@ from fedbench.report.headings import Place
 from fedbench.report.measures import Run, Score
 from fedbench.report.statistics.pairs import Pair
 
+WHERE = (*Place._fields, "metric", "split")  # what a leaderboard is about
+
 
 @dataclass(frozen=True)
 class Row:
@@ -64,17 +66,12 @@ class Row:
 class Leaderboard:
     """Methods in one setting.
 
-    variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at: one of
-    AT, or one of `fedbench.report.budget.PAID` with the budget. pairs: every two ranked methods; margin:
+    place: its variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at:
+    one of AT, or one of `fedbench.report.budget.PAID` with the budget. pairs: every two ranked methods; margin:
     the difference below which they may be called equal, None for none.
     """
 
-    suite: str
-    scenario: str
-    variant: str
-    backbone: str
-    dataset: str
-    profile: str
+    place: Place
     metric: str
     split: str
     at: str
@@ -87,8 +84,9 @@ class Leaderboard:
     margin: float | None = None
 
     @property
-    def place(self) -> Place:
-        return Place(self.suite, self.scenario, self.variant, self.backbone, self.dataset, self.profile)
+    def where(self) -> dict[str, str]:
+        """What all its records begin with, by WHERE."""
+        return {**self.place._asdict(), "metric": self.metric, "split": self.split}
 
     @property
     def by_client(self) -> bool:

@@ -65,7 +65,7 @@ def columns(board: Leaderboard) -> list[Column]:
         found += [Column(domain, "score", scores(domain, plain)) for domain in board.domains]
     found.append(Column("average", "score", _averages(board)))
     if any(row.average and row.average.interval for row in board.rows):
-        found.append(Column(INTERVAL, "score", [_interval(row) for row in board.rows], least=9))
+        found.append(Column(INTERVAL, "score", [interval(row) for row in board.rows], least=9))
     if any(row.group for row in board.rows):
         found.append(Column("group", "score", [Shown(row.group) for row in board.rows], left=True))
     if board.by_client:
@@ -87,13 +87,16 @@ def _averages(board: Leaderboard) -> list[Shown]:
         if row.average is None:
             cells.append(Shown(STATUS.get(row.status, DASH)))
             continue
-        std = row.average.std
-        spread = "" if std is None else SPREAD + number(std, row.metric)
-        cells.append(Shown(number(row.average.mean, row.metric), spread))
+        cells.append(spread(row.average, row.metric))
     return cells
 
 
-def _interval(row: Row) -> Shown:
+def spread(value: Score, metric: str) -> Shown:
+    """The mean, and how far seeds are apart."""
+    return Shown(number(value.mean, metric), "" if value.std is None else SPREAD + number(value.std, metric))
+
+
+def interval(row: Row) -> Shown:
     """Of the average."""
     if row.average is None or row.average.low is None or row.average.high is None:
         return Shown("")

@@ -11,6 +11,7 @@ from fedbench.errors import UserError
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.columns import heading
 from fedbench.report.grouping import by_label, settings, unknown
+from fedbench.report.headings import Place
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.pairs import probability
 from fedbench.report.records import csv_text, json_text
@@ -20,7 +21,7 @@ from fedbench.report.statistics.pairs import ALPHA
 from fedbench.results import Result
 
 CSV_COLUMNS = (
-    "suite", "scenario", "variant", "backbone", "dataset", "profile", "method", "other", "seed", "method_round",
+    *Place._fields, "method", "other", "seed", "method_round",
     "other_round", "images", "method_alone", "other_alone", "p", "q",
 )  # fmt: skip
 
@@ -130,11 +131,10 @@ def _better(one: Models, method: str, other: str) -> str:
 
 def _records(told: Sequence[tuple[Leaderboard, Sequence[Models]]], method: str, other: str) -> Iterator[dict[str, Any]]:
     for board, models in told:
-        where = {name: getattr(board, name) for name in CSV_COLUMNS[:6]}
         for one in models:
             found = one.found
             values = (method, other, one.seed, *one.rounds, found.images, found.ours, found.theirs, found.p, one.q)
-            yield where | dict(zip(CSV_COLUMNS[6:], values, strict=True))
+            yield board.place._asdict() | dict(zip(CSV_COLUMNS[len(Place._fields) :], values, strict=True))
 
 
 def to_csv(records: Any) -> str:

@@ -11,6 +11,7 @@ from fedbench.report.budget import PAID, Budget, cheapest, check_known, paid, re
 from fedbench.report.cost import cost, mean_cost
 from fedbench.report.evidence import concluded
 from fedbench.report.grouping import by_label, registered, settings, unknown
+from fedbench.report.headings import Place
 from fedbench.report.measures import AT, Run, metrics, run, score
 from fedbench.report.notes import notes
 from fedbench.results import Result
@@ -87,12 +88,7 @@ def _leaderboard(
     first = next(iter(cells.values()))[0]
     e = first.entry
     return Leaderboard(
-        suite=first.suite,
-        scenario=e.scenario,
-        variant=variant,
-        backbone=e.backbone,
-        dataset=e.dataset,
-        profile=e.profile,
+        place=Place(first.suite, e.scenario, variant, e.backbone, e.dataset, e.profile),
         metric=metric,
         split=split,
         at=at.what if isinstance(at, Budget) else at,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.report.board import Leaderboard
+from fedbench.report.board import WHERE, Leaderboard
 from fedbench.report.columns import between, heading, number, subtitle, verdict
 from fedbench.report.evidence import contenders
 from fedbench.report.legends import CONDITIONS, too_few, verdicts
@@ -20,8 +20,7 @@ MOST = 28  # lines of a table, the pairs of eight methods; of more a matrix of s
 SIGNS = {BETTER: ">", WORSE: "<", EQUAL: "=", NOT_TOLD: "?"}
 
 CSV_COLUMNS = (
-    "suite", "scenario", "variant", "backbone", "dataset", "profile", "metric", "split", "method", "other",
-    "difference", "low", "high", "n_seeds", "p", "p_sign_flip", "q", "verdict", "within",
+    *WHERE, "method", "other", "difference", "low", "high", "n_seeds", "p", "p_sign_flip", "q", "verdict", "within",
 )  # fmt: skip
 
 
@@ -112,11 +111,10 @@ def _legend(boards: Sequence[Leaderboard], signs: bool) -> list[str]:
 def _records(boards: Sequence[Leaderboard], pairs: Sequence[Sequence[Pair]]) -> Iterator[dict[str, Any]]:
     """In fractions of the metric."""
     for board, found in zip(boards, pairs, strict=True):
-        where = {name: getattr(board, name) for name in CSV_COLUMNS[:8]}
         for pair in found:
-            told = {name: getattr(pair, name) for name in CSV_COLUMNS[8:] if name not in ("difference", "n_seeds")}
-            record = {**where, **told, "difference": pair.mean, "n_seeds": pair.n}
-            yield {name: record[name] for name in CSV_COLUMNS}
+            known = {"difference": pair.mean, "n_seeds": pair.n}
+            told = {name: known[name] if name in known else getattr(pair, name) for name in CSV_COLUMNS[len(WHERE) :]}
+            yield board.where | told
 
 
 def to_csv(records: Any) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fedbench.report.board import Leaderboard, Row
+from fedbench.report.board import WHERE, Leaderboard, Row
 from fedbench.report.budget import PAID, TOLD, UNKNOWN, check_known, paid
-from fedbench.report.columns import SPREAD, STATUS, heading, number, subtitle
+from fedbench.report.columns import STATUS, heading, spread, subtitle
 from fedbench.report.grouping import by_label, settings
 from fedbench.report.legends import CONDITIONS, too_few
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -25,7 +25,6 @@ COSTS = {**TOLD, "memory": "the largest memory of any client"}
 TITLES = {"bytes": "bytes", "flops": "FLOPs", "seconds": "simulated", "joules": "energy", "memory": "memory"}
 NAMED = 2  # of those that are ahead, in a table
 
-WHERE = ("suite", "scenario", "variant", "backbone", "dataset", "profile", "metric", "split")
 CSV_COLUMNS = (
     *WHERE, "method", "ranked", "mean", "std", "n_seeds", "resource", "spent", "front", "verdict", "beaten_by", "ahead",
 )  # fmt: skip
@@ -136,8 +135,7 @@ def _columns(points: Sequence[Point], what: str) -> list[Column]:
 def _average(row: Row) -> Shown:
     if row.average is None:
         return Shown(STATUS.get(row.status, ""))
-    std = row.average.std
-    return Shown(number(row.average.mean, row.metric), "" if std is None else SPREAD + number(std, row.metric))
+    return spread(row.average, row.metric)
 
 
 def _named(p: Point) -> str:
@@ -159,9 +157,8 @@ def _legend(what: str, ceilings: bool) -> list[str]:
 
 def _records(found: Sequence[tuple[Leaderboard, Sequence[Point]]], what: str) -> Iterator[dict[str, Any]]:
     for board, points in found:
-        where = {name: getattr(board, name) for name in WHERE}
         for p in points:
-            yield {**where, **_told(p, what)}
+            yield {**board.where, **_told(p, what)}
 
 
 def _told(p: Point, what: str) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.report.board import Leaderboard, Row
+from fedbench.report.board import WHERE, Leaderboard, Row
 from fedbench.report.budget import PAID, paid
 from fedbench.report.columns import SPREAD, STATUS, heading
 from fedbench.report.grouping import by_label, settings
@@ -28,7 +28,6 @@ TITLES = {
     "flops": "FLOPs",
     "joules": "energy",
 }  # in the order of the table
-WHERE = ("suite", "scenario", "variant", "backbone", "dataset", "profile", "metric", "split")
 CSV_COLUMNS = (*WHERE, "method", "target", "n_seeds", "n_reached", "quantity", "mean", "std")
 
 
@@ -152,14 +151,13 @@ def _legend(goal: str) -> list[str]:
 
 def _records(found: Sequence[tuple[Leaderboard, Sequence[Reach]]], target: float) -> Iterator[dict[str, Any]]:
     for board, rows in found:
-        where = {name: getattr(board, name) for name in WHERE}
         for row in rows:
             told = {"method": row.label, "target": target, "n_seeds": row.seeds, "n_reached": len(row.reached)}
             for what in TITLES:
                 if one := row.of(what):
-                    yield {**where, **told, "quantity": what, "mean": one.mean, "std": one.std}
+                    yield {**board.where, **told, "quantity": what, "mean": one.mean, "std": one.std}
             if not row.reached:
-                yield {**where, **told, "quantity": "", "mean": None, "std": None}
+                yield {**board.where, **told, "quantity": "", "mean": None, "std": None}
 
 
 def to_csv(records: Any) -> str:

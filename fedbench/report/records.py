@@ -57,7 +57,8 @@ def to_csv(boards: Sequence[Leaderboard]) -> str:
 def _rows(board: Leaderboard, row: Row) -> Iterator[tuple[Any, ...]]:
     if not row.runs:
         return
-    where = (board.suite, board.scenario, row.method, board.variant, board.backbone, board.dataset)
+    place = board.place
+    where = (place.suite, place.scenario, row.method, place.variant, place.backbone, place.dataset)
     for metric, domain, client, value in (*_scores(row), *_spending(board, row)):
         group = row.group if domain == "average" else ""
         around = (value.low, value.high, value.interval, group)
@@ -95,8 +96,8 @@ def to_json(boards: Sequence[Leaderboard]) -> str:
 
 
 def _board(board: Leaderboard) -> dict[str, Any]:
-    found = asdict(replace(board, pairs=())) | {"domains": list(board.domains)}
-    del found["pairs"]  # records of their own, of `--pairs`
+    found = board.place._asdict() | asdict(replace(board, pairs=())) | {"domains": list(board.domains)}
+    del found["place"], found["pairs"]  # the first is said, the second are records of their own, of `--pairs`
     for row, into in zip(board.rows, found["rows"], strict=True):
         into |= {"label": row.label, "n_seeds": len(row.runs), "round": row.round if row.runs else None}
         into["spent"] = row.spent

@@ -59,7 +59,7 @@ def by_suite(boards: Sequence[Leaderboard]) -> list[list[Leaderboard]]:
     """The leaderboards of each suite and profile."""
     suites: dict[tuple[str, str], list[Leaderboard]] = {}
     for board in boards:
-        suites.setdefault((board.suite, board.profile), []).append(board)
+        suites.setdefault((board.place.suite, board.place.profile), []).append(board)
     return list(suites.values())
 
 
@@ -99,8 +99,8 @@ def _standing(
     tested = len(used) > 1
     apart = {frozenset((pair.method, pair.other)) for pair in pairs if pair.apart}
     return Standing(
-        suite=board.suite,
-        profile=board.profile,
+        suite=board.place.suite,
+        profile=board.place.profile,
         metric=board.metric,
         split=board.split,
         methods=methods,

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from fedbench.report.board import Leaderboard
-from fedbench.report.columns import DASH, INTERVAL, SPREAD, STATUS, heading, number, subtitle
+from fedbench.report.columns import DASH, INTERVAL, STATUS, heading, interval, number, spread, subtitle
 from fedbench.report.deployed import AtSize, Deployed, deployed
+from fedbench.report.headings import Place
 from fedbench.report.legends import CONDITIONS, left_out, too_few
 from fedbench.report.measures import Score
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -17,10 +18,9 @@ from fedbench.results import Result
 from fedbench.types import Size
 from fedbench.words import human_bytes
 
-WHERE = ("suite", "scenario", "variant", "backbone", "dataset", "profile", "method", "metric")
 CSV_COLUMNS = (
-    *WHERE, "what", "capacity", "rank", "width", "device", "memory_bytes", "alone", "clients", "mean", "std", "n_seeds",
-    "low", "high", "interval", "group",
+    *Place._fields, "method", "metric", "what", "capacity", "rank", "width", "device", "memory_bytes", "alone",
+    "clients", "mean", "std", "n_seeds", "low", "high", "interval", "group",
 )  # fmt: skip
 
 KINDS = {"layers": "capacity", "rank": "rank", "width": "width"}  # by what sizes differ, and the name of that in `Size`
@@ -81,7 +81,7 @@ def _columns(board: Leaderboard, rows: Sequence[Deployed]) -> list[Column]:
     names = Column("method", "name", [Shown(one.row.label) for one in rows])
     found = [names, Column("deployable", "score", [_average(one) for one in rows])]
     if any(one.row.average and one.row.average.interval for one in rows):
-        found.append(Column(INTERVAL, "score", [_interval(one, board.metric) for one in rows], least=9))
+        found.append(Column(INTERVAL, "score", [interval(one.row) for one in rows], least=9))
     if any(one.row.group for one in rows):
         found.append(Column("group", "score", [Shown(one.row.group) for one in rows], left=True))
     found.append(Column("worst", "score", plain([one.row.worst for one in rows])))
@@ -95,16 +95,7 @@ def _average(one: Deployed) -> Shown:
     value = one.row.average
     if value is None:
         return Shown("" if one.row.status == "finished" else STATUS.get(one.row.status, DASH))
-    return Shown(
-        number(value.mean, one.row.metric), "" if value.std is None else SPREAD + number(value.std, one.row.metric)
-    )
-
-
-def _interval(one: Deployed, metric: str) -> Shown:
-    value = one.row.average
-    if value is None or value.low is None or value.high is None:
-        return Shown("")
-    return Shown(f"{number(value.low, metric)}{DASH}{number(value.high, metric)}")
+    return spread(value, one.row.metric)
 
 
 def _by_device(rows: Sequence[Deployed], devices: Sequence[str]) -> list[Column]:
@@ -156,7 +147,7 @@ def _memory(at: AtSize) -> str:
 def _records(found: Sequence[tuple[Leaderboard, Sequence[Deployed]]]) -> Iterator[dict[str, Any]]:
     """A record for what is deployable and its worst, for the shares, for every device and every size."""
     for board, rows in found:
-        where = {name: getattr(board, name) for name in WHERE[:6]}
+        where = board.place._asdict()
         for one in rows:
             blank = dict.fromkeys(CSV_COLUMNS) | where | {"method": one.row.method, "metric": one.row.metric}
             for what, value in (("deployable", one.row.average), ("deployable_worst", one.row.worst)):

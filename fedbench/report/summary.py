@@ -254,7 +254,7 @@ def _record(one: Summary) -> dict[str, Any]:
             for m in one.methods
         },
         "scenarios": {
-            title: {name: getattr(board, name) for name in ("scenario", "variant", "backbone", "dataset")}
+            title: {name: getattr(board.place, name) for name in ("scenario", "variant", "backbone", "dataset")}
             | {"complete": title in told.ranks}
             | {"methods": {name: _values(one, title, row) for name, row in one.rows[title].items()}}
             for title, board in one.boards.items()

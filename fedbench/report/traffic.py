@@ -9,6 +9,7 @@ from typing import Any
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.columns import DASH, heading
 from fedbench.report.cost import Cost, Traffic
+from fedbench.report.headings import Place
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, to_json
 from fedbench.report.simulated import PARTS, Simulated
@@ -17,8 +18,7 @@ from fedbench.words import human_bytes, human_flops, human_joules, lasting, thre
 # In the order of a round: what is given once, and then what every step exchanges.
 KINDS = ("backbone", "adapters", "classifiers", "weights", "features", "gradients", "losses")
 CSV_COLUMNS = (
-    "suite", "scenario", "variant", "backbone", "dataset", "profile", "method", "n_seeds", "side", "quantity", "what",
-    "per_client_round", "total",
+    *Place._fields, "method", "n_seeds", "side", "quantity", "what", "per_client_round", "total",
 )  # fmt: skip
 
 LEGEND = (
@@ -144,10 +144,9 @@ def to_csv(boards: Sequence[Leaderboard]) -> str:
 
 
 def _records(board: Leaderboard) -> Iterator[tuple[Any, ...]]:
-    where = (board.suite, board.scenario, board.variant, board.backbone, board.dataset, board.profile)
     for row in board.rows:
         for quantity in _quantities(row.cost) if row.cost and not row.output else ():
-            yield *where, row.method, len(row.runs), *quantity
+            yield *board.place, row.method, len(row.runs), *quantity
 
 
 def _quantities(cost: Cost) -> Iterator[tuple[str, str, str, float | None, float | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
 import tomllib
@@ -28,12 +29,13 @@ class Begun:
     run: str = "fedbench run suite.yaml"
 
 
-def _kinds() -> Mapping[str, Begun]:
+@functools.cache
+def kinds() -> Mapping[str, Begun]:
+    """All there are, by what the command line calls them."""
     told = tomllib.loads((Path(str(files("fedbench.scaffold"))) / "package/kinds.toml").read_text("utf-8"))
     return {kind: Begun(**words) for kind, words in told.items()}
 
 
-KINDS = _kinds()
 LIKE = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -41,7 +43,7 @@ def package(kind: str, name: str) -> dict[Path, bytes]:
     """The files of a package with a component of that kind and name, by their places. Raises UserError."""
     if not LIKE.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(f"{name!r} cannot be the name of a function: lower-case letters, digits and _, a letter first")
-    begun = asdict(KINDS[kind])
+    begun = asdict(kinds()[kind])
     sweep = f"sweep:\n  {begun['sweep']}\n\n" if begun["sweep"] else ""
     article = "an" if kind[0] in "aeo" else "a"
     words = {

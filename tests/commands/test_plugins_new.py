@@ -13,7 +13,7 @@ from command import fedbench
 from fedbench.registry import catalogue
 from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
-from fedbench.scaffold.package import KINDS
+from fedbench.scaffold.package import kinds
 from fedbench.testing import check_component
 
 SHORT = ("--set", "train.rounds=2", "--set", "train.max_steps=1")
@@ -27,10 +27,10 @@ def begun(kind, folder):
 
 
 def test_there_is_a_package_for_every_kind():
-    assert set(KINDS) == {*catalogue.KINDS, "tracker"}
+    assert set(kinds()) == {*catalogue.KINDS, "tracker"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds())
 def test_a_new_package_is_whole(kind, tmp_path):
     package = begun(kind, tmp_path)
     texts = {file: file.read_text() for file in package.rglob("*") if file.is_file()}
@@ -90,7 +90,7 @@ def install(python, what):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds())
 def test_a_new_package_is_installed_tested_and_run_unedited(kind, tmp_path, python):
     package = begun(kind, tmp_path)
     install(python, package)
@@ -98,7 +98,7 @@ def test_a_new_package_is_installed_tested_and_run_unedited(kind, tmp_path, pyth
     try:
         tested = subprocess.run([python, "-m", "pytest", "-q"], **where)
         assert tested.returncode == 0, tested.stdout
-        words = KINDS[kind].run.replace("NAME", "mine").split()[1:]
+        words = kinds()[kind].run.replace("NAME", "mine").split()[1:]
         follows = {**os.environ, "MINE_FILE": str(tmp_path / "lines")}
         done = subprocess.run([python, "-m", "fedbench", *words, *SHORT], env=follows, **where)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -25,7 +25,7 @@ def test_runs_of_different_length_are_never_mixed(tmp_path):
     write(tmp_path / "s", "fedra", (0.8, 0.6))
     write_cell(tmp_path / "s", "fedra", 1, train__rounds=3, evaluation=eval_rows({3: {"a": 0.1, "b": 0.1}}))
     boards = leaderboards(load([tmp_path]))
-    assert [b.variant for b in boards] == ["train.rounds=12", "train.rounds=3"]
+    assert [b.place.variant for b in boards] == ["train.rounds=12", "train.rounds=3"]
     assert [b.rows[0].average.mean for b in boards] == pytest.approx([0.7, 0.1])
 
 
@@ -54,7 +54,10 @@ def test_ranks_rotated_by_the_seed_stay_together_and_others_apart(tmp_path):
     for seed, ranks in enumerate(([4, 2], [2, 4], [4, 4])):
         rows = eval_rows({12: {"a": 0.5, "b": 0.5}})
         write_cell(tmp_path / "s", "fedra", seed, ranks={"by_client": ranks}, evaluation=rows)
-    assert [b.variant for b in leaderboards(load([tmp_path]))] == ["ranks.by_client=[2, 4]", "ranks.by_client=[4, 4]"]
+    assert [b.place.variant for b in leaderboards(load([tmp_path]))] == [
+        "ranks.by_client=[2, 4]",
+        "ranks.by_client=[4, 4]",
+    ]
 
 
 def test_capacities_rotated_by_the_seed_stay_together(tmp_path):
@@ -83,7 +86,7 @@ def test_variants_scenarios_and_profiles_have_boards_of_their_own(tmp_path):
     )
     write(tmp_path / "s", "fedra", (0.6, 0.6), scenario="all_6")
     boards = leaderboards(load([tmp_path]))
-    assert [(b.scenario, b.variant) for b in boards] == [
+    assert [(b.place.scenario, b.place.variant) for b in boards] == [
         ("mixed", ""),
         ("mixed", "adapter.targets=attn.proj"),
         ("all_6", ""),

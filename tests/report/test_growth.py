@@ -11,6 +11,7 @@ from fedbench.report.board import Leaderboard, Row
 from fedbench.report.changes.names import compared, shared
 from fedbench.report.changes.settings import settings
 from fedbench.report.evidence import concluded
+from fedbench.report.headings import Place
 from fedbench.report.measures import Run, score
 from fedbench.report.summary import summaries, view
 from fedbench.report.text import render
@@ -28,8 +29,8 @@ def _board(name, value):
     for method in ("fedra", "depthfl"):
         run = Run(0, 1, {}, {}, value, value)
         rows.append(Row(method, "", "accuracy", "finished", [run], {}, score([value]), None, None, None, None))
-    where = ("s", name, "", "micro_vit", "strokes6", "paper", "accuracy", "test", "final", None, None)
-    return Leaderboard(*where, [], rows, [f"a note on {name}"])
+    place = Place("s", name, "", "micro_vit", "strokes6", "paper")
+    return Leaderboard(place, "accuracy", "test", "final", None, None, [], rows, [f"a note on {name}"])
 
 
 def results(side, count):

@@ -46,7 +46,7 @@ def test_means_letters_and_mean_ranks_stand_together(tmp_path):
     assert max(map(len, text.splitlines())) <= 60
     assert starting(text, "method") == ["method", "mean", "rank", "group", "one", "two"]
     letters = {
-        b.scenario: {row.label: row.group for row in b.rows} for b in leaderboards(load([tmp_path]), roles=ROLES)
+        b.place.scenario: {row.label: row.group for row in b.rows} for b in leaderboards(load([tmp_path]), roles=ROLES)
     }
     assert letters["two"]["fedra"] == letters["two"]["depthfl"] == "a"
     found = summary(tmp_path)

@@ -163,8 +163,8 @@ class _Maker:
         caption = page["tables"][0]["caption"]
         return {
             "key": key,
-            **{name: getattr(board, name) for name in Place._fields},
-            "title": title if title else board.scenario,
+            **board.place._asdict(),
+            "title": title if title else board.place.scenario,
             "domains": list(board.domains),
             "baseline": board.baseline,
             "byClient": board.by_client,

@@ -131,8 +131,8 @@ def _without(folders: Sequence[Path]) -> str:
 
 def _for_board(rows: Iterable[Expected], board: Leaderboard) -> list[Expected]:
     """The numbers of the leaderboard's scenario and sweep point, the most specific ones."""
-    there = _parts(board.variant)
-    fitting = [row for row in rows if row.scenario == board.scenario and _parts(row.variant) <= there]
+    there = _parts(board.place.variant)
+    fitting = [row for row in rows if row.scenario == board.place.scenario and _parts(row.variant) <= there]
     most = max((len(_parts(row.variant)) for row in fitting), default=0)
     return [row for row in fitting if len(_parts(row.variant)) == most]
 
@@ -147,8 +147,9 @@ def _comparison(board: Leaderboard, rows: Sequence[Expected], manifest: Mapping[
         column = AVERAGE if row.metric in AVERAGES else row.metric
         values.setdefault((row.dataset, row.backbone), {})[row.method, column] = row
     papers = [Paper(*combination, numbers) for combination, numbers in values.items()]
-    own = [p for name in _names(board.backbone) for p in papers if (p.dataset, p.backbone) == (board.dataset, name)][:1]
-    others = {part for part in _parts(board.variant) - _parts(rows[0].variant) if part.partition("=")[0] not in ASIDE}
+    there = board.place
+    own = [p for name in _names(there.backbone) for p in papers if (p.dataset, p.backbone) == (there.dataset, name)][:1]
+    others = {part for part in _parts(there.variant) - _parts(rows[0].variant) if part.partition("=")[0] not in ASIDE}
     others = {part for part in others if not _names_only(part, board, bool(own))}
     apart = _apart(board, own or papers, bool(own), manifest.get("config", {}), others)
     return Comparison(board, own or papers, apart, manifest.get("fingerprints", {}).get("weights", ""))
@@ -163,7 +164,7 @@ def _names_only(part: str, board: Leaderboard, has_own: bool) -> bool:
     name, _, options = value.removesuffix(")").partition("(")
     if key not in WHERE or (options and not options.startswith(f"{WHERE[key]}=")) or "," in options:
         return False
-    return key == "backbone" or not has_own or name == board.dataset
+    return key == "backbone" or not has_own or name == board.place.dataset
 
 
 def _names(backbone: str) -> list[str]:
@@ -179,9 +180,9 @@ def _apart(
     if not has_own:
         first = papers[0]
         theirs = "the data and backbones below" if papers[1:] else f"{first.dataset} with {first.backbone}"
-        pairs.append((f"on {board.dataset} with {board.backbone}", theirs))
-    if board.profile != "paper":
-        pairs.append((f"with the profile {board.profile}", "the profile paper"))
+        pairs.append((f"on {board.place.dataset} with {board.place.backbone}", theirs))
+    if board.place.profile != "paper":
+        pairs.append((f"with the profile {board.place.profile}", "the profile paper"))
     if config.get("backbone", {}).get("pretrained") is False:
         pairs.append(("with random weights", "pre-trained ones"))
     if board.at != "final":

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fedbench.report.board import cell
+from fedbench.report.headings import Place
 from fedbench.report.page import View
 from fedbench.report.paper.columns import legend, page_of
 from fedbench.report.paper.comparison import Comparison, percent
@@ -15,8 +16,8 @@ from fedbench.report.records import csv_text, json_text
 
 # *_percent and difference are in percent and points; difference is empty where the two are not comparable.
 CSV_COLUMNS = (
-    "suite", "scenario", "variant", "backbone", "dataset", "profile", "method", "domain", "round", "measured_percent",
-    "measured_std", "n_seeds", "paper_dataset", "paper_backbone", "paper_percent", "paper_std", "difference", "source",
+    *Place._fields, "method", "domain", "round", "measured_percent", "measured_std", "n_seeds",
+    "paper_dataset", "paper_backbone", "paper_percent", "paper_std", "difference", "source",
 )  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
 
 def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """What is known of each number; None where there is none."""
-    where = {name: getattr(comparison.board, name) for name in CSV_COLUMNS[:6]}
+    where = comparison.board.place._asdict()
     for paper in comparison.papers:
         for label, row in comparison.methods:
             for column in comparison.columns:
@@ -63,7 +64,7 @@ def to_json(comparisons: Sequence[Comparison]) -> str:
     """The rows of the CSV under their leaderboard, why they may not be compared, and the two orders."""
     found = []
     for comparison in comparisons:
-        board = {name: getattr(comparison.board, name) for name in CSV_COLUMNS[:6]}
+        board = comparison.board.place._asdict()
         rows = [{k: v for k, v in record.items() if k not in board} for record in _records(comparison)]
         orders = [
             {"paper_dataset": paper.dataset, "paper_backbone": paper.backbone, **vars(both)}

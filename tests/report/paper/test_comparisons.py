@@ -204,7 +204,7 @@ def test_sweep_points_have_numbers_of_their_own(suite):
         measure(suite, "fedra", (0.9, 0.8), variant=point, adapter__targets=[point])
     measure(suite, "fedra", (0.9, 0.8), variant="adapter.targets=other", adapter__targets=["other"])
     found = comparisons(load([suite]))
-    assert [(c.board.variant, c.papers[0].percent("fedra", "average"), c.apart) for c in found] == [
+    assert [(c.board.place.variant, c.papers[0].percent("fedra", "average"), c.apart) for c in found] == [
         (points[0], 0, ""),
         (points[1], 1, ""),
     ]
@@ -230,7 +230,7 @@ def test_boards_without_numbers_are_left_out_and_none_at_all_is_an_error(suite, 
     with pytest.raises(UserError, match="numbers beside these results are for skew; none of these leaderboards is"):
         comparisons(load([suite]))
     measure(suite, "fedra", (0.9, 0.8))
-    assert compared(suite).board.scenario == "skew"
+    assert compared(suite).board.place.scenario == "skew"
     write_cell(tmp_path / "plain", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
     with pytest.raises(UserError, match=r"beside the results of plain: .*\nOf the suites beside these, s have them"):
         comparisons(load([tmp_path / "plain"]))
