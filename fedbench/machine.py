@@ -10,8 +10,12 @@ import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
+
+if TYPE_CHECKING:
+    import torch
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
@@ -43,6 +47,17 @@ def vendor() -> str:
 def has_gpu() -> bool:
     """Whether a CUDA driver is there; asking torch would take seconds."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+
+
+def gpu_room(device: torch.device | str) -> int:
+    """Bytes that this process can still take of a GPU: what is free of it and of its own share, and what its allocator
+    keeps unused."""
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    reserved, used = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
+    share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+    return max(0, min(free, share - reserved)) + reserved - used
 
 
 def keep_memory() -> None:

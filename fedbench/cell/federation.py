@@ -226,6 +226,15 @@ class Batches:
         """The same, embedded where that is kept."""
         return self._made_by(self.federation.pixels.embedded, n)
 
+    def first(self, n: int) -> int:
+        """How many images the first batch of client n has; no later one has more."""
+        return self.federation.images(self.ids[n], 1)
+
+    @property
+    def image_size(self) -> int:
+        """Pixels a side."""
+        return self.federation.pixels.images.x.shape[-1]
+
     def labels(self, n: int) -> Tensor:
         """(|D_n|,) int64: of all images of client n."""
         own = self.federation.clients[self.ids[n]].indices

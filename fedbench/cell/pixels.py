@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedbench import machine
 from fedbench.types import Images
 
 # Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
@@ -85,9 +86,9 @@ class Pixels:
             self._kept = _Kept(embed, tokens, np.zeros(-(-len(self.images) // EMBEDDED_TOGETHER), dtype=bool))
 
     def _on_device(self) -> Tensor | None:
-        """All images as they are kept on the GPU, where they take at most RESIDENT of its free memory."""
-        free, _ = torch.cuda.mem_get_info(self.device)
-        if self.images.x.nbytes > RESIDENT * free:
+        """All images as they are kept on the GPU, where they take at most RESIDENT of its memory that is free to this
+        process."""
+        if self.images.x.nbytes > RESIDENT * machine.gpu_room(self.device):
             return None
         kind = getattr(torch, str(self.images.x.dtype))
         there = torch.empty(self.images.x.shape, dtype=kind, device=self.device)

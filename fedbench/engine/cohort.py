@@ -18,24 +18,21 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedbench.engine import shortcuts
-from fedbench.engine.groups import ROWS, Part, grouped, joined
+from fedbench.engine.groups import Part, grouped, joined, merged
 from fedbench.engine.leaves import Leaves, clip_each, others_frozen
+from fedbench.engine.passes import Batch, halved, inputs_of, passes
 from fedbench.engine.pulling import Pulling
 from fedbench.engine.replay import Replayed
 from fedbench.engine.team import ALONE, Team
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import activations
-from fedbench.models.holding import holding_of
 from fedbench.models.lowrank import Terms
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.places import places
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 
-Batch = tuple[Tensor, Tensor]
-OF_FREE_MEMORY = 0.6  # of a GPU may the saved activations of a pass take; workspaces and gradients need the rest
 REPLAYED_BYTES = 2**32  # of saved activations at most: larger steps are bound by the GPU, not by launching kernels
 
 
@@ -52,36 +49,23 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
     with shortcuts.fast(model):
         parts = team.share(
             [sum(held[n] for n in group) for group in groups],
-            lambda g: train_group(model, start, plan, cohort, job, groups[g], sum(sizes[n] for n in groups[g])),
+            lambda g: train_within(model, start, plan, cohort, job, groups[g], sizes),
         )
     up = joined(parts, groups, plan, cohort)
     return replace(up, coordinates=Terms(model, plan).of_uploads(dict(places({"r": up.r, "shared": up.shared}))))
 
 
-def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[int], int]:
-    """What each client's first batch, its largest, adds to a pass, and how much of it a pass may hold: token rows
-    on a CPU, bytes of saved activations on a GPU."""
-    sizes, some = [], None
-    for n in range(len(cohort)):
-        x, y = next(iter(inputs_of(cohort)(n)), (None, ()))
-        sizes.append(len(y))
-        some = x[:1] if x is not None else some
-    if some is None:
-        return sizes, ROWS
-    if model.device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(model.device)
-        each = [B * activations(model, holding_of(plan, n), job.objective, some.shape[-1]) for n, B in enumerate(sizes)]
-        free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
-        return each, max(1, int(OF_FREE_MEMORY * free))
-    with torch.no_grad():
-        tokens = model.embed(some).shape[1]  # images, or their embeddings
-    return [size * tokens for size in sizes], ROWS
-
-
-def inputs_of(cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
-    """The clients' batches: embedded once and for all where the federation keeps that, and nobody has put batches of
-    his own in their place."""
-    return getattr(cohort.batches, "embedded", cohort.batches)
+def train_within(
+    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int], sizes: list[int]
+) -> Part:
+    """`train_group`, and where a GPU's memory does not suffice for it, one half of its clients after the other."""
+    try:
+        return train_group(model, start, plan, cohort, job, group, sum(sizes[n] for n in group))
+    except torch.OutOfMemoryError:
+        if len(group) == 1:
+            raise
+    halves = halved(model, group, sizes)  # out here, where no traceback holds the tensors of what was tried
+    return merged([train_within(model, start, plan, cohort, job, half, sizes) for half in halves], halves, plan)
 
 
 def train_group(
@@ -105,9 +89,16 @@ def train_group(
             losses[n].append(loss)
     work = (plan.M[list(group)].sum(1) * cohort.steps[list(group)]).double()
     return leaves.part() | {
-        "loss": torch.tensor([sum(own) / max(len(own), 1) for own in losses.values()], dtype=torch.float64),
+        "loss": means(list(losses.values())),
         "seconds": (time.perf_counter() - began) * work / work.sum().clamp(min=1),  # shared out by layers x steps
     }
+
+
+def means(losses: Sequence[Sequence[Tensor]]) -> Tensor:
+    """(n,) float64 on the CPU: the mean of each client's losses, 0 without one. Waits for a GPU once."""
+    each = [sum(own[1:], own[0]) / len(own) for own in losses if own]
+    found = iter(torch.stack(each).double().tolist() if each else [])
+    return torch.tensor([next(found) if own else 0.0 for own in losses], dtype=torch.float64)
 
 
 def stepping(

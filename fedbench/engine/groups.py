@@ -37,13 +37,17 @@ def grouped(work: Sequence[float], rows: Sequence[int], most: int) -> list[list[
 
 def joined(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan, cohort: Cohort) -> Uploads:
     """The parts of all groups as one upload, rows in the order of the clients."""
+    whole = merged(parts, groups, plan)
+    sent = {place: rows for place, rows in whole.items() if "/" in place}
+    return Uploads.of(cohort, **by_layer(sent, plan.M.shape[1]), loss=whole["loss"], seconds=whole["seconds"])
+
+
+def merged(parts: Sequence[Part], groups: Sequence[Sequence[int]], plan: Plan) -> Part:
+    """The parts of some groups as that of one group, rows in the order of the clients."""
 
     def rows_of(place: str) -> Tensor:
-        if len(parts) == 1:
-            return parts[0][place]
         clients = [n for group in groups for n in (trainers(plan, place, group) if "/" in place else group)]
         rows = torch.cat([part[place] for part in parts])
         return rows[torch.tensor(clients, device=rows.device).argsort()]
 
-    sent = {place: rows_of(place) for place in parts[0] if "/" in place}
-    return Uploads.of(cohort, **by_layer(sent, plan.M.shape[1]), loss=rows_of("loss"), seconds=rows_of("seconds"))
+    return parts[0] if len(parts) == 1 else {place: rows_of(place) for place in parts[0]}

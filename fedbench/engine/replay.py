@@ -13,6 +13,8 @@ EAGER = 2  # steps before the recording: they create the optimiser's state and t
 
 Inputs = dict[int, tuple[Tensor, Tensor]]
 
+_told: set[type[Exception]] = set()
+
 
 @functools.cache
 def _stream() -> torch.cuda.Stream:
@@ -24,7 +26,8 @@ class Replayed:
     """step(inputs) -> losses, by a CUDA graph from the third call with inputs of the same shapes on.
 
     Whatever else the step reads or writes (weights, gradients, optimiser state) must stay where it is from call
-    to call. draws: the generators it draws from, which go on drawing from replay to replay.
+    to call. draws: the generators it draws from, which go on drawing from replay to replay. A step that cannot be
+    recorded is run eagerly; why is said once.
     """
 
     def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[torch.Generator]) -> None:
@@ -32,16 +35,16 @@ class Replayed:
         self.stream = _stream()
         self.shapes: Hashable = None
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.calls, self.waits = 0, False
+        self.calls, self.eager = 0, False
 
     def __call__(self, inputs: Inputs) -> Tensor:
         shapes = tuple((n, x.shape, y.shape) for n, (x, y) in inputs.items())
         if shapes != self.shapes:
-            self.shapes, self.calls, self.graph, self.waits = shapes, 0, None, False
+            self.shapes, self.calls, self.graph, self.eager = shapes, 0, None, False
         self.calls += 1
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            if self.calls < EAGER or self.waits:
+            if self.calls < EAGER or self.eager:
                 losses = self.step(inputs)
             elif self.calls == EAGER:
                 losses = self._tried(inputs)
@@ -60,21 +63,48 @@ class Replayed:
                 losses = self.step(inputs)
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-        self.waits = any("synchronizing" in str(warning.message) for warning in told)
+        self.eager = any("synchronizing" in str(warning.message) for warning in told)
         return losses
 
     def _replay(self, inputs: Inputs) -> Tensor:
-        graph = self.graph
+        graph = self.graph or self._recorded(inputs)
         if graph is None:
-            self.inputs = {n: (x.clone(), y.clone()) for n, (x, y) in inputs.items()}
-            graph = torch.cuda.CUDAGraph()
-            for draw in self.draws:
-                graph.register_generator_state(draw)
-            # Records; nothing is computed yet. Other threads may go on bringing images.
-            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
-                self.losses = self.step(self.inputs)
-            self.graph = graph
+            self.eager = True
+            return self.step(inputs)
         for kept, new in zip(self.inputs.values(), inputs.values(), strict=True):
             torch._foreach_copy_(kept, new)
         graph.replay()
         return self.losses.clone()
+
+    def _recorded(self, inputs: Inputs) -> torch.cuda.CUDAGraph | None:
+        """The step as a graph, by which nothing is computed yet; None where it cannot be recorded."""
+        self.inputs = {n: (x.clone(), y.clone()) for n, (x, y) in inputs.items()}
+        graph, before = torch.cuda.CUDAGraph(), [draw.get_state() for draw in self.draws]
+        for draw in self.draws:
+            graph.register_generator_state(draw)
+        try:  # other threads may go on bringing images
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+                self.losses = self.step(self.inputs)
+        except Exception as error:  # whatever it is: where it is the step's own fault, the eager step has it too
+            _tell(error)
+            self.inputs = {}
+            for draw, state in zip(self.draws, before, strict=True):
+                _renew(draw, state)
+            return None
+        self.graph = graph
+        return graph
+
+
+def _tell(error: Exception) -> None:
+    """Once for each kind of error in a process."""
+    if type(error) not in _told:
+        _told.add(type(error))
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(f"a training step cannot be recorded as a CUDA graph, going on without: {reason}", stacklevel=4)
+
+
+def _renew(draw: torch.Generator, state: Tensor) -> None:
+    """Let a generator draw again, from a state on: one whose recording has failed still waits for that to end."""
+    fresh = torch.Generator(draw.device)
+    fresh.set_state(state)
+    draw.graphsafe_set_state(fresh.graphsafe_get_state())

@@ -28,9 +28,14 @@ COMPILED_FROM = 2**22  # numbers (rows x tokens x channels) on a GPU; a pass of 
 
 @contextmanager
 def fast(model: nn.Module) -> Iterator[None]:
-    """Inside, the model's frozen linear layers and its short attentions take the faster ways."""
+    """Inside, on a CPU, the model's frozen linear layers and its short attentions take the faster ways.
+
+    Elsewhere nothing is put in the modules' place: torch's own kernels are the faster ones there, and blocks that are
+    to be compiled once for all have to stay alike.
+    """
     changed = []
-    for module in model.modules():
+    here = all(parameter.device.type == "cpu" for parameter in model.parameters())
+    for module in model.modules() if here else ():
         if type(module) is nn.Linear and not any(p.requires_grad for p in module.parameters()):
             vars(module)["forward"] = functools.partial(_linear, module)
         elif is_plain_attention(module):
@@ -125,7 +130,7 @@ def _linear(module: nn.Linear, x: Tensor) -> Tensor:
 
 
 def _attention(module: Attention, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-    short = x.device.type == "cpu" and x.shape[1] <= EXPLICIT_ATTENTION_TOKENS
+    short = x.shape[1] <= EXPLICIT_ATTENTION_TOKENS
     if short and attn_mask is None and not is_causal and not module.training:
         return attention(module, x)
     return type(module).forward(module, x, attn_mask, is_causal)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from federations import federation
 
-from fedbench.engine.cohort import inputs_of
+from fedbench.engine.passes import inputs_of
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.suite.profiles import EACH_EPOCH

@@ -92,6 +92,6 @@ def test_every_registered_method_is_tried(registry):
 
 
 def test_two_processes_go_on_from_one_checkpoint(cells, plugins, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedbench.engine.cohort.ROWS", 4)  # so that there is something to share
+    monkeypatch.setattr("fedbench.engine.passes.ROWS", 4)  # so that there is something to share
     config = cells["rough", "fedra"]
     assert broken_off_after_every_round(config, plugins, tmp_path, processes=2) == uninterrupted(config, plugins, 2)

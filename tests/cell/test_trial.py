@@ -110,7 +110,7 @@ def test_clients_are_scored_on_test_images_of_their_own(registry, cells):
 
 @pytest.mark.parametrize("key", [("skew", "depthfl"), ("faulty", "fedra"), ("spoilt", "fedra"), ("own", "fedra")])
 def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monkeypatch):
-    monkeypatch.setattr("fedbench.engine.cohort.ROWS", 100)  # so that there is something to share
+    monkeypatch.setattr("fedbench.engine.passes.ROWS", 100)  # so that there is something to share
 
     def rows(processes):
         trial, layers = Trial(cells[key], registry), []

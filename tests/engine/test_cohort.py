@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import sequential
+from fedbench.engine import passes, sequential
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.models.places import holders
 from fedbench.seeding import generator
@@ -144,7 +144,7 @@ def test_an_adapter_behind_the_last_layer_is_each_clients_own(registry):
 
 @pytest.mark.parametrize("most", [1, 12, 30])
 def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
-    monkeypatch.setattr(fast, "ROWS", most)
+    monkeypatch.setattr(passes, "ROWS", most)
     args = (ADAPTERS["dropout"], ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2]), {"optimizer": SGD})
     one, two = (
         rounds(registry, engine, {"name": "depthfl"}, tiny_vit(), *args) for engine in (fast.train, sequential.train)

@@ -50,7 +50,7 @@ def test_methods_without_an_engine_equal_themselves_on_the_cpu(registry, name, s
 def test_fedvz_on_the_gpu_is_the_same_twice_and_trains_heads_and_tails_as_on_the_cpu(registry):
     """Before the server's first step no z has mattered."""
     one, again, on_cpu = (alone(registry, "fedvz", device, False) for device in (DEVICE, DEVICE, "cpu"))
-    close(one, again, 0)
+    close(one, again)  # not to the bit: cuDNN sums gradients in any order
     close([one[0][0][0], one[0][0][2]], [on_cpu[0][0][0], on_cpu[0][0][2]])
 
 

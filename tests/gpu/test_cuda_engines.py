@@ -9,7 +9,7 @@ from engine.test_cohort import OTHERS, SGD, Scale, ragged
 from rounds import DEVICE, LONG, close, mixed, moved, rounds, two_rounds
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import sequential
+from fedbench.engine import passes, sequential
 from fedbench.families.layerwise import layerwise
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 
@@ -74,7 +74,7 @@ def test_groups_cut_by_memory_equal_one_group(registry, monkeypatch):
     monkeypatch.setattr(fast, "train_group", counted)
     whole = rounds(registry, fast.train, DEVICE, mixed(), ref="depthfl", adapter="dropout")
     assert len(calls) == 2  # a group a round
-    monkeypatch.setattr(fast, "OF_FREE_MEMORY", 1e-8)
+    monkeypatch.setattr(passes, "OF_FREE_MEMORY", 1e-8)
     cut = rounds(registry, fast.train, DEVICE, mixed(), ref="depthfl", adapter="dropout")
     assert len(calls) == 2 + 2 * 4  # every client alone
     close(whole, cut)

@@ -12,6 +12,7 @@ from fedbench.cell.checkpoint import Checkpoints, Progress
 from fedbench.cell.state import taken_apart
 from fedbench.cell.trial import Trial
 from fedbench.runs.runner import load
+from fedbench.seeding import generator
 
 pytestmark = pytest.mark.gpu
 
@@ -77,15 +78,22 @@ def test_a_cell_goes_on_from_its_checkpoint_on_the_gpu(registry, configs, method
 
 def test_fp32_means_fp32(registry, configs):
     """No product or convolution of a cell is rounded to TF32, whose errors are about 3e-4."""
-    draw = torch.Generator(DEVICE).manual_seed(0)
+    draw, conv = generator(0, device=DEVICE), nn.functional.conv2d
     a, b = (torch.randn(256, 256, generator=draw, device=DEVICE) for _ in range(2))
     x, w = a.view(1, 16, 64, 64), b.view(256, 16, 4, 4)
-    errors = []
 
-    def on_round(t, rows):
-        for one, two in ((a @ b, a.double() @ b.double()), (conv(x, w), conv(x.double(), w.double()))):
-            errors.append(float((one - two).norm() / two.norm()))
+    def errors() -> list[float]:
+        pairs = ((a @ b, a.double() @ b.double()), (conv(x, w), conv(x.double(), w.double())))
+        return [float((one - two).norm() / two.norm()) for one, two in pairs]
 
-    conv = nn.functional.conv2d
-    Trial(configs["fedra"], registry, DEVICE).run(on_round)
-    assert len(errors) == 4 and max(errors) < 1e-5
+    kinds = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
+    before = [kind.fp32_precision for kind in kinds]
+    try:
+        for kind in kinds:
+            kind.fp32_precision = "tf32"
+        assert min(errors()) > 1e-4 or torch.cuda.get_device_capability() < (8, 0)  # older ones cannot round so
+        with Trial(configs["fedra"], registry, DEVICE).precision():
+            assert max(errors()) < 1e-5
+    finally:
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision

@@ -1,0 +1,58 @@
+"""How much a client adds to a pass, and how much a pass may hold: on a GPU by its memory, and less of it from then on
+where that did not suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+
+from fedbench import machine
+from fedbench.engine.groups import ROWS
+from fedbench.models.backbone import Blocks
+from fedbench.models.cost import activations
+from fedbench.models.holding import holding_of
+from fedbench.types import Cohort, Job, Plan
+
+Batch = tuple[Tensor, Tensor]
+OF_FREE_MEMORY = 0.6  # of a GPU may the saved activations of a pass take; workspaces and gradients need the rest
+
+_suffices: WeakKeyDictionary[Blocks, int] = WeakKeyDictionary()  # bytes of a pass, once a larger one has not fitted
+
+
+def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[int], int]:
+    """What each client's first batch, its largest, adds to a pass, and how much of it a pass may hold: token rows
+    on a CPU, bytes of saved activations on a GPU."""
+    sizes, pixels = _first_batches(cohort)
+    if not any(sizes):
+        return sizes, ROWS
+    if model.device.type != "cuda":
+        tokens = model.tokens(pixels) if pixels else 0
+        return [size * tokens for size in sizes], ROWS
+    each = [B * activations(model, holding_of(plan, n), job.objective, pixels) for n, B in enumerate(sizes)]
+    most = int(OF_FREE_MEMORY * machine.gpu_room(model.device))
+    return each, max(1, min(most, _suffices.get(model, most)))
+
+
+def halved(model: Blocks, group: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """A group that has not fitted as two, alike in size; no pass with this model is larger than those from now on."""
+    _suffices[model] = max(1, sum(sizes[n] for n in group) // 2)
+    by_size = sorted(group, key=lambda n: -sizes[n])
+    return [sorted(by_size[::2]), sorted(by_size[1::2])]
+
+
+def inputs_of(cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
+    """The clients' batches: embedded once and for all where the federation keeps that, and nobody has put batches of
+    his own in their place."""
+    return getattr(cohort.batches, "embedded", cohort.batches)
+
+
+def _first_batches(cohort: Cohort) -> tuple[list[int], int]:
+    """How many images each client's first batch has, and the pixels of their sides; batches that do not say so are
+    looked into."""
+    if hasattr(cohort.batches, "first"):
+        return [cohort.batches.first(n) for n in range(len(cohort))], cohort.batches.image_size
+    firsts = [next(iter(cohort.batches(n)), None) for n in range(len(cohort))]
+    found = [batch for batch in firsts if batch is not None]
+    return [0 if batch is None else len(batch[1]) for batch in firsts], found[-1][0].shape[-1] if found else 0

@@ -1,0 +1,111 @@
+"""How much a pass holds, and what is done where that was too much."""
+
+import dataclasses
+
+import pytest
+import torch
+from engine.test_cohort import ADAPTERS, SGD
+
+from fedbench import machine
+from fedbench.engine import cohort as fast
+from fedbench.engine import passes, sequential
+from fedbench.families.layerwise import head_at_end
+from fedbench.models.backbone import Blocks
+from fedbench.seeding import generator
+from fedbench.testing.ragged import ragged, same
+from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.types import Job, Plan
+from fedbench_plugins.objectives import cross_entropy
+
+PLAN = Plan(torch.ones(2, 1, dtype=torch.bool), [head_at_end(1)] * 2)
+JOB = Job(0, 0, SGD, None, cross_entropy)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Sets what torch says of a GPU's memory: free and all of it, a process's share, reserved and used, in bytes."""
+
+    def has(free, total, share=1.0, reserved=0, used=0):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (free, total))
+        monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device=None: share)
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=None: reserved)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=None: used)
+        return machine.gpu_room("cuda")
+
+    return has
+
+
+def test_room_is_what_is_free_of_the_gpu_and_of_the_process_s_share(gpu):
+    assert gpu(900, 1000) == 900
+    assert gpu(900, 1000, share=0.25) == 250
+    assert gpu(100, 1000, share=0.25) == 100  # others have taken more than theirs
+    assert gpu(600, 1000, share=0.5, reserved=400, used=150) == 100 + 250  # what its allocator keeps unused is its own
+    assert gpu(600, 1000, share=0.25, reserved=300, used=300) == 0
+
+
+class Told:
+    """Batches that say how many images the first of each client has, and are not to be drawn."""
+
+    image_size = 8
+
+    def __call__(self, n):
+        pytest.fail("a batch was drawn")
+
+    def first(self, n):
+        return [3, 2][n]
+
+
+def test_first_batches_are_told_without_being_drawn_or_looked_into():
+    model, cohort = Blocks(tiny_vit()), ragged([1, 1], [1, 1], [3, 2])
+    told, nobody = (dataclasses.replace(cohort, batches=batches) for batches in (Told(), lambda n: iter(())))
+    assert passes.passes(model, PLAN, told, JOB) == ([15, 10], passes.ROWS)  # 5 tokens an image
+    assert passes.passes(model, PLAN, cohort, JOB) == ([15, 10], passes.ROWS)
+    assert passes.passes(model, PLAN, nobody, JOB) == ([0, 0], passes.ROWS)
+
+
+def two_rounds(registry, engine, ref="depthfl"):
+    setup = setup_of(registry, tiny_vit(), [4, 3, 3, 1], ADAPTERS["dropout"], optimizer=SGD, clip=0.5)
+    method = registry.make("method", {"name": ref}, setup=dataclasses.replace(setup, engine=engine))
+    cohort = ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2])
+    state, reports = method.init(generator(0)), []
+    for t in range(2):
+        state, report = method.round(state, t, cohort, generator(0, t))
+        reports.append(vars(report.uploads) | {"seconds": None})
+    return state, reports
+
+
+def test_a_group_that_does_not_fit_goes_on_in_halves_with_the_same_numbers(registry, monkeypatch):
+    """With dropout, amid a round: nobody's draws or batches are used up by what was tried."""
+    tried, real = [], fast.train_group
+
+    def small(model, start, plan, cohort, job, group, size):
+        tried.append(len(group))
+        part = real(model, start, plan, cohort, job, group, size)
+        if len(group) > 1:
+            raise torch.cuda.OutOfMemoryError("no room")
+        return part
+
+    monkeypatch.setattr(fast, "train_group", small)
+    one = two_rounds(registry, fast.train)
+    assert tried == [4, 2, 1, 1, 2, 1, 1] * 2
+    same(one, two_rounds(registry, sequential.train))
+
+
+def test_a_client_that_does_not_fit_alone_is_out_of_memory(registry, monkeypatch):
+    def none(*arguments):
+        raise torch.cuda.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(fast, "train_group", none)
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="no room"):
+        two_rounds(registry, fast.train)
+
+
+def test_later_passes_on_a_gpu_are_no_larger_than_what_fitted(monkeypatch, gpu):
+    gpu(1000, 1000)
+    model, cohort = Blocks(tiny_vit()), ragged([1, 1], [1, 1], [3, 2])
+    monkeypatch.setattr(passes, "activations", lambda *arguments: 10)
+    monkeypatch.setattr(Blocks, "device", torch.device("cuda"))
+    assert passes.passes(model, PLAN, cohort, JOB) == ([30, 20], 600)
+    assert passes.halved(model, [0, 1, 2], [50, 10, 40]) == [[0, 1], [2]]
+    assert passes.passes(model, PLAN, cohort, JOB) == ([30, 20], 50)
+    assert passes.passes(Blocks(tiny_vit()), PLAN, cohort, JOB) == ([30, 20], 600)  # other models are not concerned
