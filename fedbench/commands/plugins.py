@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import PLUGINS
+from fedbench.commands.choices import PLUGINS, Amount
 from fedbench.commands.output import listing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fedbench.registry.catalogue import Catalogue, Component
-    from fedbench.registry.registry import Registry
 
 VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
 
@@ -122,36 +121,42 @@ def show(name: str, plugins: tuple) -> None:
 
 
 @plugins.command("check", short_help="Whether components keep their contracts.")
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="An option of what is checked, e.g. rank=4.")
+@click.option(
+    "--deadline", type=Amount(min=0, min_open=True), metavar="SECONDS", help="How long one check may take.  [300]"
+)
 @PLUGINS
-def check(name: str, plugins: tuple) -> None:
-    """Check components against the contracts of their kinds: those called NAME, or all of the .py file NAME.
+def check(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) -> None:
+    """Check components against the contracts of their kinds: those of a .py file, of a plugin or package, or those
+    called NAME. What is checked runs in a process of its own.
 
     \b
     fedbench plugins check mine.py
     fedbench plugins check fedra
+    fedbench plugins check mine.py --set rank=4
 
-    Exit code: 0 all keep their contract, 1 some do not. `fedbench.testing` offers the same checks to your own tests.
+    Exit code: 0 all keep their contract, 1 some do not, or could not be tried. `fedbench.testing` offers the same
+    checks to your own tests.
     """
     import sys
 
     from rich.text import Text
 
     from fedbench.commands.screen import Screen
-    from fedbench.registry.registry import Registry
+    from fedbench.testing.apart import DEADLINE, Apart
 
-    is_file = name.endswith(".py")
-    registry, console = Registry((*plugins, name) if is_file else plugins), Screen()
-    package = str(registry.files.get(name.rpartition("/")[2])) if is_file else None
-    found = [c for c in registry.catalogue if c.package == package] if is_file else _named(registry.catalogue, name)
-    broken = False
-    for component in found:
-        verdict, why = _verdict(registry, component)
-        broken |= verdict == "BROKEN"
-        console.print(Text.assemble((f"{verdict:7} ", VERDICTS[verdict]), f"{component.kind} {component.name}"))
-        if why:
-            console.print(Text(f"{'':8}{why}"), soft_wrap=True)
-    sys.exit(1 if broken else 0)
+    console, options = Screen(), dict(map(_option, sets))
+    apart, sound = Apart(names, plugins, options, deadline or DEADLINE), True
+    try:
+        for one in apart.verdicts():
+            sound &= one.verdict == "ok"
+            console.print(Text.assemble((f"{one.verdict:7} ", VERDICTS[one.verdict]), one.what))
+            if one.why:
+                console.print(Text(f"{'':8}{one.why}"), soft_wrap=True)
+    finally:
+        sys.stderr.write(apart.printed)
+    sys.exit(0 if sound else 1)
 
 
 @plugins.command(short_help="Write a package with a component of your own.")
@@ -188,24 +193,16 @@ def new(name: str, kind: str, into: str | None) -> None:
     )
 
 
-def _verdict(registry: Registry, component: Component) -> tuple[str, str]:
-    """How a component keeps its contract, and why not: one that needs options, or data that are not here, cannot be
-    tried."""
-    from fedbench.data import root_of
-    from fedbench.errors import told
-    from fedbench.registry.catalogue import REQUIRED
+def _option(text: str) -> tuple[str, Any]:
+    """`key=value`, the value read as a suite would read it. Raises UserError."""
+    from fedbench.errors import UserError
+    from fedbench.suite.node import Mark
+    from fedbench.suite.yaml import parse_value
 
-    if needed := [option for option, default in component.options.items() if default == REQUIRED]:
-        return "skipped", f"it needs {', '.join(needed)}"
-    if component.source and (lacks := component.source.lacks(component.name, root_of(component.name))):
-        return "skipped", lacks.partition("\n")[0]
-    from fedbench.testing import check_component
-
-    try:
-        check_component(registry, component.kind, component.name)
-    except Exception as error:  # a failed check, or whatever the component raises
-        return "BROKEN", str(error) if isinstance(error, AssertionError) else told(error)
-    return "ok", ""
+    key, equals, value = text.partition("=")
+    if not (key.strip() and equals and value.strip()):
+        raise UserError(f"--set {text}: expected option=value, for example rank=4")
+    return key.strip(), parse_value(value, Mark(f"--set {text}")).plain()
 
 
 def _named(catalogue: Catalogue, name: str) -> list[Component]:

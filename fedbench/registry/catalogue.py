@@ -36,6 +36,10 @@ OWN_SETTINGS = ("adapter", "train")
 # What a method is there for: to be judged, or to judge others by.
 ROLES = ("method", "ceiling", "floor", "control")
 
+# What `register` is told of a component beside its name and what makes it.
+FACTS = ("profiles", "later", "paper", "role", "exact", "source", "elsewhere", "look")
+FACTS_TOLD = ", ".join(FACTS[:-1])  # how pictures draw it is no stranger's to say
+
 # What the core hands to a component by name; every other parameter is an option that a suite may set.
 ALLOCATION_INPUTS = frozenset(
     [
@@ -54,12 +58,22 @@ ALLOCATION_INPUTS = frozenset(
     ]
 )
 EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu"])
+SET_UP = ("method", "aggregator", "objective")
 _GIVEN = {
     "allocation": ALLOCATION_INPUTS,
     "dataset": {"image_size"},
     "backbone": {"name", "load"},
     "executor": EXECUTOR_INPUTS,
 }
+
+
+def inputs_of(kind: str) -> list[str]:
+    """What the core hands to a component of that kind by name."""
+    return sorted({*_GIVEN.get(kind, ()), *({"setup"} if kind in SET_UP else ())})
+
+
+class Unfit(ValueError):
+    """What is registered cannot be what a suite names, and why."""
 
 
 @dataclass(frozen=True)
@@ -90,20 +104,26 @@ class Component:
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
-        """Describe `make` by its signature and docstring. Raises ValueError for what suites cannot express."""
+        """Describe `make` by its signature and docstring. Raises Unfit for what suites cannot express."""
         if not isinstance(name, str) or not name or not name.isprintable():
-            raise ValueError(f"the name of a {kind} is a text, not {name!r:.80}")
+            raise Unfit(f"the name of a {kind} is a text, not {name!r:.80}; write register(name, make)")
+        if not callable(make):
+            raise Unfit(
+                f"{kind} {name!r}: what is registered beside the name is the function that makes it, not {make!r:.80}"
+            )
+        if odd := [fact for fact in facts if fact not in FACTS]:
+            raise Unfit(
+                f"{kind} {name!r}: `register` takes no {odd[0]!r}; {meant(odd[0], FACTS, f'it takes {FACTS_TOLD}')}"
+            )
         if not isinstance(facts.get("source"), Source | None):
-            raise ValueError(f"the source of the {kind} {name!r} is no Source")
+            raise Unfit(f"the source of the {kind} {name!r} is no Source")
         if facts.get("role", "method") not in (ROLES if kind == "method" else ("method",)):
-            raise ValueError(
+            raise Unfit(
                 f"the role of the {kind} {name!r} is {facts['role']!r:.80}; a method's is one of {', '.join(ROLES)}"
             )
         paper = facts.get("paper", "")
         if not isinstance(paper, str) or (paper and not (_YEAR.search(paper) and paper.isprintable())):
-            raise ValueError(
-                f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}"
-            )
+            raise Unfit(f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}")
         if "profiles" in facts:
             facts["profiles"] = _plain("profiles", facts["profiles"])
         options, open_ = {}, False
@@ -111,7 +131,7 @@ class Component:
             if parameter.name == "setup" or parameter.name in _GIVEN.get(kind, ()):
                 continue
             if parameter.kind is parameter.VAR_POSITIONAL:
-                raise ValueError(f"{kind} {name!r} takes *{parameter.name}, which a suite cannot set")
+                raise Unfit(f"{kind} {name!r} takes *{parameter.name}, which a suite cannot set")
             if parameter.kind is parameter.VAR_KEYWORD:
                 open_ = True
                 continue
@@ -119,13 +139,13 @@ class Component:
                 REQUIRED if parameter.default is parameter.empty else _plain(parameter.name, parameter.default)
             )
         if kind == "method" and (taken := [option for option in OWN_SETTINGS if option in options]):
-            raise ValueError(
+            raise Unfit(
                 f"the method {name!r} has an option {taken[0]!r}, and a suite's entry says by that name which "
                 f"{'adapter' if taken[0] == 'adapter' else 'training'} of its own it has; call the option otherwise"
             )
         facts["later"] = list(facts.get("later", ()))
         if odd := [option for option in facts["later"] if options.get(option, REQUIRED) == REQUIRED]:
-            raise ValueError(f"{kind} {name!r} has no option {odd[0]!r} with a default, and names it in `later`")
+            raise Unfit(f"{kind} {name!r} has no option {odd[0]!r} with a default, and names it in `later`")
         takes = {option: schema for option, schema in declared(make).items() if option in options}
         for given in (options, *facts.get("profiles", {}).values()):
             _check_own(f"{kind} {name!r}", takes, given)
@@ -135,17 +155,17 @@ class Component:
 
 
 def _check_own(what: str, takes: dict[str, Schema], given: dict[str, Any]) -> None:
-    """Raises ValueError where a default, or a value of a profile, is not what its option takes."""
+    """Raises Unfit where a default, or a value of a profile, is not what its option takes."""
     for option in takes.keys() & given.keys():
         for path, message in faults(takes[option], given[option]) if given[option] != REQUIRED else ():
-            raise ValueError(f"{what} breaks its own word on {place(option, path)}: {message}")
+            raise Unfit(f"{what} breaks its own word on {place(option, path)}: {message}")
 
 
 def _plain(name: str, value: Any) -> Any:
     try:
         return json.loads(json.dumps(value))
     except TypeError:
-        raise ValueError(f"option {name!r} has a default that JSON cannot write") from None
+        raise Unfit(f"option {name!r} has a default that JSON cannot write") from None
 
 
 @dataclass

@@ -21,7 +21,8 @@ from fedbench import __version__, hookspecs
 from fedbench.disk import cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry import entrypoints
-from fedbench.registry.catalogue import KINDS, Catalogue, Component
+from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit
+from fedbench.registry.hooks import HOOKS, faults
 
 if TYPE_CHECKING:
     from fedbench.types import Dataset
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 GROUP = "fedbench"
 # What a `data` section has beside the options of the data set itself.
 BESIDE = ("partition", "normalize", "image_size", "proxy")
-_LIFECYCLE = [name for name in vars(hookspecs) if name.startswith("fedbench_") and name not in KINDS.values()]
+LIFECYCLE = [name for name in HOOKS if name not in KINDS.values()]
 
 
 class Registry:
@@ -80,7 +81,7 @@ class Registry:
             return
         catalogue.add(component for _, component in made.values())
         module = self.manager.get_plugin(plugin)
-        if any(hasattr(module, hook) for hook in _LIFECYCLE):
+        if any(hasattr(module, hook) for hook in LIFECYCLE):
             catalogue.lifecycle.append(plugin)
 
     def load(self, plugin: str) -> dict[tuple[str, str], tuple[Callable, Component]]:
@@ -92,6 +93,8 @@ class Registry:
         package = self.package(plugin)
         try:
             module = self._import(plugin)
+            if wrong := list(faults(module)):
+                raise UserError("; ".join(wrong))
             self.manager.register(module, plugin)
             self.manager.check_pending()
             made = self._collect(plugin, package, module)
@@ -100,7 +103,8 @@ class Registry:
         except BaseException as error:  # whatever a stranger's module raises is its own fault, and nobody else's
             if self.manager.has_plugin(plugin):
                 self.manager.unregister(name=plugin)
-            raise UserError(f"plugin {plugin!r} of {package} does not load: {told(error)}") from error
+            why = str(error) if isinstance(error, UserError | Unfit) else told(error)
+            raise UserError(f"plugin {plugin!r} of {package} does not load: {why}") from error
         self._makers[plugin] = made
         return made
 
@@ -123,7 +127,7 @@ class Registry:
 
         def register(kind: str, name: str, make: Callable, **facts: Any) -> None:
             if (kind, name) in made:
-                raise ValueError(f"it registers the {kind} {name!r} twice")
+                raise Unfit(f"it registers the {kind} {name!r} twice; give one of them another name")
             made[kind, name] = make, Component.of(kind, name, make, plugin, package, **facts)
 
         for kind, hook in KINDS.items():

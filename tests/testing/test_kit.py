@@ -1,11 +1,10 @@
-"""The contract kit over every component that is installed, and from the command line."""
+"""The contract kit over every component that is installed."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from command import fedbench
 from layouts import LAYOUTS
 
 from fedbench.registry.registry import Registry
@@ -99,20 +98,3 @@ def test_a_method_that_asks_for_widths_is_given_them(registry):
     seen.clear()
     sized(setup_of(registry, tiny_vit(), [4, 1])).prices(cohort_of([4, 1], ranks=[2, 1], widths=[1, 0.5]), 0)
     assert seen == [(2, 1.0), (1, 0.5)]
-
-
-def test_the_command_checks_a_file_and_names_what_is_broken(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import torch\nfrom fedbench import hookimpl\n\n"
-        "def good(capacities, num_layers):\n    return torch.arange(num_layers) < capacities[:, None]\n\n"
-        "def bad(capacities, num_layers):\n    return torch.arange(num_layers) < 2 * capacities[:, None]\n\n"
-        "@hookimpl\ndef fedbench_register_allocations(register):\n"
-        "    register('good', good)\n    register('bad', bad)\n"
-    )
-    done = fedbench("plugins", "check", "mine.py", cwd=tmp_path)
-    assert done.exit_code == 1
-    assert "ok      allocation good" in done.stdout and "BROKEN  allocation bad" in done.stdout
-    assert "its capacity is" in done.stdout
-    assert fedbench("plugins", "check", "fedra", cwd=tmp_path).exit_code == 0
-    unknown = fedbench("plugins", "check", "fedar", cwd=tmp_path)
-    assert unknown.exit_code == 2 and "did you mean 'fedra'" in unknown.stderr

@@ -1,0 +1,123 @@
+"""Plugin files that register nothing, or not what they mean to: `fedbench plugins check` has a word for each."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from command import fedbench
+from faults import HEAD, judged, plugin, why
+
+from fedbench.errors import UserError
+from fedbench.testing.verdicts import verdicts
+
+ROW = "    return torch.arange(num_layers) < capacities[:, None]"
+SOUND = f"def it(capacities, num_layers):\n{ROW}"
+
+FILES = {
+    "exits": (f"{HEAD}\nimport sys\nsys.exit(0)", r"does not load: SystemExit: 0 .*faulty.py:"),
+    "no import": ("import no_such_package", r"ModuleNotFoundError: No module named 'no_such_package'"),
+    "syntax": ("def it(:", "SyntaxError"),
+    "no hook": (f"{HEAD}\n{SOUND}", "registers nothing: write a function called as one of .* with @fedbench.hookimpl"),
+    "empty": ("", "registers nothing"),
+    "unmarked": (
+        plugin("allocation", SOUND).replace("@hookimpl", ""),
+        "fedbench_register_allocations is not marked as a hook and would never be called: write @fedbench.hookimpl",
+    ),
+    "unknown kind": (
+        plugin("alocation", SOUND),
+        "no hook fedbench_register_alocations; did you mean 'fedbench_register_allocations'",
+    ),
+    "misspelt argument": (
+        plugin("allocation", SOUND).replace("(register):", "(registr):").replace(" register(", " registr("),
+        "takes 'registr', which no hook is given; it may take register",
+    ),
+    "twice": (
+        plugin("allocation", SOUND) + "    register('it', it)\n",
+        "registers the allocation 'it' twice; give one of them another name",
+    ),
+    "taken": (plugin("allocation", SOUND).replace("'it'", "'random'"), "two packages register .* or rename one"),
+    "no name": (plugin("metric", "it = len").replace("'it', it", "it, 'it'"), r"is a text.*register\(name, make\)"),
+    "no function": (plugin("metric", "it = 3"), "what is registered beside the name is the function that makes it"),
+    "fact": (plugin("metric", "it = dict", "rol='x'"), "`register` takes no 'rol'; did you mean 'role'"),
+    "default": (plugin("metric", "def it(a=object()): pass"), "a default that JSON cannot write"),
+    "starred": (plugin("metric", "def it(*a): pass"), r"takes \*a, which a suite cannot set"),
+    "misspelt input": (
+        plugin("allocation", SOUND.replace("capacities", "capacites")),
+        "'capacites' is an option of suites, and looks like 'capacities', .* call it 'capacities'",
+    ),
+    "misspelt chance": (
+        plugin("allocation", SOUND.replace("num_layers)", "num_layers, generater=None)", 1)),
+        "'generater' is an option of suites, and looks like 'generator'",
+    ),
+    "misspelt set-up": (plugin("method", "def it(setpu): pass"), "looks like 'setup', which fedbench hands over"),
+}
+
+
+@pytest.mark.parametrize("fault", FILES)
+def test_a_file_that_cannot_be_used_is_told(tmp_path, fault):
+    source, told = FILES[fault]
+    said = why(tmp_path, source)
+    assert said.startswith("BROKEN: ") and re.search(told, said), said
+
+
+def test_an_option_without_a_default_has_to_be_given(tmp_path):
+    source = plugin("allocation", f"def it(capacities, num_layers, most):\n{ROW}")
+    assert why(tmp_path, source) == "skipped: it needs most: give --set most=..."
+    assert judged(tmp_path, source, most=3)[0].verdict == "ok"
+
+
+def test_what_a_check_leaves_otherwise_in_the_process_is_told(tmp_path):
+    import torch
+
+    try:
+        source = plugin("allocation", f"def it(capacities, num_layers):\n    torch.set_grad_enabled(False)\n{ROW}")
+        assert "leaves the process otherwise than it found it (gradients)" in why(tmp_path, source)
+    finally:
+        torch.set_grad_enabled(True)
+
+
+def test_a_tracker_registers_nothing_and_is_sound(tmp_path):
+    source = f"{HEAD}\n@hookimpl\ndef fedbench_suite_started(suite):\n    pass\n"
+    assert [(one.verdict, one.what) for one in judged(tmp_path, source)] == [("ok", "tracker faulty.py")]
+
+
+def test_the_command_checks_in_a_process_of_its_own_and_gives_every_component_a_verdict(tmp_path):
+    body = SOUND.replace("it(", "good(") + (
+        "\n\ndef leaves(capacities, num_layers):\n    import os\n    print('bye', flush=True)\n    os._exit(0)"
+        "\n\ndef last(capacities, num_layers, by=1):\n    return good(by * capacities, num_layers)"
+    )
+    source = plugin("allocation", body).replace(
+        "register('it', it)", "[register(make.__name__, make) for make in (good, leaves, last)]"
+    )
+    (tmp_path / "mine.py").write_text(source)
+    done = fedbench("plugins", "check", "mine.py", "--set", "by=2", cwd=tmp_path)
+    assert done.exit_code == 1 and "bye" in done.stderr
+    assert "ok      allocation good" in done.stdout and "BROKEN  allocation last" in done.stdout
+    assert "its capacity is" in done.stdout
+    assert "ended with exit code 0 while the allocation leaves was checked" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("while True:\n    pass", "no answer in 3 seconds, while loading mine.py (mine.py:1)"),
+        ("import os\nos._exit(0)", "ended with exit code 0 while loading mine.py"),
+        ("import os\nos.abort()", "was ended by SIGABRT while loading mine.py (mine.py:2)"),
+    ],
+)
+def test_the_command_outlives_what_a_file_does_as_it_loads(tmp_path, source, told):
+    (tmp_path / "mine.py").write_text(source)
+    done = fedbench("plugins", "check", "mine.py", "--deadline", 3, cwd=tmp_path)
+    assert done.exit_code == 1 and "BROKEN  plugin mine.py" in done.stdout and told in done.stdout
+
+
+def test_who_asks_for_what_is_not_there_is_told(tmp_path):
+    missing = fedbench("plugins", "check", "mine.py", cwd=tmp_path)
+    assert missing.exit_code == 2 and "there is no such file" in missing.stderr
+    with pytest.raises(UserError, match="no component is called 'fedar', and no plugin or package; did you mean"):
+        list(verdicts(["fedar"]))
+    with pytest.raises(UserError, match="--set runds: nothing that is checked has such an option; "):
+        list(verdicts(["mutual_kl"], options={"runds": 3}))
+    assert [one.what for one in verdicts(["prefix", "allocations"], options={})].count("allocation prefix") == 1
