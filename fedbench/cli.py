@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import EntryPoint
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
 from fedbench import __version__
+from fedbench.commands import completing
 from fedbench.errors import UserError
-from fedbench.registry import entrypoints
 from fedbench.words import meant, visible
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 COMMANDS = (
     "init",
@@ -31,6 +33,7 @@ COMMANDS = (
     "backbones",
     "devices",
     "schema",
+    "completion",
     "doctor",
 )
 GROUP = "fedbench.commands"
@@ -44,7 +47,8 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            return getattr(import_module(f"fedbench.commands.{name}"), name)
+            command = getattr(import_module(f"fedbench.commands.{name}"), name)
+            return completing.taught(command, name) if context.resilient_parsing else command
         point = _foreign(context).get(name)
         if point is None:
             return None
@@ -89,6 +93,8 @@ class Commands(click.Group):
 
 def _foreign(context: click.Context) -> dict[str, EntryPoint]:
     """The commands of plugins by name, looked for once."""
+    from fedbench.registry import entrypoints
+
     if GROUP not in context.meta:
         context.meta[GROUP] = {point.name: point for point in entrypoints.points(GROUP)[0]}
     return context.meta[GROUP]

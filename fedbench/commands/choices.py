@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from fedbench.errors import UserError
 
@@ -20,13 +19,6 @@ class SuiteFile(click.Path):
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False)
-
-    def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Names of shipped suites, and files as the shell knows them."""
-        from fedbench.suite.shipped import names
-
-        shipped = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
-        return [*shipped, *super().shell_complete(context, param, incomplete)]
 
 
 SUITE = click.argument("suite", type=SuiteFile())

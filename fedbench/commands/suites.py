@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-
-
-class ShippedName(click.ParamType):
-    """The name of a shipped suite."""
-
-    name = "name"
-
-    def shell_complete(self, context: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        from fedbench.suite.shipped import names
-
-        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
 
 
 @click.group(short_help="List, show and copy the suites that ship with fedbench.")
@@ -49,7 +34,7 @@ def list_() -> None:
 
 
 @suites.command(short_help="Print one.")
-@click.argument("name", type=ShippedName())
+@click.argument("name")
 def show(name: str) -> None:
     """Print the suite NAME, as it is written.
 
@@ -62,7 +47,7 @@ def show(name: str) -> None:
 
 
 @suites.command(short_help="Copy one, to change it.")
-@click.argument("name", type=ShippedName())
+@click.argument("name")
 @click.argument("file", required=False, type=click.Path())
 def copy(name: str, file: str | None) -> None:
     """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. What the suite reads

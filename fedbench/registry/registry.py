@@ -57,21 +57,28 @@ class Registry:
     @cached_property
     def catalogue(self) -> Catalogue:
         """What can be named in a suite, read from disk unless a package or a plugin's file has changed."""
-        file = cache_file("catalogue", self._stamp())
-        known = kept(file)
-        if known is not None:
-            catalogue = Catalogue.from_json(known)
-        else:
+        catalogue = self.remembered
+        if catalogue is None:
             catalogue = Catalogue()
             for name in self.entry_points:
                 self._enter(name, catalogue)
             catalogue.broken.update(self.troubles)
-            keep(file, catalogue.to_json())
+            keep(self._kept, catalogue.to_json())
         for name in self.files:
             self._enter(name, catalogue)
             if name in catalogue.broken:
                 raise UserError(f"{self.files[name]}: {catalogue.broken[name]}")
         return catalogue
+
+    @property
+    def remembered(self) -> Catalogue | None:
+        """The catalogue of what is installed if it is kept, for which nothing is imported; else None."""
+        known = kept(self._kept)
+        return None if known is None else Catalogue.from_json(known)
+
+    @cached_property
+    def _kept(self) -> Path:
+        return cache_file("catalogue", self._stamp())
 
     def _enter(self, plugin: str, catalogue: Catalogue) -> None:
         try:

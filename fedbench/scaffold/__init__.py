@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
+from fedbench.suite.editors import SCHEMA
 
 
 def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
@@ -22,13 +23,18 @@ def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
     }
 
 
-def put(made: Mapping[Path, bytes], folder: Path = Path()) -> None:
-    """Write files that are not there yet. Raises UserError, before anything is written, where one of them is."""
-    there = [str(folder / place) for place in made if (folder / place).exists()]
-    if there:
-        raise UserError(f"{', '.join(there)}: already there; nothing was written. Choose another place, or move it.")
+def put(made: Mapping[Path, bytes], folder: Path = Path(), spared: Collection[str] = (SCHEMA,)) -> None:
+    """Write files that are not there yet. Raises UserError, before anything is written, where one of them is.
+
+    spared: names of files that stay as they are where they are there, and stop nothing: what serves all suites of a
+    folder.
+    """
+    there = {place for place in made if (folder / place).exists()}
+    if taken := [str(folder / place) for place in made if place in there and place.name not in spared]:
+        raise UserError(f"{', '.join(taken)}: already there; nothing was written. Choose another place, or move it.")
     for place, content in made.items():
-        write_atomically(folder / place, content, "Choose another place.")
+        if place not in there:
+            write_atomically(folder / place, content, "Choose another place.")
 
 
 def _with(words: Mapping[str, str], text: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fedbench.errors import UserError
 from fedbench.scaffold import filled
+from fedbench.suite import editors
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,5 @@ def package(kind: str, name: str) -> dict[Path, bytes]:
         "VARIABLE": f"{name.upper()}_FILE",
         "NAME": name,  # last, as the others have it in them
     }
-    return {**filled("package/common", words), **filled(f"package/{kind}", words)}
+    made = {**filled("package/common", words), **filled(f"package/{kind}", words)}
+    return {**made, Path(editors.SCHEMA): editors.knowing(kind, name)}

@@ -7,8 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedbench.errors import UnknownName, UserError
-from fedbench.suite.problems import Problems
-from fedbench.suite.yaml import read
+from fedbench.suite import editors
 from fedbench.words import nearest
 
 ENDING = ".yaml"
@@ -56,6 +55,9 @@ def found(given: str) -> str:
 
 def summary(name: str) -> str:
     """What the suite says of itself."""
+    from fedbench.suite.problems import Problems
+    from fedbench.suite.yaml import read
+
     described = read(names()[name], Problems()).get("description")
     return str(described.value).rstrip(".") if described else ""
 
@@ -69,14 +71,18 @@ def _meant(given: str, known: dict[str, Path]) -> list[str]:
 
 
 def copied(source: Path, target: Path) -> dict[Path, bytes]:
-    """A shipped suite as the file `target`, with what it reads beside itself next to that: files and their content."""
+    """A shipped suite as the file `target`, with what is read beside it next to that, the schema for editors and a
+    paper's numbers: files and their content."""
+    from fedbench.suite.problems import Problems
+    from fedbench.suite.yaml import read
+
     text = source.read_text("utf-8")
     first, _, rest = text.partition("\n")
     if first.startswith("# fedbench run "):
         text = f"# fedbench run {target}\n{rest}"
-    beside = read(source, Problems()).get("expected", "file")
-    if beside is None:
-        return {target: text.encode()}
-    other = source.parent / beside.value
-    text = text.replace(f"file: {beside.value}", f"file: {other.name}", 1)
-    return {target: text.encode(), target.with_name(other.name): other.read_bytes()}
+    made = {target.with_name(editors.SCHEMA): editors.shipped().read_bytes()}
+    if numbers := read(source, Problems()).get("expected", "file"):
+        other = source.parent / numbers.value
+        text = text.replace(f"file: {numbers.value}", f"file: {other.name}", 1)
+        made[target.with_name(other.name)] = other.read_bytes()
+    return {target: editors.beside(text).encode(), **made}

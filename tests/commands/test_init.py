@@ -1,5 +1,8 @@
 """fedbench init: a study that runs as it was written."""
 
+import json
+import re
+
 import pytest
 from command import fedbench
 
@@ -31,6 +34,14 @@ def test_its_suite_compares_the_idea_with_what_is_published(tmp_path):
     assert [cell.method for cell in cells] == ["mine", "fedra", "inclusivefl", "head_only"]
     assert cells[0].config["method"]["allocation"] == {"name": "my_allocation"}
     assert (tmp_path / "study/README.md").read_text().count("\n") <= 6
+
+
+def test_editors_know_the_idea(tmp_path):
+    fedbench("init", "study", cwd=tmp_path)
+    suite = (tmp_path / "study/suite.yaml").read_text()
+    schema = tmp_path / "study" / re.search(r"^# yaml-language-server: \$schema=(.+)$", suite, re.MULTILINE)[1]
+    names = json.loads(schema.read_text())["$defs"]["allocation_name"]["anyOf"]
+    assert {"my_allocation", "random"} <= {name.get("const") for name in names}
 
 
 def test_nothing_is_overwritten(tmp_path):

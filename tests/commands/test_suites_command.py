@@ -4,10 +4,8 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from click.shell_completion import ShellComplete
 from command import TINY, fedbench, write_suite
 
-from fedbench.cli import main
 from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
 from fedbench.suite.shipped import folder, names, summary
@@ -61,6 +59,7 @@ def test_a_copy_reads_the_papers_numbers_beside_itself(tmp_path):
     target = tmp_path / "mine.yaml"
     assert fedbench("suites", "copy", "papers/fedra/table1", target, cwd=tmp_path).exit_code == 0
     assert target.read_text().startswith(f"# fedbench run {target}\n")
+    assert "$schema=suite.schema.json\n" in target.read_text()
     assert "{file: paper_tables.csv," in target.read_text()
     assert (tmp_path / "paper_tables.csv").read_bytes() == (folder() / "papers/paper_tables.csv").read_bytes()
 
@@ -72,15 +71,15 @@ def test_a_copy_overwrites_nothing_and_writes_nothing_half(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["paper_tables.csv"]
 
 
+def test_a_second_copy_leaves_the_schema_that_is_there(tmp_path):
+    assert fedbench("suites", "copy", "quickstart", cwd=tmp_path).exit_code == 0
+    (tmp_path / "suite.schema.json").write_text("{}")
+    assert fedbench("suites", "copy", "feature_skew", cwd=tmp_path).exit_code == 0
+    assert (tmp_path / "suite.schema.json").read_text() == "{}"
+
+
 def test_a_copied_suite_is_the_suite_itself(tmp_path):
     fedbench("suites", "copy", "quickstart", "mine.yaml", cwd=tmp_path)
     registry = Registry()
     cells = [load(which, registry).points() for which in ("quickstart", tmp_path / "mine.yaml")]
     assert [cell.config for cell in cells[0]] == [cell.config for cell in cells[1]]
-
-
-def test_shells_complete_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    complete = ShellComplete(main, {}, "fedbench", "_FEDBENCH_COMPLETE")
-    assert "quickstart" in [item.value for item in complete.get_completions(["run"], "quick")]
-    assert "tuned/feature_skew" in [item.value for item in complete.get_completions(["suites", "show"], "tuned/")]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.suite import json_schema
+from fedbench.registry.catalogue import Catalogue
+from fedbench.suite import editors, json_schema
 
 SUITES = sorted((Path(__file__).parents[2] / "suites").rglob("*.yaml"))
 
@@ -36,6 +37,19 @@ def test_it_describes_every_key_of_a_suite(catalogue):
     schema = json_schema(catalogue)
     assert schema["required"] == ["suite", "scenarios", "methods"]
     assert schema["$defs"]["Settings"]["properties"].keys() >= {"backbone", "adapter", "data", "capacities", "train"}
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
+def test_a_shipped_suite_names_the_shipped_schema(path):
+    (named,) = [line for line in path.read_text("utf-8").splitlines() if line.startswith(editors.LINE)]
+    assert (path.parent / named.removeprefix(editors.LINE)).samefile(editors.shipped())
+
+
+def test_the_shipped_schema_is_that_of_what_comes_with_fedbench(registry):
+    own = Catalogue()
+    own.add(component for component in registry.catalogue if component.package == "fedbench")
+    written = "`fedbench schema --built-in > suites/suite.schema.json` writes it anew"
+    assert editors.shipped().read_bytes() == editors.dumped(json_schema(own)), written
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
