@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 NAMES = {"bytes": "B", "flops": "FLOPs", "joules": "J"}
@@ -109,6 +110,40 @@ def clipped(text: str, width: int) -> str:
         return text
     tail = (width - 1) // 2
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def told_apart(names: Sequence[str], widths: Sequence[int], among: Collection[str] = ()) -> list[str]:
+    """Names in so many letters each, cut so that no two that differ look alike.
+
+    At the end; in the middle where another of them, or of `among`, begins alike; else around the first letter that
+    differs; and where even that is not enough room, with a number.
+    """
+    others, found = {*names, *among}, []
+    for name, width in zip(names, widths, strict=True):
+        alike = any(other != name and other.startswith(name[: width - 1]) for other in others)
+        found.append(clipped(name, width) if alike or len(name) <= width else f"{name[: width - 1]}…")
+    for cut in (_around, _with_number):
+        for text in {text for text in found if found.count(text) > 1}:
+            places = [i for i, other in enumerate(found) if other == text]
+            if len({names[i] for i in places}) > 1:
+                start = len(os.path.commonprefix([names[i] for i in places]))
+                for i in places:
+                    found[i] = cut(names[i], widths[i], start, i + 1)
+    return found
+
+
+def _around(name: str, width: int, start: int, _: int) -> str:
+    """Its beginning, and what follows from `start` on."""
+    if len(name) <= width:
+        return name
+    head = min(start, width // 3)
+    rest = name[start:]
+    room = width - head - 1
+    return f"{name[:head]}…{rest if len(rest) <= room else rest[: room - 1] + '…'}"
+
+
+def _with_number(name: str, width: int, _: int, number: int) -> str:
+    return name if len(name) <= width else f"{name[: max(0, width - 1 - len(str(number)))]}…{number}"
 
 
 def counted(number: int, noun: str) -> str:

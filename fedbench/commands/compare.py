@@ -14,6 +14,7 @@ from fedbench.commands.output import put, tell_left_out
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
+    from fedbench.report.page import View
     from fedbench.results import Found, Result
 
 # By parameter, the options that ask for something else than leaderboards, one at a time.
@@ -97,18 +98,23 @@ BESIDE = {"--images": ("right",), "--sizes": ("sizes", "deployed")}  # tables th
     metavar="POINTS",
     help="What may be called equal where the interval lies inside.  [default: 1 of what is in percent]",
 )
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Only lines that fit, e.g. 'accuracy > 80', 'memory <= 100MB', 'group ~ *a*'; of several all must hold.",
+)
+@click.option(
+    "--sort",
+    multiple=True,
+    metavar="COLUMN",
+    help="Order lines by it, the best first; or COLUMN:asc, COLUMN:desc. Of several the first counts most.",
+)
+@click.option("--columns", multiple=True, metavar="A,B,...", help="Only these columns beside the names, in this order.")
+@click.option("--no-pager", is_flag=True, help="Print at once what is longer than the screen.")
 @click.option("--hash", "hashes", is_flag=True, help="Only a hash of what each PATH says, without timings.")
 @FORM
-def compare(
-    paths: tuple,
-    scenarios: tuple,
-    methods: tuple,
-    variants: tuple,
-    hashes: bool,
-    fail_on: str | None,
-    form: str,
-    **asked: Any,
-) -> None:
+def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given), or a summary of many.
 
     \b
@@ -127,25 +133,49 @@ def compare(
     fedbench compare results/feature_skew_tuned --tuning
     fedbench compare before after --fail-on worse
     fedbench compare results/fedra_table1 --paper
+    fedbench compare results/quickstart --where 'accuracy > 80' --sort bytes --columns average,bytes,memory
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
-    from fedbench.report import views
-    from fedbench.report.grouping import select
-
     if hashes:
         _hashes(_in(paths))
-        return
+    else:
+        _show(paths, **asked)
+
+
+def _show(
+    paths: Sequence[str],
+    *,
+    scenarios: Sequence[str],
+    methods: Sequence[str],
+    variants: Sequence[str],
+    fail_on: str | None,
+    form: str,
+    where: Sequence[str],
+    sort: Sequence[str],
+    columns: Sequence[str],
+    no_pager: bool,
+    **asked: Any,
+) -> None:
+    """Print what is asked for. asked: as of `fedbench.report.views.chosen`, and by parameter those of VIEWS."""
+    from fedbench.report import views
+    from fedbench.report.grouping import select
+    from fedbench.report.selection.selection import selection
+
     told = {name: asked[name] for name in ("images", "reach", "pareto")}
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
     given = _one([option for option, value in kinds.items() if value], fail_on)
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants)
-    two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None
-    if (two or given == ["--changes"]) and _changes(paths, chosen, fail_on, form, asked, wanted=not two):
-        return
+    wanted = selection(columns, where, sort)
+    tell = partial(put, form=form, paged=not no_pager)
+    two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not wanted
+    if two or given == ["--changes"]:
+        asking = partial(_changes, paths, chosen, fail_on, asked, must=not two)
+        if asking(lambda view: tell(wanted.of(view) if wanted else view)):
+            return
     found = _found(_in(paths), chosen, given)
     asked |= told
     try:
-        put(views.chosen(found.results, *given, form=form, **asked), form)
+        tell(views.chosen(found.results, *given, form=form, wanted=wanted, **asked))
     except UserError as error:  # perhaps for want of what is left out
         raise UserError("\n".join([str(error), *(f"Left out: {line}" for line in found.wrong)])) from error
     tell_left_out(found.wrong)
@@ -196,12 +226,12 @@ def _changes(
     paths: Sequence[str],
     chosen: Callable[[Sequence[Result]], list[Result]],
     fail_on: str | None,
-    form: str,
     asked: Mapping[str, Any],
-    wanted: bool,
+    tell: Callable[[View], None],
+    must: bool,
 ) -> bool:
-    """Set two folders against each other, and end with exit code 1 as asked; False where that is not wanted and they
-    share no name."""
+    """Set two folders against each other, and end with exit code 1 as asked; False where it need not be and they share
+    no name."""
     from fedbench.report.changes.found import changes
     from fedbench.report.changes.names import shared
     from fedbench.report.changes.page import view
@@ -214,12 +244,12 @@ def _changes(
         raise UserError("--changes has no baseline but the first PATH: leave out --baseline")
     there = [examine([path]) for path in paths]
     sides = [one.results for one in there]
-    if not wanted and not (asked["at"] in AT and shared(*sides)):
+    if not must and not (asked["at"] in AT and shared(*sides)):
         return False
     kept = set(map(id, chosen([*sides[0], *sides[1]])))
     before, after = ([result for result in side if id(result) in kept] for side in sides)
     found = changes((paths[0], paths[1]), before, after, asked["metric"], asked["at"], asked["equivalent"])
-    put(view(found), form)
+    tell(view(found))
     tell_left_out(list(dict.fromkeys([*there[0].wrong, *there[1].wrong, *found.faults])))
     if (fail_on == "worse" and found.worse) or (fail_on == "different" and found.different):
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -14,17 +15,38 @@ if TYPE_CHECKING:
     from fedbench.report.page import View
 
 
-def put(view: View, form: str) -> None:
-    """rich is for a terminal; the others are those of `fedbench.report.text`."""
+def put(view: View, form: str, paged: bool = False) -> None:
+    """rich is for a terminal; the others are those of `fedbench.report.text`. paged: in a pager where that is a
+    terminal and there is more than it shows."""
+    from fedbench.commands.screen import Screen
+
+    screen = Screen()
     if form == "rich":
-        from fedbench.commands.screen import Screen
         from fedbench.report.terminal import show
 
-        show(view, Screen())
+        with screen.capture() as captured:
+            show(view, screen)
+        text = captured.get()
     else:
         from fedbench.report.text import render
 
-        click.echo(render(view, form), nl=False)
+        text = render(view, form)
+    if paged and screen.is_terminal and sys.stdout.isatty() and text.count("\n") >= screen.height:
+        _page(text)
+    else:
+        click.echo(text, nl=False, color=True)
+
+
+def _page(text: str) -> None:
+    """In PAGER, else less; less is told to let colours through where nobody told it anything."""
+    told = "LESS" in os.environ
+    if not told:
+        os.environ["LESS"] = "-R"
+    try:
+        click.echo_via_pager(text, color=True)
+    finally:
+        if not told:
+            del os.environ["LESS"]
 
 
 def tell_left_out(wrong: Sequence[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from fedbench.report.board import Leaderboard, Row, cell
 from fedbench.report.budget import TOLD
@@ -14,6 +16,7 @@ from fedbench.report.measures import Score, is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
 from fedbench.report.statistics.pairs import Pair
+from fedbench.results.choice import higher_is_better
 from fedbench.words import amount, human_bytes, human_joules, lasting, three_digits
 
 SPREAD = "±"
@@ -37,7 +40,14 @@ def number(value: float, metric: str, signed: bool = False) -> str:
 
 def view(boards: Sequence[Leaderboard]) -> View:
     """Leaderboards in every format."""
-    return View([page_of(board) for board in boards], legend(boards), partial(to_csv, boards), partial(to_json, boards))
+    pages, texts = [page_of(board) for board in boards], (partial(to_csv, boards), partial(to_json, boards))
+    return View(pages, legend(boards), *texts, only=partial(_only, boards))
+
+
+def _only(boards: Sequence[Leaderboard], kept: Sequence[Sequence[int]]) -> tuple[Callable[[], str], Callable[[], str]]:
+    """CSV and JSON of the rows at these positions."""
+    few = [replace(b, rows=[b.rows[i] for i in rows]) for b, rows in zip(boards, kept, strict=True) if rows]
+    return partial(to_csv, few), partial(to_json, few)
 
 
 def page_of(board: Leaderboard) -> Page:
@@ -50,33 +60,34 @@ def page_of(board: Leaderboard) -> Page:
 def columns(board: Leaderboard) -> list[Column]:
     """The name, then the scores, then the cost: what `--format rich`, `markdown` and `latex` show."""
 
-    def scores(column: str, show: Callable[[Score], tuple[str, str]]) -> list[Shown]:
+    unit, best = "%" if is_fraction(board.metric) else "", _best(board.metric)
+
+    def scores(column: str, title: str = "", **facts: Any) -> Column:
         cells = []
         for row in board.rows:
             value = cell(row, column)
-            cells.append(Shown(*(show(value) if value else (DASH if row.status == "not_applicable" else "", ""))))
-        return cells
-
-    def plain(value: Score) -> tuple[str, str]:
-        return number(value.mean, board.metric), ""
+            blank = Shown(DASH if row.status == "not_applicable" else "")
+            cells.append(Shown(number(value.mean, board.metric), value=value.mean) if value else blank)
+        return Column(title or column, "score", cells, **{"unit": unit, "best": best, **facts})
 
     found = [Column("method", "name", [Shown(row.label) for row in board.rows])]
     if len(board.domains) > 1 or not board.by_client:
-        found += [Column(domain, "score", scores(domain, plain)) for domain in board.domains]
-    found.append(Column("average", "score", _averages(board)))
+        found += [scores(domain) for domain in board.domains]
+    found.append(Column("average", "score", _averages(board), unit=unit, best=best, also=(board.metric,)))
     if any(row.average and row.average.interval for row in board.rows):
-        found.append(Column(INTERVAL, "score", [interval(row) for row in board.rows], least=9))
+        found.append(Column(INTERVAL, "score", [interval(row) for row in board.rows], least=9, also=("interval",)))
     if any(row.group for row in board.rows):
         found.append(Column("group", "score", [Shown(row.group) for row in board.rows], left=True))
     if board.by_client:
-        found.append(Column("client sd", "score", scores("spread", plain), least=9))
-        found.append(Column("worst 10 %", "score", scores("worst_clients", plain), least=10))
+        found.append(scores("spread", "client sd", least=9, unit="points" if unit else "", best="low"))
+        found.append(scores("worst_clients", "worst 10 %", least=10))
     elif len(board.domains) > 1:
-        found.append(Column("worst", "score", scores("worst", plain)))
+        found.append(scores("worst"))
     found += _gaps(board) if board.baseline else []
     if board.budget is not None:
         found.append(Column("round", "budget", [Shown(str(row.round) if row.runs else "") for row in board.rows]))
-        found.append(Column("spent", "budget", [_spent(row, board.at) for row in board.rows]))
+        spent = [_spent(row, board.at) for row in board.rows]
+        found.append(Column("spent", "budget", spent, unit=board.at, best="low"))
     return found + _costs(board)
 
 
@@ -93,7 +104,8 @@ def _averages(board: Leaderboard) -> list[Shown]:
 
 def spread(value: Score, metric: str) -> Shown:
     """The mean, and how far seeds are apart."""
-    return Shown(number(value.mean, metric), "" if value.std is None else SPREAD + number(value.std, metric))
+    apart = "" if value.std is None else SPREAD + number(value.std, metric)
+    return Shown(number(value.mean, metric), apart, value.mean)
 
 
 def interval(row: Row) -> Shown:
@@ -106,12 +118,14 @@ def interval(row: Row) -> Shown:
 def _gaps(board: Leaderboard) -> list[Column]:
     """The differences to the baseline; with intervals they are a part of their own, which stays together."""
     pairs = [row.gap for row in board.rows]
-    differences = [Shown(number(pair.mean, board.metric, signed=True) if pair else "") for pair in pairs]
+    facts = {"unit": "points" if is_fraction(board.metric) else "", "best": _best(board.metric)}
+    told = [(number(pair.mean, board.metric, signed=True), pair.mean) if pair else ("", None) for pair in pairs]
+    differences = [Shown(text, value=value) for text, value in told]
     if not any(pair and pair.low is not None for pair in pairs):
-        return [Column("gap", "score", differences)]
+        return [Column("gap", "score", differences, **facts)]
     return [
-        Column("gap", "gap", differences),
-        Column(f"gap, {INTERVAL}", "gap", [between(pair, board.metric) for pair in pairs]),
+        Column("gap", "gap", differences, **facts),
+        Column(f"gap, {INTERVAL}", "gap", [between(pair, board.metric) for pair in pairs], also=("gap interval",)),
         Column("verdict", "gap", [Shown(verdict(pair, board)) for pair in pairs], left=True),
     ]
 
@@ -130,8 +144,12 @@ def verdict(pair: Pair | None, board: Leaderboard) -> str:
     return f"{pair.verdict} (<{margin(board)})" if pair.apart and pair.within else pair.verdict
 
 
+def _best(metric: str) -> str:
+    return "high" if higher_is_better(metric) else "low"
+
+
 def _spent(row: Row, what: str) -> Shown:
-    return Shown("" if row.spent is None else amount(row.spent, what))
+    return Shown("" if row.spent is None else amount(row.spent, what), value=row.spent)
 
 
 COSTS: Sequence[tuple[str, Callable[[Cost], float | None], Callable[[float], str]]] = (
@@ -148,6 +166,8 @@ COSTS: Sequence[tuple[str, Callable[[Cost], float | None], Callable[[float], str
 )
 
 
+UNITS = {"down + up": "bytes", "memory": "bytes", "srv memory": "bytes", "simulated": "seconds", "energy": "joules"}
+ALSO = {"down + up": ("bytes", "traffic"), "Γ*": ("gamma", "G*"), "cover": ("coverage",)}
 LEAST = {"srv GFLOPs": 10, "srv memory": 10, "simulated": 9}  # letters of a title that tell it from others
 
 
@@ -157,8 +177,10 @@ def _costs(board: Leaderboard) -> list[Column]:
     for title, pick, show in COSTS:
         values = [pick(row.cost) if row.cost and not row.output else None for row in board.rows]
         if any(value is not None for value in values):
-            cells = [Shown("" if value is None else show(value)) for value in values]
-            found.append(Column(title, "cost", cells, least=LEAST.get(title, 5)))
+            cells = [Shown("" if value is None else show(value), value=value) for value in values]
+            facts = {"unit": UNITS.get(title, ""), "also": ALSO.get(title, ())}
+            best = "high" if title in ("Γ*", "cover") else "low"
+            found.append(Column(title, "cost", cells, least=LEAST.get(title, 5), best=best, **facts))
     return found
 
 

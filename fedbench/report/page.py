@@ -10,23 +10,29 @@ from fedbench.report.headings import Place, headings
 
 @dataclass(frozen=True)
 class Shown:
-    """text is the number, spread what follows it ("±1.3")."""
+    """text is the number, spread what follows it ("±1.3"); value: the number itself, where a filter is to have it whole
+    (a fraction, bytes, seconds)."""
 
     text: str
     spread: str = ""
+    value: float | None = None
 
 
 @dataclass(frozen=True)
 class Column:
     """cells has one entry a row. part is "name", "score", "gap", "cost" or "budget", which stands with scores or costs.
     least: how many letters of the title, or of names, must stay where room is short. left: words, which begin below
-    each other."""
+    each other. unit: of the values, where they have one: "%" and "points" (of percent) of fractions, "bytes", "joules",
+    "seconds". best: "high" or "low", where one of them is better. also: other names that it may be asked for by."""
 
     title: str
     part: str
     cells: Sequence[Shown]
     least: int = 5
     left: bool = False
+    unit: str = ""
+    best: str = ""
+    also: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,8 @@ class View:
 
     legend: what the columns mean, a sentence each, once below all pages; `between` parts them in Markdown, and LaTeX
     has `comments` in their place. sources: which papers the methods are from, for papers that are written with them.
-    shared: what all pages are about, above them.
+    shared: what all pages are about, above them. only: CSV and JSON of some rows alone, by page the positions in its
+    table; None where they have no such form.
     """
 
     pages: Sequence[Page]
@@ -69,6 +76,7 @@ class View:
     comments: Sequence[str] = ()
     sources: Sequence[str] = ()
     shared: str = ""
+    only: Callable[[Sequence[Sequence[int]]], tuple[Callable[[], str], Callable[[], str]]] | None = None
 
     def named(self) -> View:
         """With what the leaderboards of several pages share said once, above them."""

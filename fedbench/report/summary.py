@@ -17,6 +17,7 @@ from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.ranks import LONG, how_grouped, numbered, unconcluded
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.scenarios import Standing, by_suite, standings, titled
+from fedbench.results.choice import higher_is_better
 from fedbench.words import counted, shortened
 
 FEW = 8  # leaderboards that are printed whole where nobody asked for a view: about a screen each
@@ -120,8 +121,8 @@ def _standing(one: Summary, labels: Sequence[str]) -> list[Column]:
 def _across(one: Summary, names: Sequence[str]) -> list[Column]:
     """A column for each scenario."""
     return [
-        Column(name, "score", [_score(rows.get(method)) for method in one.methods], least=len(name))
-        for name, rows in zip(names, one.rows.values(), strict=True)
+        Column(name, "score", [_score(rows.get(method)) for method in one.methods], len(name), **_unit(one, title))
+        for name, (title, rows) in zip(names, one.rows.items(), strict=True)
     ]
 
 
@@ -129,9 +130,16 @@ def _down(one: Summary, starts: Sequence[str], names: Sequence[str]) -> list[Col
     """A line for each scenario, a column for each method."""
     first = Column("scenario", "name", [Shown(start) for start in starts], least=NAME)
     return [first] + [
-        Column(name, "score", [_score(rows.get(method)) for rows in one.rows.values()], least=len(name))
+        Column(name, "score", [_score(rows.get(method)) for rows in one.rows.values()], len(name), **_unit(one, method))
         for name, method in zip(names, one.methods, strict=True)
     ]
+
+
+def _unit(one: Summary, name: str) -> dict[str, Any]:
+    """What filters know of a column of scores; name: the whole of it, where it is shown as a number."""
+    metric = one.standing.metric
+    best = "high" if higher_is_better(metric) else "low"
+    return {"unit": "%" if is_fraction(metric) else "", "best": best, "also": (name,)}
 
 
 def _score(row: Row | None) -> Shown:
@@ -140,7 +148,7 @@ def _score(row: Row | None) -> Shown:
         return Shown("")
     if row.average is None:
         return Shown(STATUS.get(row.status, DASH))
-    return Shown(number(row.average.mean, row.metric), _cut(row.group))
+    return Shown(number(row.average.mean, row.metric), _cut(row.group), row.average.mean)
 
 
 def _cut(letters: str) -> str:

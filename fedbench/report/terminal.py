@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.report.page import Column, Shown, View
-from fedbench.words import clipped
+from fedbench.words import clipped, told_apart
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 GAP = 1  # blanks between two columns, at least
+NAME = 24  # letters of a name that it takes no more than, whatever tells it from others
 
 
 def show(view: View, console: Console) -> None:
@@ -90,23 +91,16 @@ def _floor(column: Column) -> int:
     its `least`; numbers all they have."""
     if column.part == "name":
         names = [cell.text for cell in column.cells]
-        widths = range(min(_content(column), max(10, column.least)), _content(column))
-        enough = (width for width in widths if _tell_apart(_cut(names, [width] * len(names), names), names))
-        return next(enough, _content(column))
+        return min(_content(column), max(10, column.least, _clear(names)))
     return max(_content(column), min(len(column.title), column.least))
 
 
-def _cut(names: Sequence[str], widths: Sequence[int], among: Collection[str]) -> list[str]:
-    """Names cut to their widths: at the end, or in the middle where another name among all begins alike."""
-    found = []
-    for name, width in zip(names, widths, strict=True):
-        alike = any(other != name and other.startswith(name[: width - 1]) for other in among)
-        found.append(clipped(name, width) if alike or len(name) <= width else f"{name[: width - 1]}…")
-    return found
-
-
-def _tell_apart(found: Sequence[str], names: Sequence[str]) -> bool:
-    return len(set(found)) == len(set(names))
+def _clear(names: Sequence[str]) -> int:
+    """How many letters tell names apart by their beginnings and ends; at most 24, for then the middle does."""
+    for width in range(4, NAME):
+        if len({clipped(name, width) for name in names}) == len(set(names)):
+            return width
+    return NAME
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
@@ -115,10 +109,20 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     floors = [_floor(c) for c in columns]
     while sum(found) + GAP * (len(columns) - 1) > width:
         spare = [w - floor for w, floor in zip(found, floors, strict=True)]
+        if max(spare) <= 0 and floors != (floors := _least_of_words(columns, floors)):
+            continue
         if max(spare) <= 0:
             break
         found[spare.index(max(spare))] -= 1
     return found
+
+
+def _least_of_words(columns: Sequence[Column], floors: Sequence[int]) -> list[int]:
+    """Where there is no room even for floors: words give way to numbers, down to eight letters."""
+    return [
+        min(floor, 8) if column.part == "name" or column.left else floor
+        for column, floor in zip(columns, floors, strict=True)
+    ]
 
 
 def _padded(column: Column, cell: Shown) -> str:
@@ -146,9 +150,12 @@ def _table(columns: Sequence[Column], among: Collection[str], faint: Collection[
         pad_edge=False,
         header_style="bold",
     )
-    titles = _cut([column.title for column in columns], sizes, among)
-    whole = [cell.text for cell in columns[0].cells]
-    names = _cut(whole, [sizes[0]] * len(whole), whole)
+    titles = told_apart([column.title for column in columns], sizes, among)
+    words = {
+        place: told_apart([_padded(column, cell) for cell in column.cells], [sizes[place]] * len(column.cells))
+        for place, column in enumerate(columns)
+        if column.part == "name" or column.left
+    }
     for column, title, size in zip(columns, titles, sizes, strict=True):
         if title == "Γ*" and not console.encoding.startswith("utf"):
             title = "G*"
@@ -162,6 +169,6 @@ def _table(columns: Sequence[Column], among: Collection[str], faint: Collection[
     for i in range(len(columns[0].cells)):
         if columns[-1].part == "cost" and not any(column.cells[i].text for column in columns[1:]):
             continue
-        numbers = (Text(_padded(column, column.cells[i])) for column in columns[1:])
-        found.add_row(Text(names[i]), *numbers, style="dim" if i in faint else "")
+        line = (words[place][i] if place in words else _padded(c, c.cells[i]) for place, c in enumerate(columns))
+        found.add_row(*map(Text, line), style="dim" if i in faint else "")
     return found

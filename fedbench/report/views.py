@@ -12,20 +12,25 @@ from fedbench.report.board import Leaderboard
 from fedbench.report.grouping import cited
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.page import View
+from fedbench.report.selection.selection import Selection
 from fedbench.report.tuning import how_tuned
 from fedbench.results import Result
 
 CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
 
 
-def chosen(results: Sequence[Result], kind: str = "", *, form: str = "rich", **asked: Any) -> View:
+def chosen(
+    results: Sequence[Result], kind: str = "", *, form: str = "rich", wanted: Selection | None = None, **asked: Any
+) -> View:
     """The view that an option of `fedbench compare` names, with what stands below any of them.
 
     Where none is named, leaderboards, or on a terminal (rich) the summary of many: what programs and papers take in
-    must not depend on how many there are. asked: as of `leaderboards`; without roles, those of the installed plugins.
-    Raises: UserError for options that mean nothing to the view.
+    must not depend on how many there are. wanted: which of its lines and columns, those of leaderboards where no view
+    is named. asked: as of `leaderboards`; without roles, those of the installed plugins. Raises: UserError for options
+    that mean nothing to the view.
     """
-    view = _view(results, kind, brief=form == "rich", **asked).named()
+    view = _view(results, kind, brief=form == "rich" and not wanted, **asked)
+    view = (wanted.of(view) if wanted else view).named()
     if kind != "--tuning" and (below := how_tuned(results)):
         view = replace(view, legend=[*view.legend, *below])
     if form in CITING:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Listing
 from rich.text import Text
 
 from fedbench.commands.bars import Bars
+from fedbench.commands.output import put
 from fedbench.commands.screen import Screen
+from fedbench.report.page import Column, Page, Shown, Table, View
 
 FULL = Path("/dev/full")  # every write ends with "no space left"
 CONTROLS = ("\x1b[2J", "\x9b31m", "\u202eevil", "bell\x07")
@@ -26,7 +30,7 @@ CONTROLS = ("\x1b[2J", "\x9b31m", "\u202eevil", "bell\x07")
 def test_a_name_cannot_steer_the_terminal(name):
     out = io.StringIO()
     screen = Screen(file=out, force_terminal=True, color_system="standard", width=80)
-    table = Table("name")
+    table = Listing("name")
     table.add_row(Text(name))
     screen.print(table)
     screen.print(Text(name, style="red"))
@@ -60,6 +64,40 @@ def test_a_pipe_that_is_closed_ends_without_a_word(tmp_path):
     done = subprocess.run([sys.executable, "-m", "fedbench", "--help"], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@contextmanager
+def terminal(monkeypatch):
+    """Standard input and output as a terminal of 80 columns and 20 lines; answers what was printed on it."""
+    answering, there = os.openpty()
+    os.set_blocking(answering, False)
+    with os.fdopen(there, "r+b", buffering=0) as opened, monkeypatch.context() as patch:
+        screen = io.TextIOWrapper(opened, encoding="utf-8", write_through=True)
+        for name, value in {"COLUMNS": "80", "LINES": "20", "TERM": "xterm"}.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdin", screen)
+        patch.setattr(sys, "stdout", screen)
+        yield lambda: os.read(answering, 1 << 16).decode() if select.select([answering], [], [], 0)[0] else ""
+    os.close(answering)
+
+
+def of_lines(count: int) -> View:
+    column = Column("method", "name", [Shown(f"m{i}") for i in range(count)])
+    return View([Page("title", [Table([column, Column("n", "score", [Shown("1")] * count)])])], [], str, str)
+
+
+def test_what_is_longer_than_the_screen_goes_through_the_pager_and_nothing_else_does(tmp_path, monkeypatch):
+    paged = tmp_path / "paged"
+    monkeypatch.setenv("PAGER", f"sed -n 'w {paged}'")
+    with terminal(monkeypatch) as printed:
+        put(of_lines(5), "rich", paged=True)
+        assert "m4" in printed() and not paged.exists()
+        put(of_lines(30), "rich")
+        assert "m29" in printed() and not paged.exists()
+        put(of_lines(30), "rich", paged=True)
+        assert "m29" not in printed() and "m29" in paged.read_text() and "\x1b[" in paged.read_text()
+        put(of_lines(30), "markdown", paged=True)
+        assert "| m29 |" in paged.read_text() and "| m29 |" not in printed()
 
 
 def progress(width: int, titles: list[str], rounds: int) -> list[str]:

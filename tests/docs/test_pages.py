@@ -26,7 +26,7 @@ def command_lines() -> Iterator:
 
 @pytest.mark.parametrize(("line", "is_mention"), list(command_lines()))
 def test_every_command_line_is_one(line, is_mention):
-    words = shlex.split(line.partition(" > ")[0], comments=True)
+    words = shlex.split(re.split(r" > (?=[\w./]+$)", line)[0], comments=True)
     command, name = main, "fedbench"
     while isinstance(command, click.Group) and words:
         name, command, words = command.resolve_command(click.Context(command, info_name=name), words)

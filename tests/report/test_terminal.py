@@ -72,3 +72,16 @@ def test_many_domains_are_split_over_tables(tmp_path):
     lines = shown([board(tmp_path)], 80).splitlines()
     numbers = [text for line in lines if line.startswith("fedra") for text in line.split()]
     assert all(f"{100 * value:.1f}" in numbers for value in domains.values())
+
+
+@pytest.mark.parametrize("width", [30, 40, 60])
+def test_names_that_differ_in_their_middle_alone_are_told_apart_however_narrow(tmp_path, width):
+    """They begin and end alike, and there is no room for the whole of them."""
+    methods = [f"a_method_with_a_long_beginning_{x}_and_an_end_that_is_shared" for x in ("one", "two", "three")]
+    for method in methods:
+        write_cell(tmp_path / "s", method, evaluation=eval_rows({1: {"a": 0.5, "b": 0.5}}))
+    text = shown([board(tmp_path)], width)
+    assert max(map(len, text.splitlines())) <= width
+    for table in text.split("\nmethod ")[1:]:
+        rows = [line.split()[0] for line in table.split("\n\n")[0].splitlines()[2:]]
+        assert len(rows) == len(set(rows)) == 3

@@ -1,0 +1,1 @@
+"""Which lines and columns of a view are wanted, in which order."""
