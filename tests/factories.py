@@ -90,6 +90,7 @@ def round_row(t: int, client: int, layers: Sequence[int], **changes: Any) -> dic
         "bytes_up": 500_000 * len(layers),
         "flops": 2_000_000_000 * len(layers),
         "memory_bytes": 10_000_000 * len(layers),
+        "workspace_bytes": None,
         "seconds": 0.2,
         **dict.fromkeys(SIMULATED),
     }

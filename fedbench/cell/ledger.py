@@ -93,6 +93,7 @@ class Ledger:
                     "bytes_up": sum(up for _, _, up in lines),
                     "flops": cost.flops(*done, beside=beside),
                     "memory_bytes": cost.memory_bytes,
+                    "workspace_bytes": cost.workspace_bytes or None,
                     "seconds": float(up.seconds[n]),
                     **self.clocked.columns(t, client, cost, int(up.steps[n]), sent, refused),
                 }

@@ -57,7 +57,7 @@ def outlooks(config: Config, assets: Assets, devices: Sequence[Device], server: 
     role = assets.registry.catalogue.find("method", config["method"]["name"]).role
     only, ceiling = not trial.method.sizes, role == "ceiling"
     chosen = trial.federation.fits(sizes, None if ceiling else config)
-    least = min((max(cost.memory_bytes for cost in costs) for _, costs in sizes), default=0)
+    least = min((max(cost.needed_bytes for cost in costs) for _, costs in sizes), default=0)
     fit = Fit.of(config, server)
     return [
         Outlook(device, size, *_slowest(dict(sizes)[size], device, fit, trial, n), least, only, ceiling)

@@ -46,7 +46,7 @@ class Fit:
 
     def holds(self, cost: ClientCost, device: Device, work: Work) -> bool:
         """Whether a round of that cost fits."""
-        if self.memory and cost.memory_bytes > device.memory:
+        if self.memory and cost.needed_bytes > device.memory:
             return False
         if self.bytes is not None and sum(round_bytes(cost, work.images, work.last)) > self.bytes:
             return False

@@ -4,10 +4,10 @@ Measured from shapes alone."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +18,16 @@ from fedbench.models.holding import Holding, whole
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.places import holds
+from fedbench.models.running import to_answer
 from fedbench.types import ClientCost, Exit, Objective, Sent
+
+Found = TypeVar("Found")
 
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.
 _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
 
 # What this process has measured: a plan meets the same model at the same depth in many cells.
-_measured: dict[Hashable, tuple[int, int]] = {}
+_measured: dict[Hashable, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def measure(
         bytes_up=sum(one.up for one in sent),
         memory_bytes=frozen_bytes + held + copies * trained + train["batch_size"] * activations,
         sent=tuple(one for one in sent if one.down or one.up),
+        workspace_bytes=train["batch_size"] * max(0, _passing(model, holding, image_size) - activations),
     )
 
 
@@ -168,8 +172,7 @@ def _summed(model: Blocks, holding: Holding, objective: Objective, image_size: i
     """The same where some layers run frozen, or ranks differ: what each layer adds to the lowest that is trained, below
     which nothing is kept for a backward pass."""
     (exit,) = holding.exits
-    outside = any(name.startswith("model.") and not holding.freezes(name) for name in model.shared())
-    lowest = 0 if outside else next((i for i, trained in enumerate(holding.trained) if trained), holding.depth)
+    lowest = _lowest(model, holding)
     first = [lowest] if lowest < holding.depth else []
     known: dict[Holding, tuple[int, int]] = {}
 
@@ -185,6 +188,31 @@ def _summed(model: Blocks, holding: Holding, objective: Objective, image_size: i
     return flops, saved
 
 
+def _lowest(model: Blocks, holding: Holding) -> int:
+    """The lowest layer in which anything is trained, or below which something is, such as a prompt; the depth where
+    there is none."""
+    outside = any(name.startswith("model.") and not holding.freezes(name) for name in model.shared())
+    trained = (i for i, trains in enumerate(holding.trained) if trains and not all(map(holding.freezes, model.r(i))))
+    return 0 if outside else next(trained, holding.depth)
+
+
+def _passing(model: Blocks, holding: Holding, image_size: int) -> int:
+    """Bytes that exist at once at most while one image passes the layers below the lowest that is trained, of which
+    nothing is saved."""
+    below = _lowest(model, holding)
+    if not below:
+        return 0
+    if type(model).forward is not Blocks.forward:  # something stands between the layers
+        below, exits = holding.depth, holding.exits
+    else:
+        below, exits = 1 if _alike(model.blocks) else below, ()
+
+    def alive() -> int:
+        return to_answer(model, lambda twin, x: twin(x, range(below), exits), image_size, _unused(model, below))
+
+    return _once(model, ("passing", below, exits, image_size), alive)
+
+
 def _alike(blocks: nn.Sequential) -> bool:
     """Whether every block has the same modules and the same parameters, trainable in the same places."""
 
@@ -197,13 +225,20 @@ def _alike(blocks: nn.Sequential) -> bool:
 
 
 def _measured_once(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+    key = (holding, _identity(objective), image_size)
+    return _once(model, key, lambda: _measure(model, holding, objective, image_size))
+
+
+def _once(model: Blocks, key: Hashable, measure: Callable[[], Found]) -> Found:
+    """What measure() gives, kept for models that are equal in shape."""
     if model.origin is None:
-        return _measure(model, holding, objective, image_size)
+        return measure()
     parameters = tuple((name, p.shape, p.requires_grad) for name, p in model.named_parameters())
-    key = (model.origin, parameters, holding, _identity(objective), image_size)
-    if key not in _measured:
-        _measured[key] = _measure(model, holding, objective, image_size)
-    return _measured[key]
+    whole_key = (model.origin, parameters, key)
+    if whole_key not in _measured:
+        _measured[whole_key] = measure()
+    found: Found = _measured[whole_key]
+    return found
 
 
 def _identity(objective: Callable[..., Any]) -> Hashable:
@@ -218,8 +253,12 @@ def _measure(model: Blocks, holding: Holding, objective: Objective, image_size: 
         _cut(twin, holding)
         return objective(twin(x, range(holding.depth), holding.exits), y, 0)
 
-    unused = model.blocks[holding.depth :] if type(model).forward is Blocks.forward else ()
-    return counted(model, loss, image_size, unused)
+    return counted(model, loss, image_size, _unused(model, holding.depth))
+
+
+def _unused(model: Blocks, depth: int) -> Iterable[nn.Module]:
+    """The layers above so many, where the model's own forward pass calls no others."""
+    return model.blocks[depth:] if type(model).forward is Blocks.forward else ()
 
 
 def _cut(twin: Blocks, holding: Holding) -> None:

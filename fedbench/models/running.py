@@ -27,10 +27,16 @@ def to_answer(
     answer does not call."""
     twin = blank(model, unused)
     x, _ = one_image(twin, image_size)
+    with torch.no_grad():
+        return int(x.nbytes) + most_alive(lambda: answer(twin, x))
+
+
+def most_alive(work: Callable[[], Any]) -> int:
+    """Bytes that exist at once at most of what work() computes."""
     alive = _Alive()
-    with torch.no_grad(), alive:
-        answer(twin, x)
-    return int(x.nbytes) + alive.most
+    with alive:
+        work()
+    return alive.most
 
 
 def to_run(model: Blocks, depth: int, exits: Sequence[Exit], image_size: int, rank: int | None = None) -> int:

@@ -66,6 +66,7 @@ def cost(result: Result) -> Cost | None:
         return None
     # to_pylist, here and elsewhere: the columns are short, and Arrow's to_numpy would import pandas.
     down, up, flops = (float(sum(table[name].to_pylist())) for name in ("bytes_down", "bytes_up", "flops"))
+    both = [table[name].to_pylist() for name in ("memory_bytes", "workspace_bytes")]
     rounds, layers, arrived = (table[name].to_pylist() for name in ("round", "trained_layers", "arrived"))
     gamma, coverage = layer_coverage(rounds, layers, arrived, result.num_rounds)
     server = float(sum(result.server["flops"].to_pylist())) if result.server.num_rows else None
@@ -77,7 +78,7 @@ def cost(result: Result) -> Cost | None:
         total_bytes=down + up,
         total_bytes_up=up,
         total_gflops=flops / 1e9,
-        memory_bytes=float(max(table["memory_bytes"].to_pylist())),
+        memory_bytes=float(max(memory + (beside or 0) for memory, beside in zip(*both, strict=True))),
         seconds=result.manifest.get("seconds", 0.0),
         gamma=gamma,
         coverage=coverage,

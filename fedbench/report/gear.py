@@ -76,7 +76,7 @@ def _alike(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:
     groups: dict[Any, tuple[list[str], Sequence[Outlook]]] = {}
     for label, rows in found.items():
         key = tuple(
-            (one.told, one.ceiling, one.size, one.cost and one.cost.memory_bytes, one.seconds, one.least)
+            (one.told, one.ceiling, one.size, one.cost and one.cost.needed_bytes, one.seconds, one.least)
             for one in rows
         )
         groups.setdefault(key, ([], rows))[0].append(label)
@@ -93,7 +93,7 @@ def _table(labels: Sequence[str], rows: Sequence[Outlook]) -> Table:
     columns = [
         Column("device", "name", [Shown(one.device.name) for one in rows], least=16),
         column("size", (NONE if one.size is None else one.told for one in rows)),
-        column("memory", (NONE if one.cost is None else human_bytes(one.cost.memory_bytes) for one in rows)),
+        column("memory", (NONE if one.cost is None else human_bytes(one.cost.needed_bytes) for one in rows)),
         column("down", seconds("down")),
         column("compute", seconds("compute")),
         column("up", seconds("up")),
@@ -113,7 +113,7 @@ def _records(suite: str, title: str, found: Found) -> Iterable[dict[str, Any]]:
             size, cost, took = one.size, one.cost, one.seconds
             values: tuple[Any, ...] = (
                 (suite, title, label, one.device.name, size and one.told, size and size.capacity)
-                + (size and size.rank, size and size.width, one.least, cost and cost.memory_bytes)
+                + (size and size.rank, size and size.width, one.least, cost and cost.needed_bytes)
                 + (cost and cost.bytes_down, cost and cost.bytes_up)
             )
             times = (None,) * 5 if took is None else (took.down, took.compute, took.up, took.server, took.total)

@@ -17,7 +17,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "examples": "int64",
     },
     # A row for each round x client that was asked to take part; arrived is False where its work was lost.
-    # layers count from 0; those that it holds, and those that it trains. rank is null where ranks are not told apart.
+    # layers count from 0; those that it holds, and those that it trains. rank is null where ranks are not told apart,
+    # workspace_bytes where there is none to speak of.
     # The last five are simulated, and null where clients have no devices; energy also where a device has no watts.
     "rounds": {
         "round": "int32",
@@ -35,6 +36,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "bytes_up": "int64",
         "flops": "int64",
         "memory_bytes": "int64",
+        "workspace_bytes": "int64",
         "seconds": "float64",
         "down_seconds": "float64",
         "compute_seconds": "float64",
@@ -125,7 +127,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 SIMULATED = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds", "energy")
 
 NULLABLE = {
-    "rounds": ("rank", *SIMULATED),
+    "rounds": ("rank", "workspace_bytes", *SIMULATED),
     "sizes": ("rank", "width", "memory_bytes"),
     "deployed": ("capacity", "rank", "width"),
 }
@@ -133,7 +135,7 @@ NULLABLE = {
 # Columns that came when results were kept already, and which column they are read as where a file is without them, None
 # for nulls. They are no part of a content hash where they say no more than that.
 LATER: Mapping[str, Mapping[str, str | None]] = {
-    "rounds": {"trained_layers": "layers", "rank": None, **dict.fromkeys(SIMULATED)}
+    "rounds": {"trained_layers": "layers", "rank": None, "workspace_bytes": None, **dict.fromkeys(SIMULATED)}
 }
 
 # Tables that a cell is without where they would be empty.

@@ -56,7 +56,9 @@ class ClientCost:
     flops_per_image: forward and backward of one image (2 FLOPs a multiply-add) · bytes_down: frozen layers, adapters
     and classifiers sent to the client; the frozen part is counted in every round, as FedRA's step 2 sends it ·
     bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser state, what a
-    regulariser keeps, and the activations saved for a batch (an estimate: allocator and workspace are not in it) ·
+    regulariser keeps, and the activations saved for a batch (an estimate: what allocator and libraries take is not in
+    it) · workspace_bytes: what it computes at once and does not save, where that is more: a batch that passes frozen
+    layers, features on their way and their gradients ·
     sent: what these bytes are, kind by kind, and what every step adds to them · server: of methods whose server
     computes along · flops_last: more, for every image of the round's last step · epochs_beside: passes over its images
     in which a client trains a model of its own besides, within the same limits, at the same FLOPs an image.
@@ -70,6 +72,12 @@ class ClientCost:
     server: ServerCost | None = None
     flops_last: int = 0
     epochs_beside: int = 0
+    workspace_bytes: int = 0
+
+    @property
+    def needed_bytes(self) -> int:
+        """What a device must have to train."""
+        return self.memory_bytes + self.workspace_bytes
 
     def flops(self, images: int, last: int, arrives: bool = True, beside: int = 0) -> int:
         """Of a round of so many images, `last` of them in its last step, which a client whose work is lost has not

@@ -53,6 +53,11 @@ def test_a_size_must_fit_in_every_round_and_be_offered_in_all():
     assert layers(Fit(SERVER, "fp32", memory=True), of=pauses) == [2, 2, None]
 
 
+def test_what_is_computed_at_once_must_fit_too():
+    beside = method(lambda capacity, t: replace(cost_of(capacity, t), workspace_bytes=51))
+    assert layers(Fit(SERVER, "fp32", memory=True), of=beside) == [1, 3, None]
+
+
 def test_a_method_that_says_nothing_has_one_size():
     assert [size for size, _ in offered(method(sizes=None), 3, 2)] == [Size(3)]
     assert layers(Fit(SERVER, "fp32", memory=True), of=method(sizes=None)) == [None, 3, None]

@@ -6,7 +6,7 @@ import pytest
 
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import _measure, _one_image, layer_costs, measure
+from fedbench.models.cost import _measure, _one_image, activations, layer_costs, measure
 from fedbench.models.holding import whole
 from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
 from fedbench.types import ClientCost, Exit, Sent, ServerCost
@@ -153,3 +153,18 @@ def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
         exits = [Exit(depth, name) for depth, name in zip(depths, ("head", "a", "b"), strict=False)]
         given = (blocks, whole(4, exits), objective, 8)
         assert _one_image(*given) == _measure(*given), depths
+
+
+def test_who_trains_nothing_below_its_classifier_needs_a_pass_through_frozen_layers(model):
+    """Most of it in attention: the stream, its norm, q, k, v, q once more scaled, scores before and after softmax; the
+    same whatever the depth."""
+    probe = Blocks(tiny_vit())
+    probe.requires_grad_(False)
+    probe.add_classifier("head", C)
+    one, deep = (cost(probe, depth, batch_size=1) for depth in (1, 4))
+    at_once = one.workspace_bytes + activations(probe, whole(1, head_at_end(1)), cross_entropy, 8)
+    values, heads = at_once / 4 - 3 * 8 * 8, 2  # of float32, without the image
+    assert 1 <= values / (T * (D + D + 3 * D + D) + 2 * heads * T * T) <= 1.15
+    assert deep.workspace_bytes == one.workspace_bytes and deep.needed_bytes > one.needed_bytes
+    assert cost(probe, 1, batch_size=6).workspace_bytes == 6 * one.workspace_bytes
+    assert cost(model, 4).workspace_bytes == 0  # whose lowest layer is trained

@@ -33,6 +33,12 @@ def test_cost_by_hand(tmp_path):
     assert (cost.gamma, cost.coverage, cost.memory_bytes, cost.seconds) == (1, 1.5, 20e6, 21.0)
 
 
+def test_memory_is_the_most_of_any_client_with_what_it_computes_at_once(tmp_path):
+    rounds = [round_row(1, 0, [0, 1]), round_row(1, 1, [0], workspace_bytes=11_000_000)]
+    write_cell(tmp_path / "s", "fedra", 1, evaluation=eval_rows({1: {"a": 1.0}}), rounds=rounds, train__rounds=1)
+    assert board(tmp_path).rows[0].cost.memory_bytes == 21e6
+
+
 @pytest.mark.parametrize("train", [{}, {"rounds": 0}, {"rounds": -3}])
 def test_a_strangers_configuration_that_knows_no_rounds_is_no_fault(tmp_path, train):
     rounds = [round_row(1, 0, [0]), round_row(2, 0, [0])]

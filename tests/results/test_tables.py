@@ -48,6 +48,7 @@ rounds_row = st.fixed_dictionaries(
         "bytes_up": int64,
         "flops": int64,
         "memory_bytes": int64,
+        "workspace_bytes": int64,
         "seconds": st.floats(allow_nan=False),
         **dict.fromkeys(SIMULATED, st.none() | st.floats(allow_nan=False)),
     }
@@ -101,16 +102,21 @@ def test_content_covers_the_layers_where_they_are(tmp_path):
     assert hashes[0] == hashes[2] and len({without, *hashes}) == 3
 
 
-@pytest.mark.parametrize("came_later", [SIMULATED, ("trained_layers", "rank", *SIMULATED)])
+BESIDE = ("workspace_bytes",)
+
+
+@pytest.mark.parametrize("came_later", [BESIDE, (*BESIDE, *SIMULATED), ("trained_layers", "rank", *BESIDE, *SIMULATED)])
 def test_a_table_without_the_columns_that_came_later_says_the_same(tmp_path, came_later):
     folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     now, rows = content_hash(tmp_path), read_rows(folder, "rounds")
     old = to_table("rounds", rows).drop_columns(list(came_later))
     parquet.write_table(old, folder / "rounds.parquet")
     assert read_rows(folder, "rounds") == rows and content_hash(tmp_path) == now
-    least = old.drop_columns([name for name in ("seconds", "trained_layers", "rank") if name in old.schema.names])
+    least = old.drop_columns(
+        [name for name in ("seconds", "trained_layers", "rank", *SIMULATED) if name in old.schema.names]
+    )
     assert hash_of_json(cell_content(folder, {})["rounds"]) == hash_of_json(least.to_pydict())
-    for change in ({"rank": 2}, {"trained_layers": []}, {"energy": 0.0}):
+    for change in ({"rank": 2}, {"trained_layers": []}, {"workspace_bytes": 1}, {"energy": 0.0}):
         write_rows(folder, "rounds", [rows[0] | change, *rows[1:]])
         assert content_hash(tmp_path) != now
     parquet.write_table(old.drop_columns("loss"), folder / "rounds.parquet")

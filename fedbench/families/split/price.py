@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,10 @@ from torch import Tensor
 from fedbench.families.split.cut import Cut
 from fedbench.models.counting import blank, count, one_image, quickest
 from fedbench.models.optimizer import optimizer_states
+from fedbench.models.running import most_alive
 from fedbench.types import ClientCost, Objective, Sent, ServerCost
+
+BATCH = 32  # images, of which there are enough for activations to outweigh the weights' own gradients
 
 
 @dataclass(frozen=True)
@@ -37,17 +41,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Prices:
-    """The parts H, E and T, E with gradients for its input alone, and E with those of its weights too."""
+    """The parts H, E and T, E with gradients for its input alone, and E with those of its weights too. at_once: bytes
+    of the most that a client computes at once in a step, saved or not: whatever the batch, and more for each image."""
 
     H: Part
     E: Part
     E_trained: Part
     T: Part
+    at_once: tuple[int, int] = (0, 0)
 
 
 def measure(cut: Cut, loss: Objective, image_size: int) -> Prices:
     """From shapes alone."""
-    return quickest(lambda device: _measure(cut, loss, image_size, device), cut.model, image_size)
+    prices = quickest(lambda device: _measure(cut, loss, image_size, device), cut.model, image_size)
+    return replace(prices, at_once=_at_once(cut, loss, image_size))
 
 
 def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> Prices:
@@ -59,6 +66,27 @@ def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> Prices:
     E_trained, _ = _part(twin, twin.w_E, twin.E, h)
     T, _ = _part(twin, twin.w_T, lambda b: loss([twin.T(b)], y, 0), b)
     return Prices(H, E, replace(E_trained, largest=_largest(twin)), T)
+
+
+def _at_once(cut: Cut, loss: Objective, image_size: int) -> tuple[int, int]:
+    """What does not grow with the batch, and what does, told apart by a batch twice as large."""
+    twin = Cut(blank(cut.model), 0, cut.first, cut.model.num_layers - cut.last)
+    for parameter in (*twin.w_H.values(), *twin.w_T.values()):
+        parameter.requires_grad_(True)
+    x, y = one_image(twin.model, image_size)
+    with torch.no_grad():
+        b_of_one = twin.E(twin.H(x))
+
+    def step(B: int) -> None:
+        b = b_of_one.repeat_interleave(B, 0).requires_grad_(True)
+        h = twin.H(x.repeat_interleave(B, 0))
+        loss([twin.T(b)], y.repeat_interleave(B), 0).backward()
+        h.backward(torch.empty_like(h))
+
+    step(1)  # gradients are kept from step to step
+    few, many = (most_alive(partial(step, B)) for B in (BATCH, 2 * BATCH))
+    per_image = (many - few) // BATCH
+    return few - BATCH * per_image, per_image
 
 
 def _part(
@@ -92,6 +120,7 @@ def of_client(
     """
     H, E, T, full = prices.H, prices.E, prices.T, prices.E_trained
     own, batch, losses = H.weights + T.weights, train["batch_size"], 2 * directions
+    saved, (fixed, per_image) = H.passes.saved + T.passes.saved, prices.at_once
     sent = [
         Sent("features", down_per_image=E.sends, up_per_image=H.sends, down_last=losses * E.sends),
         Sent("gradients", down_per_image=H.sends, up_per_image=E.sends),
@@ -105,8 +134,9 @@ def of_client(
         flops_last=losses * T.passes.forward,
         bytes_down=sum(one.down for one in sent),
         bytes_up=sum(one.up for one in sent),
-        memory_bytes=own * (2 + optimizer_states(train["optimizer"])) + batch * (H.passes.saved + T.passes.saved),
+        memory_bytes=own * (2 + optimizer_states(train["optimizer"])) + batch * saved,
         sent=tuple(sent),
+        workspace_bytes=max(0, fixed + batch * (per_image - saved)),
         server=_server(E, full, batch, learns, losses, optimizer_states(server_optimizer) if server_optimizer else 0),
     )
 
