@@ -33,7 +33,7 @@ def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
         assert M.sum() == L_n
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/findings.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/findings.md", "docs/leaderboard.md"])
 def test_every_figure_of_a_table_is_in_the_reference_results(page):
     """Tables under `<!-- fedbench compare ... -->` are what that command prints from the committed results."""
     from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""Every page: its command lines parse, its links lead somewhere, and its lines are short."""
+"""Every page, and what commands say of themselves: command lines parse, links lead somewhere, lines are short."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from pages import PAGES, blocks, prose
 
 from fedbench.cli import main
+from sitemaking.commands import walk
 
 
 def command_lines() -> Iterator:
@@ -24,7 +25,15 @@ def command_lines() -> Iterator:
                 yield pytest.param(found[1], line not in lines, id=f"{page.name}:{found[1]}")
 
 
-@pytest.mark.parametrize(("line", "is_mention"), list(command_lines()))
+def examples_of_help() -> Iterator:
+    """Every example that a command gives of itself: what the site shows, too."""
+    for path, context in walk():
+        for part in re.findall(r"\x08\n(.*?)(?:\n\s*\n|\Z)", context.command.help or "", flags=re.DOTALL):
+            for line in re.findall(r"^ *fedbench (\S.*?)(?:  +.*)?$", part, flags=re.MULTILINE):
+                yield pytest.param(line, False, id=f"{' '.join(path)}:{line}")
+
+
+@pytest.mark.parametrize(("line", "is_mention"), [*command_lines(), *examples_of_help()])
 def test_every_command_line_is_one(line, is_mention):
     words = shlex.split(re.split(r" > (?=[\w./]+$)", line)[0], comments=True)
     command, name = main, "fedbench"

@@ -1,0 +1,80 @@
+"""The page of what suites can name, made from the catalogue: every component, its options, defaults and paper."""
+
+from __future__ import annotations
+
+import json
+
+from fedbench.options import told
+from fedbench.registry.catalogue import KINDS, REQUIRED, Catalogue, Component
+from fedbench.registry.registry import Registry
+from sitemaking.commands import cell
+
+HEAD = """\
+# Components
+
+What comes with fedbench, from what it registers; `fedbench plugins show NAME` prints the same of these and of plugins
+of your own. An option stands beside the name: `{name: fedra, missing_layers: cover}`.
+"""
+TITLES = {
+    "method": "Methods",
+    "allocation": "Allocations",
+    "aggregator": "Aggregators",
+    "objective": "Objectives",
+    "adapter": "Adapters",
+    "backbone": "Backbones",
+    "dataset": "Data sets",
+    "partition": "Partitions",
+    "metric": "Metrics",
+    "executor": "Executors",
+}
+
+
+def own() -> Catalogue:
+    """The catalogue without plugins of other packages."""
+    catalogue = Catalogue()
+    catalogue.add(component for component in Registry().catalogue if component.package == "fedbench")
+    return catalogue
+
+
+def page() -> str:
+    """Every component of fedbench itself, by kind, as Markdown."""
+    catalogue, parts = own(), [HEAD.rstrip()]
+    assert set(TITLES) == set(KINDS)
+    for kind, title in TITLES.items():
+        parts.append(f"## {title}")
+        for name, component in sorted(catalogue.components[kind].items()):
+            parts += [f"### {kind} `{name}`", *_about(component)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _about(component: Component) -> list[str]:
+    parts = [_text(component.summary), *(_text(part) for part in component.details.split("\n\n") if part)]
+    if component.paper:
+        parts.append(f"*{component.paper}*")
+    if component.options:
+        rows = [f"| `{key}` | {_default(value)} | {_takes(component, key)} |" for key, value in _options(component)]
+        parts.append("\n".join(["| option | default | takes |", "|---|---|---|", *rows]))
+    for profile, values in component.profiles.items():
+        parts.append(f"Under `profile: {profile}`: `{json.dumps(values, ensure_ascii=False)}`.")
+    return parts
+
+
+def _options(component: Component) -> list[tuple[str, object]]:
+    return list(component.options.items())
+
+
+def _default(value: object) -> str:
+    return "required" if value == REQUIRED else f"`{cell(json.dumps(value, ensure_ascii=False))}`"
+
+
+def _takes(component: Component, key: str) -> str:
+    return cell(told(component.takes[key])) if key in component.takes else ""
+
+
+def _text(text: str) -> str:
+    """A docstring's paragraph, its asterisks, underscores and brackets being what they are."""
+    for sign in ("\\", "*", "_", "[", "<"):
+        text = "`".join(
+            part if number % 2 else part.replace(sign, f"\\{sign}") for number, part in enumerate(text.split("`"))
+        )
+    return text
