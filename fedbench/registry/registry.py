@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib.util
 import inspect
@@ -139,6 +140,23 @@ class Registry:
 
         for kind, hook in KINDS.items():
             self.manager.subset_hook_caller(hook, others)(register=functools.partial(register, kind))
+        return made
+
+    def again(self, plugin: str) -> Registry:
+        """The same plugins, one of them imported once more: what its module has come to keep is not there."""
+        file = self.files.get(plugin)
+        module = f"fedbench_plugin_{file.stem}" if file else self.entry_points[plugin].module
+        top = module.partition(".")[0]
+        own = module if top in ("fedbench", "fedbench_plugins") else top  # what is shared by all plugins stays
+        kept = {name: sys.modules.pop(name) for name in list(sys.modules) if f"{name}.".startswith(f"{own}.")}
+        made = copy.copy(self)
+        made._makers = {name: makers for name, makers in self._makers.items() if name != plugin}
+        made.manager = pluggy.PluginManager(GROUP)
+        made.manager.add_hookspecs(hookspecs)
+        try:
+            made.load(plugin)
+        finally:
+            sys.modules.update(kept)
         return made
 
     def component(self, kind: str, ref: Mapping[str, Any]) -> tuple[Callable, Component]:

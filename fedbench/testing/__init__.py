@@ -15,24 +15,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedbench.testing.components import (
-        check_adapter,
-        check_aggregator,
-        check_allocation,
-        check_backbone,
-        check_dataset,
-        check_metric,
-        check_objective,
-        check_partition,
-    )
+    from fedbench.testing.adapters import check_adapter
+    from fedbench.testing.aggregators import check_aggregator
+    from fedbench.testing.allocations import check_allocation
+    from fedbench.testing.assets import check_backbone, check_dataset
+    from fedbench.testing.components import check_metric, check_objective, check_partition
     from fedbench.testing.methods import check_method, check_state
     from fedbench.testing.whole import check_component
     from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 
 _LAZY = {  # torch takes seconds to import, and the process that has others check needs none of it
-    **dict.fromkeys(("check_method", "check_state"), "methods"),
-    "check_component": "whole",
-    **dict.fromkeys(("cohort_of", "setup_of", "tiny_mixer", "tiny_vit"), "world"),
+    "adapters": ("check_adapter",),
+    "aggregators": ("check_aggregator",),
+    "allocations": ("check_allocation",),
+    "assets": ("check_backbone", "check_dataset"),
+    "components": ("check_metric", "check_objective", "check_partition"),
+    "methods": ("check_method", "check_state"),
+    "whole": ("check_component",),
+    "world": ("cohort_of", "setup_of", "tiny_mixer", "tiny_vit"),
 }
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(name)
-    return getattr(import_module(f"fedbench.testing.{_LAZY.get(name, 'components')}"), name)
+    for file, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(f"fedbench.testing.{file}"), name)
+    raise AttributeError(f"module 'fedbench.testing' has no attribute {name!r}")

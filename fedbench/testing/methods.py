@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fedbench.cell import state as on_disk
+from fedbench.cell.clientstore import ClientStore
+from fedbench.engine.cohort import train as together
 from fedbench.method import Method, State
+from fedbench.models.places import places
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
-from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice, untouched
+from fedbench.testing.world import CLASSES, close, cohort_of, expect, same, setup_of, tiny_vit, twice, untouched
 from fedbench.types import ClientCost, Cohort, Report, Size
 
 CAPACITIES = (4, 3, 1)
@@ -27,49 +33,65 @@ def check_method(
     capacities: tuple[int, ...] = CAPACITIES,
     ranks: tuple[int, ...] | None = None,
     widths: tuple[float, ...] | None = None,
+    again: Callable[[], Callable[..., Method]] | None = None,
     **options: Any,
 ) -> None:
-    """`make(setup, **options)` on a tiny backbone: two rounds, an empty one, lost clients, evaluation and costs.
+    """`make(setup, **options)` on a tiny backbone: two rounds, an interruption between them, an empty one, lost
+    clients, the other engine, evaluation and costs.
 
     registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default · ranks,
-    widths: one for each client, as a scenario may give them.
+    widths: one for each client, as a scenario may give them · again: gives a `make` of a module imported anew.
     """
     registry, r_n, g_n = registry or Registry(), list(ranks) if ranks else None, list(widths) if widths else None
 
-    def made() -> Method:
-        setup = setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n)
-        return make(replace(setup, by_client=True), **options)  # so that those without a global model are tried too
+    store = ClientStore()
+
+    def made(by: Callable[..., Method] = make, **given: Any) -> Method:
+        setup = setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n, **given)
+        return by(replace(setup, by_client=True, store=store), **options)  # also those without a global model
 
     def cohort() -> Cohort:
         return cohort_of(list(capacities), ranks=r_n, widths=g_n)
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
-    start = state = twice(lambda: method.init(generator(0)), "init")
-    check_state(state, "init")
-    for t in range(2):
-        state = _check_round(method, state, t, cohort)
-    expect(
-        same(state, _two_rounds(made(), cohort)),
-        "a method made anew must do the same: keep nothing outside `state`",
-    )
+    start = twice(lambda: method.init(generator(0)), "init")
+    check_state(start, "init")
+    middle, _ = _check_round(method, start, 0, cohort)
+    state, report = _check_round(method, middle, 1, cohort)
+    states = (start, middle, state)
+    trains = bool(report.plan.trains.any()) or any(True for _ in places(vars(report.uploads)))
+    _check_resume(lambda: made(again() if again else make), states, cohort)
+    if not method.alone:
+        _check_other_engine(made(engine=together), states, cohort)
     _check_empty_round(method, state, cohort().only([]))
     for given in (start, state):
         _check_round_without_return(method, given, cohort)
     for lost in {0, len(capacities) - 1}:
         _check_lost_client(method, state, cohort, lost)
     _check_predictor(method, state)
-    _check_offered(method)
+    _check_offered(method, trains)
     _check_sizes(method, state)
+    _check_prices(method, capacities, ranks, widths, trains)
+
+
+def _check_prices(
+    method: Method,
+    capacities: tuple[int, ...],
+    ranks: tuple[int, ...] | None,
+    widths: tuple[float, ...] | None,
+    trains: bool,
+) -> None:
+    """What clients of these sizes pay; trains: whether the method trains anything."""
     nothing = [None] * len(capacities)
     for capacity, rank, width in dict.fromkeys(zip(capacities, ranks or nothing, widths or nothing, strict=True)):
         named = {"capacity": capacity, "rank": rank, "width": width}
         told = " and ".join(f"{name} {value}" for name, value in named.items() if value is not None)
         for t in range(2):
-            _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {told}")
+            _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {told}", trains)
 
 
-def _check_offered(method: Method) -> None:
+def _check_offered(method: Method, trains: bool) -> None:
     """What it offers clients that have devices: different sizes, the smallest first, each with a price."""
     if method.sizes is None:
         return
@@ -81,16 +103,22 @@ def _check_offered(method: Method) -> None:
     rises = all(before < after for before, after in zip(order, order[1:], strict=False))
     expect(rises, f"`sizes` must be different, the smallest first, not {', '.join(map(str, sizes))}")
     for size in sizes:
-        _check_cost(method.price(size.capacity, 0, size.rank, size.width), f"the cost of the size {size}")
+        _check_cost(method.price(size.capacity, 0, size.rank, size.width), f"the cost of the size {size}", trains)
 
 
-def _check_cost(cost: ClientCost | None, what: str) -> None:
+def _check_cost(cost: ClientCost | None, what: str, trains: bool) -> None:
+    """trains: whether the method trains anything; one that only counts may need no arithmetic."""
     if cost is None:
         return
+    told = f"not {type(cost).__name__}; None is for one that takes no part"
+    expect(isinstance(cost, ClientCost), f"{what} must be a fedbench.types.ClientCost, {told}")
     totals = {name: getattr(cost, name) for name in ("flops_per_image", "bytes_down", "bytes_up", "memory_bytes")}
+    numbers = all(isinstance(value, int | float) and 0 <= value < float("inf") for value in totals.values())
+    expect(numbers, f"{what} must be of finite numbers, none below 0, not {totals}")
+    expect(any(totals.values()), f"{what} must be positive, not {totals}: whoever takes part pays something")
     moves = ("bytes_down", "bytes_up") if not cost.sent else ()
     positive = [totals[name] > 0 for name in ("flops_per_image", "memory_bytes", *moves)]
-    expect(all(positive), f"{what} must be positive, not {totals}")
+    expect(all(positive) or not trains, f"{what} must be positive, as it trains, not {totals}")
     if cost.sent:
         named = {"bytes_down": sum(s.down for s in cost.sent), "bytes_up": sum(s.up for s in cost.sent)}
         for name, total in named.items():
@@ -98,17 +126,47 @@ def _check_cost(cost: ClientCost | None, what: str) -> None:
         expect(any(line[1] + line[2] for line in cost.exchange(1, 1)), f"{what}: nothing is sent at all")
 
 
-def _two_rounds(method: Method, cohort: Callable[[], Cohort]) -> State:
-    state = method.init(generator(0))
-    for t in range(2):
-        state, _ = method.round(state, t, cohort(), generator(0, t))
-    return state
+def _check_resume(anew: Callable[[], Method], states: Sequence[State], cohort: Callable[[], Cohort]) -> None:
+    """A method made anew goes on from the state on disk after the first round, whatever else it was asked before.
+
+    states: at the start, after one round, after two.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        on_disk.save(Path(folder), states[1])
+        middle = on_disk.load(Path(folder))
+    told = "a method made anew must do the same: keep nothing outside `state`, neither in the module nor by round"
+    for astray in (False, True):
+        method = anew()
+        try:
+            if astray:
+                method.round(states[0], 1, cohort(), generator(1, 1))
+            found, _ = method.round(middle, 1, cohort(), generator(0, 1))
+        except Exception as error:
+            raise AssertionError(f"{told} ({type(error).__name__}: {error})") from error
+        expect(same(states[2], found), told)
 
 
-def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Cohort]) -> State:
+def _check_other_engine(method: Method, states: Sequence[State], cohort: Callable[[], Cohort]) -> None:
+    """The cohort engine, which is the default, comes to the same."""
+    method.init(generator(0))
+    found, _ = method.round(states[0], 0, cohort(), generator(0, 0))
+    told = "the cohort engine, which is the default, comes to another state than the sequential one"
+    expect(close(states[1], found), f"{told}: leave training to `setup.engine`, and rows of a batch to themselves")
+
+
+def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Cohort]) -> tuple[State, Report]:
     now = cohort()
-    new: State = twice(lambda: method.round(state, t, now, generator(0, t))[0], "round", state)
-    _, report = method.round(state, t, now, generator(0, t))
+    reports: list[Any] = []
+
+    def taken() -> State:
+        answer = method.round(state, t, now, generator(0, t))
+        pair = isinstance(answer, tuple) and len(answer) == 2
+        expect(pair, f"round must return (state, Report), not {type(answer).__name__}")
+        reports.append(answer[1])
+        return answer[0]
+
+    new: State = twice(taken, "round", state)
+    report = reports[0]
     check_state(new, "round")
     expect(isinstance(report, Report), f"round must return (state, Report), not {type(report).__name__}")
     N = len(report.cohort)
@@ -120,7 +178,7 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Coho
     returned = report.plan.trains[up.arrived].any(0)
     for j in (~returned).nonzero().flatten().tolist() if "r" in new else ():
         expect(same(new["r"][j], state["r"][j]), f"layer {j} came back from nobody and must keep its value")
-    return new
+    return new, report
 
 
 def _check_empty_round(method: Method, state: State, nobody: Cohort) -> None:
@@ -141,7 +199,7 @@ def _check_lost_client(method: Method, state: State, cohort: Callable[[], Cohort
     everybody = cohort()
     plain = replace(everybody, arrives=torch.arange(len(everybody)) != lost)
     other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n == lost else plain.batches(n))
-    (one, report), (two, _) = (method.round(state, 2, who, generator(0, 2)) for who in (plain, other))
+    (one, report), (two, _) = (method.round(state, 2, who, generator(1, 2)) for who in (plain, other))
     told = f"the work of client {lost} is lost (`cohort.arrives`)"
     expect(not (report.uploads.arrived & ~report.cohort.arrives).any(), f"{told}, but report.uploads has it arrived")
     expect(same(one, two), f"{told}, but its images change the state")

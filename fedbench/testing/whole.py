@@ -2,27 +2,101 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import torch
+
+from fedbench.models.backbone import Blocks, Source
 from fedbench.registry.registry import Registry
-from fedbench.testing import components, methods
-from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.testing import adapters, aggregators, allocations, assets, components, methods
+from fedbench.testing.executors import check_executor
+from fedbench.testing.world import expect, setup_of, tiny_vit
 
 IMAGE_SIZE = 8
+MOST = 5_000_000  # parameters of a backbone that is made again with other options
 
 
 def check_component(registry: Registry, kind: str, name: str, **options: Any) -> None:
     """Check the component of that kind and name. Raises AssertionError; UserError where it cannot be made."""
     ref = {"name": name, **options}
+    fresh = partial(registry.again, registry.catalogue.find(kind, name).plugin)
     if kind == "method":
-        methods.check_method(partial(_method, registry, ref), registry)
+        methods.check_method(partial(_method, registry, ref), registry, again=lambda: partial(_method, fresh(), ref))
     elif kind == "dataset":
-        components.check_dataset(registry.make(kind, ref, image_size=IMAGE_SIZE))
-    elif kind != "executor":  # which has no contract that a call without cells could show
-        setup = setup_of(registry, tiny_vit(), [4, 3, 1]) if kind in ("objective", "aggregator") else None
-        getattr(components, f"check_{kind}")(registry.make(kind, ref, setup=setup))
+        _check_dataset(registry, ref, fresh)
+    elif kind == "backbone":
+        _check_backbone(registry, ref, fresh)
+    elif kind == "aggregator":
+        setup = aggregators.setup_for_aggregators(registry)
+        assert isinstance(setup.backbone, Blocks)
+        made = _called(registry.make(kind, ref, setup=setup), kind)
+        aggregators.check_aggregator(made, setup.backbone, lambda: fresh().make(kind, ref, setup=setup))
+    elif kind == "executor":
+        check_executor(registry, ref)
+    else:
+        check: Callable[..., None] = {
+            "allocation": allocations.check_allocation,
+            "adapter": adapters.check_adapter,
+            "objective": components.check_objective,
+            "partition": components.check_partition,
+            "metric": components.check_metric,
+        }[kind]
+        setup = setup_of(registry, tiny_vit(), [4, 3, 1])
+        check(_called(registry.make(kind, ref, setup=setup), kind), again=lambda: fresh().make(kind, ref, setup=setup))
+
+
+def _called(made: Any, kind: str) -> Any:
+    """What was made. Raises AssertionError where it cannot be called."""
+    told = f"what is registered as {kind} must return a function, and returns {type(made).__name__}"
+    expect(callable(made), told if kind != "allocation" else "an allocation is a function")
+    return made
 
 
 def _method(registry: Registry, ref: dict[str, Any], setup: Any) -> Any:
     return registry.make("method", ref, setup=setup)
+
+
+def _check_dataset(registry: Registry, ref: dict[str, Any], fresh: Callable[[], Registry]) -> None:
+    def made(by: Registry = registry, image_size: int = IMAGE_SIZE, **other: Any) -> Any:
+        return by.make("dataset", {**ref, **other}, image_size=image_size)
+
+    def variants() -> Iterator[tuple[str, Callable[[], Any]]]:
+        yield f"`image_size` {2 * IMAGE_SIZE}", partial(_suppressed, made, image_size=2 * IMAGE_SIZE)
+        for what, other in _others(registry, "dataset", ref):
+            yield what, partial(_suppressed, made, **other)
+
+    assets.check_dataset(made(), lambda: made(fresh()), variants())
+
+
+def _check_backbone(registry: Registry, ref: dict[str, Any], fresh: Callable[[], Registry]) -> None:
+    """Weights that its plugin draws from torch's global generator are the seed's of the run: it stands still here."""
+
+    def made(by: Registry = registry, load: bool = True, **other: Any) -> Any:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            return by.make("backbone", {**ref, **other}, load=load)
+
+    source = made()
+    small = isinstance(source, Source) and sum(p.numel() for p in source.model.parameters()) <= MOST
+    others = _others(registry, "backbone", ref) if small else ()
+    variants = ((what, partial(_suppressed, made, **other)) for what, other in others)
+    assets.check_backbone(source, lambda load=True: made(fresh() if load else registry, load), variants)
+
+
+def _others(registry: Registry, kind: str, ref: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The options that are numbers, each with another value."""
+    for option, default in registry.catalogue.find(kind, ref["name"]).options.items():
+        value = ref.get(option, default)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"`{option}` {value + 1}", {option: value + 1}
+
+
+def _suppressed(make: Callable[..., Any], **options: Any) -> Any:
+    """What is made of options that may be wrong, None where they are."""
+    with suppress(Exception):
+        return make(**copy.deepcopy(options))
+    return None

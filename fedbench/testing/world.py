@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,14 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedbench.cell.chance import drawn
 from fedbench.cell.clientstore import ClientStore
 from fedbench.engine import sequential
 from fedbench.method import Setup
 from fedbench.models.backbone import Blocks, body_of
 from fedbench.registry.registry import Registry
-from fedbench.types import Client, Cohort, Scenario
+from fedbench.types import Client, Cohort, Scenario, Uploads
 
 CLASSES = 3
+SEEDED = "take `generator`, or fedbench.seeding.generator"
 
 TRAIN = {
     "rounds": 3,
@@ -84,10 +87,11 @@ def setup_of(
     adapter: dict[str, Any] | None = None,
     ranks: list[int] | None = None,
     widths: list[float] | None = None,
+    engine: Callable[..., Uploads] = sequential.train,
     **train: Any,
 ) -> Setup:
-    """A set-up in float64 with the sequential engine, and a dozen images of the server's own; `train` changes single
-    training options."""
+    """A set-up in float64 with the sequential engine, or another, and a dozen images of the server's own; `train`
+    changes single training options."""
     blocks = body_of(model).double()
     clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]
     options = {**TRAIN, **train}
@@ -108,7 +112,7 @@ def setup_of(
     setup = Setup(
         backbone=blocks,
         adapter=attach_in_double,
-        engine=sequential.train,
+        engine=engine,
         scenario=Scenario(clients, L_n, blocks.num_layers, options["rounds"], r_n, width),
         train=options,
         num_classes=CLASSES,
@@ -144,6 +148,8 @@ def same(one: Any, other: Any) -> bool:
             and one.shape == other.shape
             and bool(((one == other) | (one != one)).all())
         )
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -151,26 +157,56 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
+def close(one: Any, other: Any) -> bool:
+    """Whether two nests are equal up to the order of sums."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point():
+        return one.shape == other.shape and torch.allclose(one, other, rtol=1e-5, atol=1e-8, equal_nan=True)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(close(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(close(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or abs(one - other) <= 1e-5 * abs(one) + 1e-8 or (one != one and other != other)
+    return same(one, other)
+
+
 @contextmanager
-def untouched(*given: Any, what: str) -> Iterator[None]:
-    """Inside, neither `given` may change nor may the global generators of torch and numpy be drawn from."""
-    before = copy.deepcopy(given)
-    chance, keys = torch.get_rng_state(), _numpy_keys().copy()
+def untouched(*given: Any, what: str, instead: str = SEEDED) -> Iterator[None]:
+    """Inside, neither `given` may change nor may the global generators of torch, NumPy and Python be drawn from;
+    instead: what to draw from."""
+    before, chance = copy.deepcopy(given), drawn()
     yield
     expect(same(before, given), f"{what} changes what it is given; work on a copy (`.clone()`)")
-    drawn = not torch.equal(chance, torch.get_rng_state()) or (keys != _numpy_keys()).any()
-    expect(not drawn, f"{what} draws from a global generator; take `generator`, or fedbench.seeding.generator")
+    moved = [name for name, state in drawn().items() if state != chance[name]]
+    expect(not moved, f"{what} draws from a global generator (of {', '.join(moved)}); {instead}")
 
 
-def _numpy_keys() -> np.ndarray:
-    """The state of numpy's global generator."""
-    keys: np.ndarray = np.random.get_state(legacy=False)["state"]["key"]
-    return keys
+@contextmanager
+def shaken(seed: int) -> Iterator[None]:
+    """Inside, the global generators stand elsewhere, so that what was drawn from them in secret comes out otherwise."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])
 
 
-def twice(compute: Callable[[], Any], what: str, *given: Any) -> Any:
-    """The result of a computation that leaves `given` untouched and comes out the same a second time."""
-    with untouched(*given, what=what):
+def twice(
+    compute: Callable[[], Any],
+    what: str,
+    *given: Any,
+    instead: str = SEEDED,
+) -> Any:
+    """The result of a computation that leaves `given` untouched and comes out the same a second time, wherever the
+    global generators stand."""
+    with shaken(1), untouched(*given, what=what, instead=instead):
         first = compute()
-    expect(same(first, compute()), f"{what} gives another result when called again with the same seed")
+    with shaken(2):
+        second = compute()
+    expect(same(first, second), f"{what} gives another result when called again with the same seed: {instead}")
     return first

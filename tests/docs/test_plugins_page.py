@@ -19,6 +19,7 @@ from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry
 from fedbench.results.status import STATUSES
 from fedbench.seeding import generator, numpy_generator
+from fedbench.testing.verdicts import verdicts
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import ClientCost, Report
 
@@ -185,3 +186,19 @@ def test_a_tracker_of_the_page_hears_and_speaks(examples, hook, capsys):
     examples.catalogue  # noqa: B018 - loads every example
     getattr(examples.manager.hook, hook)(**TOLD[hook])
     assert re.search("small|cell 000000000000", capsys.readouterr().err)
+
+
+SLOW = ("capped", "nested", "two_voices", "finetuned", "random_units", "fedv_thin")  # whose parts others' tests check
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(b, id=b.place, marks=[pytest.mark.slow] if any(f'"{name}"' in b.text for name in SLOW) else [])
+        for b in EXAMPLES
+        if "fedbench_register_" in b.heading
+    ],
+)
+def test_an_example_of_the_page_keeps_its_contract(examples, block):
+    found = list(verdicts([str(examples.files[file_of(block)])]))
+    assert found and {(one.verdict, one.why) for one in found} == {("ok", "")}

@@ -1,0 +1,142 @@
+"""Checks of adapters: what is trained inside the frozen layers, in both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedbench.engine import cohort, sequential
+from fedbench.models.backbone import HEAD, Blocks
+from fedbench.models.places import by_layer, places
+from fedbench.testing.world import CLASSES, TRAIN, cohort_of, expect, same, shaken, tiny_vit, twice, untouched
+from fedbench.types import Exit, Job, Plan, Uploads
+
+Attach = Callable[[Blocks], None]
+DROPOUT = "dropout is fedbench.models.adapter.SeededDropout, and a start is drawn in `draw(generator)`"
+STACK = "`stack` promises that a module computes with `stack.values`, one row a client; use them, or do without `stack`"
+PER_TOKEN = "rows and tokens must be treated one by one"
+
+
+def check_adapter(attach: Attach, again: Callable[[], Attach] | None = None) -> None:
+    """Adds trainable parameters, thaws nothing frozen, draws its start from the generator, keeps shapes, remembers
+    nothing between calls, and trains to the same in both engines. again: makes it anew."""
+    model = tiny_vit()
+    frozen = {name: (p, p.detach().double()) for name, p in model.named_parameters()}
+    blocks = _adapted(model, attach)
+    inside = [name for j in range(blocks.num_layers) for name in blocks.r(j)]
+    expect(inside or len(blocks.shared()) > 2, "the adapter adds nothing that can be trained")
+    _check_frozen(blocks, frozen)
+    with shaken(2):
+        other = _adapted(tiny_vit(), again() if again else attach)
+    start = _check_start(blocks, other)
+    _check_calls(blocks, other)
+    _check_engines(blocks, start)
+    _check_frozen(blocks, frozen)
+    _check_shapes_alone(attach)
+
+
+def _adapted(model: nn.Module, attach: Attach) -> Blocks:
+    blocks = Blocks(model)
+    attach(blocks)
+    blocks.add_classifier(HEAD, CLASSES)
+    return blocks
+
+
+def _check_frozen(blocks: Blocks, frozen: dict[str, tuple[nn.Parameter, Tensor]]) -> None:
+    memory = {p.untyped_storage().data_ptr(): name for name, (p, _) in frozen.items()}
+    trained = blocks.trained().values()
+    thawed = [name for p in trained if (name := memory.get(p.untyped_storage().data_ptr()))]
+    expect(not thawed, f"the adapter thaws frozen parameters: {', '.join(thawed[:3])}; add parameters of its own")
+    for name, (p, before) in frozen.items():
+        expect(
+            same(p.detach().double(), before),
+            f"the adapter changes the frozen {name}; leave what it stands on as it is",
+        )
+
+
+def _check_start(blocks: Blocks, other: Blocks) -> dict[str, Tensor]:
+    """The values by place after a draw, the same in a model that was adapted when chance stood elsewhere."""
+
+    def start(of: Blocks = blocks) -> dict[str, Tensor]:
+        of.draw(torch.Generator().manual_seed(1))
+        return {place: p.detach().clone() for place, p in of.trained().items()}
+
+    first = twice(start, "the adapter's `draw`", instead="it must set every parameter from its generator alone")
+    with shaken(3):
+        second = start(other)
+    expect(first.keys() == second.keys(), "attached again, the adapter has other parameters")
+    for place, value in first.items():
+        expect(
+            same(value, second[place]),
+            f"{place} starts elsewhere when the adapter is attached again: give its module a `draw(generator)` that "
+            "sets it, or let it start from a constant",
+        )
+    return first
+
+
+def _check_calls(blocks: Blocks, other: Blocks) -> None:
+    """Finite logits that depend on the images alone, and not on what was seen before."""
+    x, y = torch.randn(2, 2, 3, 8, 8, generator=torch.Generator().manual_seed(2)).unbind()
+    layers, exits = range(blocks.num_layers), [Exit(blocks.num_layers, HEAD)]
+
+    def seen(model: Blocks, images: Tensor) -> Tensor:
+        logits = model(images, layers, exits)[0]
+        fits = logits.shape == (2, CLASSES) and logits.isfinite().all()
+        expect(fits, "the adapted model must give finite logits (B, C)")
+        return logits.detach()
+
+    first: Tensor = twice(lambda: seen(blocks, x), "the adapter", x, instead=DROPOUT)
+    seen(other, y)
+    told = "the adapter's answer depends on what it has seen before: a module must keep nothing of a forward pass"
+    expect(torch.equal(first, seen(other, x)), told)
+    with torch.no_grad():  # the other way round, client's rows beside others'
+        both = blocks(torch.cat([x, y]), layers, exits)[0][:2]
+    expect(
+        torch.allclose(first, both, atol=1e-5),
+        f"the adapter's answer depends on the batch around an image: {PER_TOKEN}",
+    )
+
+
+def _check_engines(blocks: Blocks, start: dict[str, Tensor]) -> None:
+    """Clients of unequal depths train to the same, and to something, in both engines."""
+    blocks.double()
+    begun = by_layer({place: value.double() for place, value in start.items()}, blocks.num_layers)
+    L_n = [blocks.num_layers, 2, 1]
+    plan = Plan(torch.arange(blocks.num_layers) < torch.tensor(L_n)[:, None], [[Exit(n, HEAD)] for n in L_n])
+    job = Job(0, 0, {**TRAIN["optimizer"]}, TRAIN["clip"], _cross_entropy)
+
+    def trained(engine: Callable[..., Uploads]) -> dict[str, Tensor]:
+        with untouched(begun, what="the adapter, in training,", instead=DROPOUT):
+            up = engine(blocks, begun, plan, cohort_of(L_n), job)
+        return dict(places({"r": up.r, "shared": up.shared}))
+
+    one, two = trained(sequential.train), trained(cohort.train)
+    inside = [place for place in one if place.startswith(("r/", "shared/model."))]
+    values = dict(places(begun))
+    moved = {place: not torch.equal(one[place], values[place].expand_as(one[place])) for place in inside}
+    expect(any(moved.values()), "none of the adapter's parameters moves in training: the loss must depend on them")
+    for place in one:
+        if not torch.allclose(one[place], two[place], rtol=1e-6, atol=1e-9):
+            still = torch.equal(two[place], values[place].expand_as(two[place]))
+            what = "is not trained at all" if still else "trains to something else"
+            raise AssertionError(f"{place} {what} in the cohort engine, which is the default: {STACK}; {PER_TOKEN}")
+
+
+def _check_shapes_alone(attach: Attach) -> None:
+    """What `fedbench plan` does to know prices."""
+    try:
+        with torch.device("meta"):
+            blocks = _adapted(tiny_vit(), attach)
+            blocks(torch.empty(1, 3, 8, 8), range(blocks.num_layers), [Exit(blocks.num_layers, HEAD)])
+    except Exception as error:
+        raise AssertionError(
+            f"the adapter needs values where there are but shapes (device meta), as in plans: {type(error).__name__}: "
+            f"{error}"
+        ) from error
+
+
+def _cross_entropy(exits: Any, y: Tensor, t: int) -> Tensor:
+    return nn.functional.cross_entropy(exits[0], y)

@@ -1,0 +1,167 @@
+"""Checks of aggregators: how uploads become the next state."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.cell import state as on_disk
+from fedbench.errors import UserError
+from fedbench.method import Setup, State
+from fedbench.models.backbone import HEAD, Blocks
+from fedbench.models.places import by_layer, places, trained_by
+from fedbench.registry.registry import Registry
+from fedbench.testing.methods import check_state
+from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
+from fedbench.types import Cohort, Exit, Plan, Uploads
+
+CAPACITIES = [2, 2, 1]
+Aggregate = Callable[..., State]
+
+
+def check_aggregator(
+    aggregate: Aggregate, model: Blocks | None = None, again: Callable[[], Aggregate] | None = None
+) -> None:
+    """Keeps shapes, changes nothing it is given, leaves rows that did not arrive alone; a layer or classifier that
+    nobody returned keeps its value; what it remembers is in the state, and can be kept on disk.
+
+    model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it anew.
+    """
+    model = model or _model()
+    check = getattr(aggregate, "check", None)
+    M = torch.arange(model.num_layers) < torch.tensor(CAPACITIES)[:, None]
+    plan = Plan(M, [[Exit(L_n, HEAD)] for L_n in CAPACITIES])
+    if check is not None:
+        try:
+            check(plan)
+        except UserError:  # it asks for clients that all hold every layer
+            plan = Plan(torch.ones_like(M), [[Exit(model.num_layers, HEAD)] for _ in CAPACITIES])
+    for seed in (0, 1):
+        start = _start(model, seed)
+        for arrived in ([False, False, True], [False, False, False]):
+            _check_round(aggregate, start, _uploads(model, plan, seed, arrived), plan)
+        middle = _check_round(aggregate, start, _uploads(model, plan, seed, [True] * 3), plan)
+        last = _check_round(aggregate, middle, _uploads(model, plan, seed + 10, [True, False, True]), plan)
+        onward = again() if again else aggregate
+        resumed = onward(_reloaded(middle), _uploads(model, plan, seed + 10, [True, False, True]), plan, _cohort())
+        expect(
+            same(last, resumed),
+            'the aggregator goes on otherwise after an interruption: what it remembers must be in state["memory"], '
+            "and nowhere else",
+        )
+
+
+def setup_for_aggregators(registry: Registry) -> Setup:
+    """A set-up whose backbone has its low-rank adapters and its head, as methods leave it to aggregators."""
+    setup = setup_of(registry, tiny_vit(), [4, 3, 1])
+    assert isinstance(setup.backbone, Blocks)
+    setup.adapter(setup.backbone)
+    setup.backbone.add_classifier(HEAD, CLASSES)
+    return setup
+
+
+@functools.cache
+def _model() -> Blocks:
+    model = setup_for_aggregators(Registry()).backbone
+    assert isinstance(model, Blocks)
+    return model
+
+
+def _cohort() -> Cohort:
+    return cohort_of(CAPACITIES, examples=[5, 3, 2])
+
+
+def _start(model: Blocks, seed: int) -> State:
+    model.draw(torch.Generator().manual_seed(seed))
+    values = {place: p.detach().clone().contiguous() for place, p in model.trained().items()}
+    L = model.num_layers
+    zeros = torch.zeros(L, dtype=torch.float64)
+    books: State = {"scores": zeros, "history": torch.zeros(L, dtype=torch.int64), "memory": {}}
+    return {**by_layer(values, L), **books}
+
+
+def _uploads(model: Blocks, plan: Plan, seed: int, arrived: list[bool]) -> Uploads:
+    """Random rows of whoever trains a tensor."""
+    chance = torch.Generator().manual_seed(100 + seed)
+    rows = {
+        place: torch.randn(int(trained_by(plan, place).sum()), *p.shape, generator=chance, dtype=torch.float64)
+        for place, p in model.trained().items()
+    }
+    loss, steps, seconds = (torch.ones(len(arrived), dtype=torch.float64) for _ in range(3))
+    of = by_layer(rows, model.num_layers)
+    return Uploads(of["r"], of["shared"], torch.tensor(arrived), loss, steps, seconds)
+
+
+def _check_round(aggregate: Aggregate, state: State, up: Uploads, plan: Plan) -> State:
+    cohort = _cohort()
+    new: State = twice(
+        functools.partial(aggregate, state, up, plan, cohort), "the aggregator", state, vars(up), plan.M,
+        instead="fedbench.seeding.generator gives one for each round",
+    )  # fmt: skip
+    whole = isinstance(new, dict) and set(new) >= {"r", "shared"}
+    expect(whole, "the aggregator must return the whole state, with `r` and `shared`: {**state, ...}")
+    lost = [_spoilt(rows, ~up.arrived[plan.M[:, j]]) for j, rows in enumerate(up.r)]
+    shared = {name: _spoilt({name: rows}, ~up.arrived)[name] for name, rows in up.shared.items()}
+    other = aggregate(state, replace(up, r=lost, shared=shared), plan, cohort)
+    expect(same(new, other), "rows that did not arrive (`uploads.arrived`) change the state")
+    check_state(new, "the aggregator")
+    _check_memory(new, state, up)
+    _same_shapes(state, new)
+    for j, r_j in enumerate(new["r"]):
+        kept = not (plan.M[:, j] & up.arrived).any()
+        expect(not kept or same(r_j, state["r"][j]), f"layer {j} came back from nobody and must keep its value")
+    if not up.arrived.any():
+        expect(same(new["shared"], state["shared"]), "with no upload, what is shared must stay as it is")
+    for place, value in places(new):
+        expect(value.isfinite().all(), f"{place} is not finite, though all that came back was")
+    return new
+
+
+def _check_memory(new: State, old: State, up: Uploads) -> None:
+    expect("memory" in new, 'the aggregator must return state["memory"] too: {**state, ...}')
+    given = {t.untyped_storage().data_ptr() for _, t in (*places(old), *places({"r": up.r, "shared": up.shared}))}
+    for path, value in _leaves(new["memory"], 'state["memory"]'):
+        number = value if isinstance(value, Tensor) else torch.tensor(value if isinstance(value, float) else 0.0)
+        sound = not number.is_floating_point() or not number.isnan().any()
+        expect(sound, f"{path} is NaN: lost rows may hold anything; leave them out by `uploads.arrived`")
+        if isinstance(value, Tensor) and value.numel():
+            own = value.untyped_storage().data_ptr() not in given
+            expect(own, f"{path} shares its memory with what the aggregator was given; keep a `.clone()`")
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(part, f"{path}[{key!r}]")
+    else:
+        yield path, value
+
+
+def _reloaded(state: State) -> State:
+    """The state as a checkpoint gives it back."""
+    with tempfile.TemporaryDirectory() as folder:
+        on_disk.save(Path(folder), state)
+        return on_disk.load(Path(folder))
+
+
+def _spoilt(rows: dict[str, Tensor], lost: Tensor) -> dict[str, Tensor]:
+    """The same with no number in the rows that are lost (n,)."""
+    spoil = {name: value.clone() for name, value in rows.items()}
+    for value in spoil.values():
+        value[lost] = float("nan")
+    return spoil
+
+
+def _same_shapes(old: dict[str, Any], new: dict[str, Any]) -> None:
+    for before, after in zip([*old["r"], old["shared"]], [*new["r"], new["shared"]], strict=True):
+        expect(before.keys() == after.keys(), f"tensors were {sorted(before)} and are {sorted(after)}")
+        for name, value in before.items():
+            same_kind = value.shape == after[name].shape and value.dtype == after[name].dtype
+            expect(same_kind, f"{name} was {value.dtype} {tuple(value.shape)} and is not any more")

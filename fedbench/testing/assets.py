@@ -1,0 +1,126 @@
+"""Checks of backbones and data sets: what they hold, and whether their fingerprints tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedbench.models.backbone import Blocks, Source, body_of
+from fedbench.testing.world import expect, same, shaken, untouched
+from fedbench.types import Dataset, Exit, Images
+
+Variants = Iterable[tuple[str, Callable[[], Any]]]
+MOST_IMAGES = 2000  # of a data set that is made again with other options
+
+
+def check_backbone(source: Source, again: Callable[..., Source] | None = None, variants: Variants = ()) -> None:
+    """A model with finite features of the size it names, also of some of its layers where it can be cut into layers,
+    facts of the right types, and weights that its fingerprint identifies.
+
+    again: makes it anew, with `load=False` too where it can · variants: what to call it made with another option, and
+    how.
+    """
+    expect(isinstance(source, Source), f"a backbone is a fedbench.models.backbone.Source, not {type(source).__name__}")
+    expect(isinstance(source.fingerprint, str) and source.fingerprint, "the fingerprint must be a text")
+    expect(
+        len(source.mean) == len(source.std) == 3 and all(s > 0 for s in source.std), "mean and std: three numbers each"
+    )
+    weights = {name: value.clone() for name, value in source.model.state_dict().items()}
+    body = body_of(source.model).eval()
+    body.add_classifier("head", 3)
+    x = torch.randn(1, 3, source.image_size, source.image_size, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), untouched(what="the model", instead="a frozen model draws nothing"):
+        logits = body.classifiers["head"](body.pooled(x))
+        expect(logits.shape == (1, 3) and logits.isfinite().all(), "the model gives no finite features")
+        for layers in ([0], range(0, body.num_layers, 2), range(body.num_layers)) if isinstance(body, Blocks) else ():
+            logits = body(x, layers, [Exit(len(layers), "head")])[0]
+            expect(logits.shape == (1, 3) and logits.isfinite().all(), f"layers {list(layers)} give no finite logits")
+        expect(same(weights, source.model.state_dict() | {}), "a forward pass changes the model: it must keep nothing")
+    if again:
+        _check_weights(source, weights, again, variants)
+
+
+def _check_weights(source: Source, weights: dict[str, Any], again: Callable[..., Source], variants: Variants) -> None:
+    made, bare = again(), again(load=False)
+    for other, how in ((made, "again"), (bare, "with `load=False`")):
+        expect(
+            other.fingerprint == source.fingerprint,
+            f"made {how}, the fingerprint is {other.fingerprint!r}, and was {source.fingerprint!r}: it must be a "
+            "function of the options and the files, or no result would ever be found again",
+        )
+    expect(
+        same(weights, dict(made.model.state_dict())),
+        "made again with the same options, the weights are others: draw them from a seed (torch.manual_seed within "
+        "torch.random.fork_rng)",
+    )
+    for what, make in variants:
+        variant = make()
+        if variant is not None and variant.fingerprint == source.fingerprint:
+            expect(
+                same(weights, dict(variant.model.state_dict())),
+                f"the weights are others with {what}, and the fingerprint is {source.fingerprint!r} all the same: "
+                "whatever changes the weights must change it, or old results are taken for new ones",
+            )
+
+
+def check_dataset(dataset: Dataset, again: Callable[[], Dataset] | None = None, variants: Variants = ()) -> None:
+    """Types, shapes and ranges of both splits, both filled in every domain, the same images on every load, and a
+    fingerprint that tells them. again, variants: as of `check_backbone`."""
+    expect(isinstance(dataset, Dataset), f"a data set is a fedbench.types.Dataset, not {type(dataset).__name__}")
+    expect(isinstance(dataset.fingerprint, str) and dataset.fingerprint, "the fingerprint must be a text")
+    for what, names in (("domains", dataset.domains), ("classes", dataset.classes)):
+        expect(names and len(set(names)) == len(names), f"{what} must be different names, at least one")
+    seeded = "take fedbench.seeding.numpy_generator"
+    with shaken(1), untouched(what="`load`", instead=seeded):
+        one = dataset.load()
+    with shaken(2):
+        two, made = dataset.load(), again() if again else dataset
+        three = made.load() if again else two
+    for split in ("train", "test"):
+        images: Images = getattr(one, split)
+        check_images(images, dataset, split)
+        expect(_alike(images, getattr(two, split)), f"{split} is another one on the second load; {seeded}")
+        expect(
+            _alike(images, getattr(three, split)), f"{split} is another one when the data set is made again; {seeded}"
+        )
+    expect(
+        made.fingerprint == dataset.fingerprint,
+        f"made again, the fingerprint is {made.fingerprint!r}, and was {dataset.fingerprint!r}: it must be a function "
+        "of the options and the files, or no result would ever be found again",
+    )
+    for what, make in variants if len(one.train) <= MOST_IMAGES else ():
+        variant = make()
+        if variant is not None and variant.fingerprint == dataset.fingerprint:
+            other = variant.load()
+            expect(
+                _alike(one.train, other.train) and _alike(one.test, other.test),
+                f"the images are others with {what}, and the fingerprint is {dataset.fingerprint!r} all the same: "
+                "whatever changes an image, a label or the split must change it, or old results are taken for new ones",
+            )
+
+
+def check_images(images: Images, dataset: Dataset, split: str) -> None:
+    """Types, shapes and ranges of a split."""
+    n, x = len(images.y), images.x
+    shaped = isinstance(x, np.ndarray) and x.ndim == 4 and x.shape[:2] == (n, 3) and x.shape[2] == x.shape[3]
+    got = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+    expect(shaped and x.dtype in (np.uint8, np.float32), f"{split}.x must be uint8 or float32 (n, 3, H, H), not {got}")
+    if x.dtype == np.float32:
+        far = n and float(np.abs(x).max())
+        expect(far <= 2, f"{split}.x in float32 must lie in or near [0, 1], not reach {far:g}; divide by 255")
+    for part, names in (("y", dataset.classes), ("domain", dataset.domains)):
+        values = getattr(images, part)
+        expect(values.shape == (n,) and values.dtype == np.int64, f"{split}.{part} must be int64 ({n},)")
+        inside = n and values.min() >= 0 and values.max() < len(names)
+        expect(inside, f"{split}.{part} must lie between 0 and {len(names) - 1}")
+    lacking = set(range(len(dataset.domains))) - set(images.domain.tolist())
+    expect(not lacking, f"{split} has no image of domain {lacking and dataset.domains[min(lacking)]!r}")
+
+
+def _alike(one: Images, other: Images) -> bool:
+    return all(
+        np.array_equal(getattr(one, part), getattr(other, part), equal_nan=False) for part in ("x", "y", "domain")
+    )

@@ -1,0 +1,96 @@
+"""Faulty methods: what makes `it`, and what is to be said of it."""
+
+from __future__ import annotations
+
+
+def _method(
+    round: str = "pass", init: str = "pass", predict: str = "", price: str = "", before: str = "", end: str = ""
+) -> str:
+    """Clients count their classes, as docs/plugins.md has it."""
+    return f"""
+from dataclasses import replace
+from fedbench import Method
+from fedbench.types import ClientCost, Plan, Report, Uploads
+
+SEEN = {{}}
+
+def it(setup):
+    C, L = setup.num_classes, setup.scenario.num_layers
+    paid = ClientCost(flops_per_image=0, bytes_down=0, bytes_up=8 * C, memory_bytes=8 * C)
+    {before or "pass"}
+
+    def init(generator):
+        state = {{"counts": torch.zeros(C, dtype=torch.int64)}}
+        {init}
+        return state
+
+    def round(state, t, cohort, generator):
+        counts, more, N = state["counts"].clone(), {{}}, len(cohort)
+        for n in range(N):
+            for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n)):
+                counts += torch.bincount(y.cpu(), minlength=C) * bool(cohort.arrives[n])
+        {round}
+        uploads = Uploads.of(cohort, [{{}} for _ in range(L)], {{}}, loss=torch.zeros(N), seconds=torch.zeros(N))
+        report = Report(Plan(torch.zeros(N, L, dtype=torch.bool), [()] * N), cohort, uploads, [paid] * N)
+        {end}
+        return {{"counts": counts, **more}}, report
+
+    def predictor(state, client=None):
+        return lambda x: {predict or "state['counts'].float().expand(len(x), C)"}
+
+    def cost(L_n, t):
+        {price or "return paid"}
+
+    return Method(init, round, predictor, cost=cost)
+"""
+
+
+SOUND = _method()
+METHODS = {
+    "its state": (_method("state['counts'] += 1"), "round changes what it is given; work on a copy"),
+    "memory": (_method("counts[0] += len(calls); calls.append(t)", before="calls = []"), "another result when called"),
+    "memory by round": (
+        _method("counts[0] += int(SEEN.setdefault(t, counts.sum())) if N else 0"),
+        "nobody returns|made anew must do the same: keep nothing outside `state`",
+    ),
+    "memory of the round before": (
+        _method("SEEN[t] = 1; counts[0] += (SEEN[t - 1] if t == 1 and N else 0) * int(cohort.arrives.any())"),
+        "made anew must do the same: keep nothing outside `state`, neither in the module nor by round",
+    ),
+    "memory in the module": (
+        _method(
+            "SEEN.setdefault('first', int(state['counts'].sum())); counts[0] += SEEN['first'] * cohort.arrives.any()"
+        ),
+        "made anew must do the same",
+    ),
+    "chance": (_method("torch.rand(1)"), r"round draws from a global generator \(of torch\)"),
+    "chance at the start": (_method(init="state['w'] = torch.rand(2)"), "init draws from a global generator"),
+    "a clock": (
+        _method("import time; counts[0] = time.perf_counter_ns()"),
+        "round gives another result when called again",
+    ),
+    "the lost": (
+        _method("counts[0] += sum(int(y.sum()) for n in range(N) for _, y in cohort.batches(n))"),
+        "nobody returns|is lost .* its images change the state",
+    ),
+    "an object": (_method(init="state['x'] = object()"), "neither tensor nor JSON|another result"),
+    "a tuple": (_method(init="state['x'] = (1, 2)"), "is a tuple, which is neither tensor nor JSON"),
+    "no free": (
+        _method(price="return replace(paid, bytes_up=0, memory_bytes=0)"),
+        "must be positive, not .* pays something",
+    ),
+    "less than nothing": (_method(price="return replace(paid, bytes_up=-1)"), "finite numbers, none below 0"),
+    "a price without an end": (_method(price="return replace(paid, bytes_up=float('inf'))"), "finite numbers"),
+    "no price": (_method(price="return 3"), "must be a fedbench.types.ClientCost, not int"),
+    "a price that raises": (_method(price="raise UserError('no such size')"), "no such size"),
+    "no report": (_method(end="report = None"), r"round must return \(state, Report\), not NoneType"),
+    "no pair": (_method(end="return state"), r"round must return \(state, Report\), not dict"),
+    "no bill": (
+        _method(end="report = replace(report, cost=[])"),
+        "report.cost must have one entry for each of 3 clients",
+    ),
+    "flat answers": (_method(predict="x.flatten(1)"), r"finite logits \(5, 3\)"),
+    "answers by chance": (_method(predict="torch.randn(len(x), C)"), "predictor draws from a global generator"),
+    "no method": ("def it(setup):\n    return {}", "must return a fedbench.method.Method, not dict"),
+    "a parameter": (_method(init="state['w'] = nn.Parameter(torch.ones(2))"), "must be detached"),
+}

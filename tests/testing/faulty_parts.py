@@ -1,0 +1,208 @@
+"""Faulty parts of methods, metrics and partitions: what makes `it`, and what is to be said of it."""
+
+from __future__ import annotations
+
+ROW = "torch.arange(num_layers) < capacities[:, None]"
+
+
+def _allocation(body: str, takes: str = "", before: str = "") -> str:
+    return f"{before}\ndef it(capacities, num_layers{takes}):\n    {body}"
+
+
+ALLOCATIONS = {
+    "one too few": (_allocation(f"return {ROW} - 1"), "gave client 0 of the round 0 layers; its capacity is 1"),
+    "torch's chance": (_allocation(f"torch.rand(1); return {ROW}"), r"global generator \(of torch\); take `generator`"),
+    "numpy's chance": (_allocation(f"np.random.rand(); return {ROW}"), r"global generator \(of NumPy\)"),
+    "python's chance": (_allocation(f"random.random(); return {ROW}", before="import random"), r"\(of Python\)"),
+    "hidden chance": (
+        _allocation(
+            f"with torch.random.fork_rng():\n        return ({ROW})[:, torch.randperm(num_layers)]",
+        ),
+        "another result when called again with the same seed: take `generator`",
+    ),
+    "memory": (
+        _allocation(f"calls.append(1); return ({ROW}).roll(len(calls), 1)", ", calls=[]"),
+        "another result when called again",
+    ),
+    "memory by round": (
+        _allocation(f"return ({ROW}).roll(SEEN.setdefault(round, len(capacities)), 1)", ", round", "SEEN = {}"),
+        "depends on what it was asked before: keep nothing between calls",
+    ),
+    "counts": (_allocation(f"return ({ROW}).long()"), "must return a bool tensor"),
+    "another width": (_allocation("return capacities[:, None] > 0"), "gave client|must give 6 columns"),
+    "no tensor": (_allocation("return None"), "must return a bool tensor .* got NoneType"),
+}
+
+MEAN = "aggregation.weighted_mean(state, uploads, plan, cohort)"
+
+
+def _aggregator(body: str, before: str = "") -> str:
+    return (
+        "from dataclasses import replace\nfrom fedbench.families import aggregation\n\n"
+        f"def it():\n    {before or 'pass'}\n"
+        f"    def aggregate(state, uploads, plan, cohort):\n        {body}\n    return aggregate"
+    )
+
+
+def _remembers(what: str) -> str:
+    return _aggregator(f"new = {MEAN}; return {{**new, 'memory': {{'kept': {what}}}}}")
+
+
+AGGREGATORS = {
+    "in place": (
+        _aggregator(f"state['shared']['head.weight'].mul_(0.5); return {MEAN}"),
+        r"changes what it is given; work on a copy \(`.clone\(\)`\)",
+    ),
+    "the lost": (
+        _aggregator(f"uploads = replace(uploads, arrived=uploads.arrived | True); return {MEAN}"),
+        r"rows that did not arrive \(`uploads.arrived`\)",
+    ),
+    "the unheld": (
+        _aggregator(
+            f"new = {MEAN}; held = plan.M.any(0).double()\n        return {{**new, "
+            "'r': [{k: v * held[j] for k, v in r.items()} for j, r in enumerate(new['r'])]}"
+        ),
+        "layer 2 came back from nobody and must keep its value",
+    ),
+    "no shared": (_aggregator("return {'r': state['r']}"), r"the whole state, with `r` and `shared`: \{\*\*state"),
+    "no memory": (_aggregator(f"new = {MEAN}; new.pop('memory'); return new"), r'must return state\["memory"\] too'),
+    "no state": (_aggregator("return None"), "must return the whole state"),
+    "other shapes": (
+        _aggregator(f"new = {MEAN}; return {{**new, 'shared': {{k: v[None] for k, v in new['shared'].items()}}}}"),
+        r"was torch.float64 .* and is not any more",
+    ),
+    "other numbers": (
+        _aggregator(f"new = {MEAN}; return {{**new, 'shared': {{k: v.float() for k, v in new['shared'].items()}}}}"),
+        "was torch.float64 .* and is not any more",
+    ),
+    "no numbers": (
+        _aggregator(
+            f"new = {MEAN}; new['shared'] = {{k: v * float('inf') for k, v in new['shared'].items()}}; return new"
+        ),
+        "shared must stay|is not finite",
+    ),
+    "NaN remembered": (
+        _remembers("torch.stack([u.mean() for u in uploads.shared.values()]) * float('nan')"),
+        r"\['kept'\] is NaN",
+    ),
+    "an object remembered": (_remembers("set()"), r"\['memory'\]\['kept'\] is a set, which is neither tensor nor JSON"),
+    "an array remembered": (_remembers("np.zeros(2)"), "is a ndarray, which is neither tensor nor JSON"),
+    "the state remembered": (
+        _remembers("new['shared']['head.weight']"),
+        r"shares its memory with .*head.weight.*clone one of them",
+    ),
+    "uploads remembered": (
+        _remembers("uploads.shared['head.weight']"),
+        "rows that did not arrive|shares its memory with what the aggregator was given",
+    ),
+    "remembered elsewhere": (
+        _aggregator(
+            f"new = {MEAN}; kept.append(new['shared']['head.bias']); bias = kept[0].clone()\n"
+            "        new['shared'] = {**new['shared'], 'head.bias': bias}\n"
+            "        return new if uploads.arrived.any() else state",
+            "kept = []",
+        ),
+        'another result when called again|must be in state."memory".',
+    ),
+    "chance": (
+        _aggregator(f"new = {MEAN}; torch.manual_seed(0); return new"),
+        "draws from a global generator .* fedbench.seeding.generator gives one for each round",
+    ),
+    "no aggregator": ("def it():\n    return 3", "registered as aggregator must return a function, and returns int"),
+}
+
+
+def _objective(body: str, before: str = "") -> str:
+    return (
+        "from torch.nn.functional import cross_entropy\n\ndef it():\n"
+        f"    {before or 'pass'}\n    def objective(exits, y, t):\n        {body}\n    return objective"
+    )
+
+
+SUM = "sum(cross_entropy(o, y) for o in exits)"
+OBJECTIVES = {
+    "last exit alone": (
+        _objective("return cross_entropy(exits[-1], y)"),
+        "does not depend on exit 1 of them: `exits` lists the logits of every classifier",
+    ),
+    "values": (_objective(f"loss = {SUM}; return loss * max(loss.item(), 1)"), "device meta.*no `.item"),
+    "a branch": (_objective(f"loss = {SUM}\n        return loss if loss > 0 else 2 * loss"), "values.*device meta"),
+    "detached": (_objective(f"return ({SUM}).detach()"), "has no gradient: do not detach it"),
+    "a vector": (
+        _objective("return sum(cross_entropy(o, y, reduction='none') for o in exits)"),
+        r"must be a scalar tensor, not Tensor torch.float64 \(4,\); take a mean over the batch",
+    ),
+    "no number": (_objective(f"return ({SUM}) / t"), "of 1 exits in round 0 is inf"),
+    "chance": (_objective(f"return ({SUM}) * torch.rand(())"), "draws from a global generator"),
+    "memory": (
+        _objective(f"seen.append(1); return ({SUM}) * len(seen)", "seen = []"),
+        "another result when called again",
+    ),
+    "memory by round": (
+        _objective(f"return ({SUM}) * seen.setdefault(t, len(exits))", "seen = {}"),
+        "depends on what the objective was asked before: keep nothing between calls",
+    ),
+    "in place": (_objective(f"y.fill_(0); return {SUM}"), "changes what it is given"),
+    "other arguments": (
+        "def it():\n    return lambda logits, y: logits.mean()",
+        r"takes 2 positional arguments but 3 were given",
+    ),
+}
+
+
+def _metric(body: str, before: str = "") -> str:
+    return f"def it():\n    {before or 'pass'}\n    def metric(logits, y):\n        {body}\n    return metric"
+
+
+RIGHT = "(logits.argmax(1) == y).double().mean().item()"
+METRICS = {
+    "its logits": (_metric(f"logits.sub_(logits.max()); return {RIGHT}"), "changes what it is given; work on a copy"),
+    "its labels": (_metric(f"y.fill_(0); return {RIGHT}"), "changes what it is given"),
+    "a vector": (
+        _metric("return (logits.argmax(1) == y).double()"),
+        r"must be one number, not Tensor .* \(1,\); take a",
+    ),
+    "nothing": (_metric("pass"), "must be one number, not NoneType"),
+    "text": (_metric("return '3'"), "must be one number, not str"),
+    "no number": (_metric("return float('nan')"), "of 1 images is nan"),
+    "chance": (_metric(f"return {RIGHT} + np.random.rand()"), r"global generator \(of NumPy\)"),
+    "a clock": (_metric("import time; return time.perf_counter()"), "another result when called again"),
+    "memory": (_metric("seen.setdefault('n', len(y)); return float(seen['n'])", "seen = {}"), "domains come one after"),
+    "no metric": (f"def it(logits, y):\n    return {RIGHT}", "it needs logits, y: give --set"),
+}
+
+
+def _partition(body: str, before: str = "") -> str:
+    return (
+        "from fedbench.types import MIXED, Client\n\ndef it():\n"
+        f"    {before or 'pass'}\n    def partition(y, domain, num_domains, generator):\n        {body}\n"
+        "    return partition"
+    )
+
+
+HALVES = "[Client(d, d, np.flatnonzero(domain == d)) for d in range(num_domains)]"
+PARTITIONS = {
+    "overlap": (_partition("return [Client(i, 0, np.flatnonzero(domain == 0)) for i in range(2)]"), "to two clients"),
+    "invented": (
+        _partition("return [Client(0, MIXED, np.arange(len(y) + 5))]"),
+        "must be positions in y, from 0 to 239, not 0 to 244",
+    ),
+    "negative": (_partition("return [Client(0, MIXED, np.arange(-3, 9))]"), "must be positions in y, from 0 to 239"),
+    "floats": (_partition("return [Client(0, MIXED, np.arange(9.0))]"), "must be positions in y, int64"),
+    "a mask": (_partition("return [Client(0, 0, domain == 0)]"), "must be positions in y, int64 .* not ndarray bool"),
+    "a list": (_partition("return [Client(0, 0, [0, 1])]"), "must be positions in y, int64 .* not list"),
+    "an empty client": (_partition(f"return {HALVES} + [Client(3, 0, np.arange(0))]"), "client 3 has no image"),
+    "nobody": (_partition("return []"), "makes no client at all"),
+    "other ids": (_partition("return [Client(7, 0, np.arange(9))]"), "client ids must be 0, 1, 2"),
+    "another domain": (_partition("return [Client(0, 1, np.arange(9))]"), "holds images of another domain"),
+    "no clients": (_partition("return np.arange(9)"), "returns a list of fedbench.types.Client, not ndarray"),
+    "chance": (
+        _partition("return [Client(0, MIXED, np.random.permutation(len(y)))]"),
+        r"global generator \(of NumPy\); take `generator`, a numpy.random.Generator",
+    ),
+    "unseeded chance": (
+        _partition("return [Client(0, MIXED, np.random.default_rng().permutation(len(y)))]"),
+        "another result when called again with the same seed: take `generator`",
+    ),
+    "its labels": (_partition(f"y.sort(); return {HALVES}"), "changes what it is given"),
+}
