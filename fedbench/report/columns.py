@@ -118,7 +118,7 @@ def interval(row: Row) -> Shown:
 def _gaps(board: Leaderboard) -> list[Column]:
     """The differences to the baseline; with intervals they are a part of their own, which stays together."""
     pairs = [row.gap for row in board.rows]
-    facts = {"unit": "points" if is_fraction(board.metric) else "", "best": _best(board.metric)}
+    facts: dict[str, Any] = {"unit": "points" if is_fraction(board.metric) else "", "best": _best(board.metric)}
     told = [(number(pair.mean, board.metric, signed=True), pair.mean) if pair else ("", None) for pair in pairs]
     differences = [Shown(text, value=value) for text, value in told]
     if not any(pair and pair.low is not None for pair in pairs):
@@ -178,7 +178,7 @@ def _costs(board: Leaderboard) -> list[Column]:
         values = [pick(row.cost) if row.cost and not row.output else None for row in board.rows]
         if any(value is not None for value in values):
             cells = [Shown("" if value is None else show(value), value=value) for value in values]
-            facts = {"unit": UNITS.get(title, ""), "also": ALSO.get(title, ())}
+            facts: dict[str, Any] = {"unit": UNITS.get(title, ""), "also": ALSO.get(title, ())}
             best = "high" if title in ("Γ*", "cover") else "low"
             found.append(Column(title, "cost", cells, least=LEAST.get(title, 5), best=best, **facts))
     return found

@@ -45,15 +45,14 @@ class Selection:
     def of(self, view: View) -> View:
         """The view of what is wanted. Raises: UserError for a column that none of its tables has."""
         tables = [table for page in view.pages for table in page.tables]
-        for name in (*self.columns, *(one.column for one in (*self.where, *self.sort))):
+        for name in (*self.columns, *(one.column for one in self.where), *(one.column for one in self.sort)):
             if tables and not any(find(table.columns, name) for table in tables):
                 raise _no_column(name, tables)
         kept = [[self._lines(table) for table in page.tables] for page in view.pages]
         pages = [self._page(page, lines) for page, lines in zip(view.pages, kept, strict=True)]
         left = [page for page in map(_filled, pages) if page.tables]
-        texts = (partial(to_csv, pages), partial(to_json, pages))
-        if view.only and not self.columns:
-            texts = view.only([lines[0] for lines in kept])
+        alone = view.only if not self.columns else None
+        texts = alone([lines[0] for lines in kept]) if alone else (partial(to_csv, pages), partial(to_json, pages))
         shown = {c.title for page in left for table in page.tables for c in table.columns}
         gone = {c.title for table in tables for c in table.columns} - shown
         legend = [*_about(view.legend, shown, gone), *self._told(tables, kept)]
