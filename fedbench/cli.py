@@ -24,6 +24,7 @@ COMMANDS = (
     "plan",
     "compare",
     "report",
+    "reproduce",
     "tune",
     "merge",
     "plot",

@@ -133,7 +133,7 @@ def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
     fedbench compare results/feature_skew_tuned --tuning
     fedbench compare before after --fail-on worse
     fedbench compare results/fedra_table1 --paper
-    fedbench compare results/quickstart --where 'accuracy > 80' --sort bytes --columns average,bytes,memory
+    fedbench compare results/quickstart --where 'accuracy > 80' --sort bytes
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
     if hashes:

@@ -27,7 +27,7 @@ def json_text(value: Mapping[str, Any]) -> str:
     return json.dumps({"result_version": RESULT_VERSION, **value}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
     """The value of a JSON text. Raises: ValueError, RecursionError for what nothing can be done with."""
     value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
     if "\\u" in text:
@@ -81,7 +81,7 @@ def read_json(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
     Raises: UserError, ending with `mend`, where it is torn, foreign, incomplete or of another version.
     """
     try:
-        value = _parsed(path.read_text(encoding="utf-8"))
+        value = parsed(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error}).\n{mend}") from error
     except OSError as error:

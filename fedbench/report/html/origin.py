@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fedbench.results import Result
+from fedbench.results.said import said
 
 CELL = (
     "suite", "scenario", "variant", "method", "seed", "status", "reason", "cell", "id", "seconds", "origin", "config",
+    "said",
 )  # fmt: skip
 WHERE = ("versions", "fingerprints", "machine", "git", "result_version")
 
@@ -35,6 +38,7 @@ def origin(results: Sequence[Result]) -> dict[str, Any]:
 
     configs: by part of a configuration (`train`, `method`), its values; a cell's `config` has their places by the order
     of parts, null for a part that it lacks. origins: versions, fingerprints, machine and git revision that cells share.
+    `said`: of a finished cell, what `fedbench.results.said` tells, for `fedbench reproduce` to compare with.
     """
     parts = dict.fromkeys(name for r in results for name in r.manifest.get("config", {}))
     configs = {name: Interned() for name in parts}
@@ -56,6 +60,7 @@ def origin(results: Sequence[Result]) -> dict[str, Any]:
                 r.manifest.get("seconds"),
                 origins.place(_where(r)) if r.manifest else None,
                 [configs[name].place(config[name]) if name in config else None for name in parts] if config else None,
+                _said(r),
             )
         )
     return {
@@ -68,6 +73,10 @@ def origin(results: Sequence[Result]) -> dict[str, Any]:
 
 def _where(result: Result) -> dict[str, Any]:
     return {name: result.manifest.get(name) for name in WHERE}
+
+
+def _said(result: Result) -> dict[str, Any] | None:
+    return asdict(said(result)) if result.status == "finished" else None
 
 
 def _reason(result: Result) -> str:

@@ -87,6 +87,6 @@ const originSection = () => {
     el("h3", {}, "Configured as"),
     suites.map((suite) => [more(`${suite}: settings`, () => configured(suite)), more(`${suite}: cells and their ids`, () => cellList(suite))]),
     el("h3", {}, "Run it again"),
-    el("p", { class: "prose" }, "A cell's id is a hash of its configuration, data, weights and versions: equal ids are the same experiment. Where numbers differ, the last line says which, and whether by more than seeds do."),
-    el("pre", { tabindex: 0 }, [`pip install ${versions.join(" ")}`, ...suites.map((suite) => `fedbench run suites/${suite}.yaml --results again`), "fedbench compare THESE again --changes"].join("\n")));
+    el("p", { class: "prose" }, "A cell's id is a hash of its configuration, data, weights and versions: equal ids are the same experiment. fedbench reproduce recovers the suites from this page, says what differs where it runs, runs a sample or all of it, and says of each cell whether it is equal, equal within what seeds do, or different."),
+    el("pre", { tabindex: 0 }, [`pip install ${versions.join(" ")}`, "fedbench reproduce report.html --cells 3", "fedbench reproduce report.html"].join("\n")));
 };
