@@ -1,4 +1,4 @@
-"""A tiny cell of every method, in two scenarios: a plain one, and one in which most that can happen does."""
+"""A tiny cell of every method: in a plain scenario, in one in which most that can happen does, and on devices."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ scenarios:
     train: {max_steps: 3, regularizer: {feddyn: 0.1}, optimizer: {name: sgd, lr: 0.05, momentum: 0.9}}
     evaluation: {by: client, validation: 0.25}
     faults: {dropout: 0.3, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
+  dealt:
+    data: {name: dots, per_class: 5, partition: {name: iid, clients: 5}}
+    devices: {server_gpu: 1, raspberry_pi_5: 1, raspberry_pi_4: 1}
+    device_scale: {memory: 3.0e-6}
+    device_jitter: 0.2
+    wait_for: 2
+    evaluation: {sizes: true}
+    faults: {dropout: 0.2, stragglers: {probability: 0.5, slowdown: [1, 6], deadline: 1.2, late: partial}}
 """
 METHODS = [
     "alllarge",

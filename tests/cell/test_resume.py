@@ -66,7 +66,8 @@ def layers_of(progress):
 
 def outcome(progress):
     rounds = [{**row, "seconds": 0} for row in progress.tables["rounds"]]
-    return json.dumps({**progress.tables, "rounds": rounds}, default=bytes.hex), file_bytes(progress.state)
+    tables = json.dumps({**progress.tables, "rounds": rounds}, default=bytes.hex, sort_keys=True)
+    return tables, file_bytes(progress.state)
 
 
 @pytest.mark.parametrize(("scenario", "engine"), [("plain", "cohort"), ("rough", "cohort"), ("rough", "sequential")])
@@ -85,6 +86,14 @@ def test_a_cell_that_is_taken_up_after_every_round_ends_with_the_same_bits(
 def test_a_cell_in_bf16_ends_with_the_same_bits_too(cells, plugins, tmp_path):
     config = {**cells["rough", "inclusivefl"], "precision": "bf16"}
     assert broken_off_after_every_round(config, plugins, tmp_path) == uninterrupted(config, plugins)
+
+
+@pytest.mark.parametrize("method", ["fedra", "flora", "heterofl", "fedavg", "fedv"])
+def test_a_cell_on_devices_ends_with_the_same_bits_too(cells, plugins, tmp_path, method):
+    config = cells["dealt", method]
+    whole = uninterrupted(config, plugins)
+    assert broken_off_after_every_round(config, plugins, tmp_path) == whole
+    assert len(json.loads(whole[0])["clock"]) == ROUNDS
 
 
 def test_every_registered_method_is_tried(registry):
