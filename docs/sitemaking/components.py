@@ -7,6 +7,7 @@ import json
 from fedbench.options import told
 from fedbench.registry.catalogue import KINDS, REQUIRED, Catalogue, Component
 from fedbench.registry.registry import Registry
+from fedbench.suite.overlay import NESTED
 from sitemaking.commands import cell
 
 HEAD = """\
@@ -52,15 +53,12 @@ def _about(component: Component) -> list[str]:
     if component.paper:
         parts.append(f"*{component.paper}*")
     if component.options:
-        rows = [f"| `{key}` | {_default(value)} | {_takes(component, key)} |" for key, value in _options(component)]
+        options = component.options.items()
+        rows = [f"| `{key}` | {_default(value)} | {_takes(component, key)} |" for key, value in options]
         parts.append("\n".join(["| option | default | takes |", "|---|---|---|", *rows]))
     for profile, values in component.profiles.items():
         parts.append(f"Under `profile: {profile}`: `{json.dumps(values, ensure_ascii=False)}`.")
     return parts
-
-
-def _options(component: Component) -> list[tuple[str, object]]:
-    return list(component.options.items())
 
 
 def _default(value: object) -> str:
@@ -68,6 +66,8 @@ def _default(value: object) -> str:
 
 
 def _takes(component: Component, key: str) -> str:
+    if component.kind == "method" and key in NESTED:
+        return f"the name of an {NESTED[key]}, or a mapping"
     return cell(told(component.takes[key])) if key in component.takes else ""
 
 

@@ -12,7 +12,7 @@ from pymdownx.slugs import slugify
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sitemaking import commands, components, equations, keys, linking
+from sitemaking import commands, components, docstrings, equations, keys, linking
 
 MADE = {"commands.md": commands.page, "components.md": components.page, "keys.md": keys.page}
 
@@ -42,4 +42,4 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    return equations.shown(html)
+    return docstrings.listed(equations.shown(html))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,16 +19,29 @@ Made from the JSON Schema that `fedbench schema` prints, when these pages were b
 keys are for, what holds where nothing is said, and shows them at work.
 """
 Schema = Mapping[str, Any]
+QUOTES = '"'
 
 
 def page() -> str:
     """A table of keys for the suite itself and for each mapping in it, as Markdown."""
     schema = json_schema(own())
-    shapes = {name: shape for name, shape in schema["$defs"].items() if "properties" in shape}
     parts = [HEAD.rstrip(), "## A suite", *_table(schema)]
-    for name, shape in shapes.items():
+    for name, shape in _met(schema).items():
         parts += [f"## {name}", *_table(shape)]
     return "\n\n".join(parts) + "\n"
+
+
+def _met(schema: Schema) -> dict[str, Schema]:
+    """The mappings within a suite in the order in which a reader meets them."""
+    met: dict[str, Schema] = {}
+    read = [json.dumps(schema["properties"])]
+    while read:
+        for name in re.findall(r'"#/\$defs/(\w+)"', read.pop(0)):
+            shape = schema["$defs"][name]
+            if "properties" in shape and name not in met:
+                met[name] = shape
+                read.append(json.dumps(shape))
+    return met
 
 
 def _table(shape: Schema) -> list[str]:
@@ -51,7 +65,9 @@ def _takes(part: Schema) -> str:
     if "anyOf" in part:
         return " or ".join(dict.fromkeys(_takes(one) for one in part["anyOf"]))
     if "const" in part:
-        return f"`{part['const']}`"
+        return f"`{json.dumps(part['const']).strip(QUOTES)}`"
+    if part.get("exclusiveMaximum") == 2**32:
+        return "a whole number from 0 to 2^32 - 1"
     if part.get("type") == "array":
         return f"a list, each {_takes(part['items'])}" if part.get("items") else "a list"
     for inner in (*part.get("patternProperties", {}).values(), part.get("additionalProperties")):

@@ -11,7 +11,7 @@ import pytest
 from pages import ROOT, prose
 from ruamel.yaml import YAML
 
-from sitemaking import commands, components, keys, linking
+from sitemaking import commands, components, docstrings, keys, linking
 
 MENU = YAML(typ="safe", pure=True).load(ROOT / "mkdocs.yml")["nav"]
 MADE = {"commands.md": commands.page, "components.md": components.page, "keys.md": keys.page}
@@ -86,6 +86,12 @@ def test_every_command_every_component_and_every_key_is_on_its_page(registry):
 def test_links_lead_to_pages_and_to_copies_of_files(page, link, becomes):
     fenced = f"```\n[x]{link}\n```"
     assert linking.relinked(f"[x]{link}\n{fenced}", page) == f"{becomes}\n{fenced}"
+
+
+def test_parameters_of_a_docstring_become_a_list():
+    page = "<p>It takes</p><p>:param a: one,\n  or two.\n:param b: three.</p>"
+    items = "<li><code>a</code>: one,\n  or two.</li>\n<li><code>b</code>: three.</li>"
+    assert docstrings.listed(page) == f"<p>It takes</p><ul>{items}</ul>"
 
 
 @pytest.mark.slow
