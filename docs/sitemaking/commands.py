@@ -16,6 +16,9 @@ that uses it. `-h` and `--help` print what stands here.
 """
 
 
+_SIGN = re.compile(r"[*_<\[\]]")
+
+
 def page() -> str:
     """Every command with its usage, its help, its examples and its options, as Markdown."""
     parts = ["# The command line", "Made from `fedbench --help` when these pages were built.", EXITS]
@@ -53,7 +56,7 @@ def _help(text: str) -> Iterator[str]:
     """Paragraphs as they are; those that click prints line by line as blocks, for commands or for others."""
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text).strip()):
         if not paragraph.startswith("\b"):
-            yield " ".join(paragraph.split())
+            yield told(paragraph)
             continue
         lines = "\n".join(paragraph.splitlines()[1:])
         yield f"```{'sh' if lines.startswith(('fedbench', 'eval')) else 'text'}\n{lines}\n```"
@@ -61,12 +64,18 @@ def _help(text: str) -> Iterator[str]:
 
 def _options(context: click.Context) -> Iterator[str]:
     options = [one for one in context.command.params if isinstance(one, click.Option)]
-    told = [row for row in (one.get_help_record(context) for one in options) if row]
-    if told:
-        lines = [f"| `{cell(name)}` | {cell(said)} |" for name, said in told]
+    rows = [row for row in (one.get_help_record(context) for one in options) if row]
+    if rows:
+        lines = [f"| `{cell(name)}` | {told(said)} |" for name, said in rows]
         yield "\n".join(["| option | what it does |", "|---|---|", *lines])
 
 
 def cell(text: str) -> str:
-    """A text as a cell of a Markdown table, what HTML would take for a tag left as text."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """A text as a cell of a Markdown table, within backticks."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def told(text: str) -> str:
+    """A text of the program's as Markdown: what stands in backticks is code, and no other sign means anything."""
+    parts = cell(text).split("`")
+    return "`".join(part if number % 2 else _SIGN.sub(r"\\\g<0>", part) for number, part in enumerate(parts))

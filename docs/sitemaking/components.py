@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from fedbench.options import told
+from fedbench import options
 from fedbench.registry.catalogue import KINDS, REQUIRED, Catalogue, Component
 from fedbench.registry.registry import Registry
 from fedbench.suite.overlay import NESTED
-from sitemaking.commands import cell
+from sitemaking.commands import cell, told
 
 HEAD = """\
 # Components
@@ -49,12 +49,12 @@ def page() -> str:
 
 
 def _about(component: Component) -> list[str]:
-    parts = [_text(component.summary), *(_text(part) for part in component.details.split("\n\n") if part)]
+    parts = [told(component.summary), *(told(part) for part in component.details.split("\n\n") if part)]
     if component.paper:
         parts.append(f"*{component.paper}*")
     if component.options:
-        options = component.options.items()
-        rows = [f"| `{key}` | {_default(value)} | {_takes(component, key)} |" for key, value in options]
+        said = ((key, _default(value), _takes(component, key)) for key, value in component.options.items())
+        rows = [f"| `{key}` | {default} | {takes} |" for key, default, takes in said]
         parts.append("\n".join(["| option | default | takes |", "|---|---|---|", *rows]))
     for profile, values in component.profiles.items():
         parts.append(f"Under `profile: {profile}`: `{json.dumps(values, ensure_ascii=False)}`.")
@@ -68,13 +68,4 @@ def _default(value: object) -> str:
 def _takes(component: Component, key: str) -> str:
     if component.kind == "method" and key in NESTED:
         return f"the name of an {NESTED[key]}, or a mapping"
-    return cell(told(component.takes[key])) if key in component.takes else ""
-
-
-def _text(text: str) -> str:
-    """A docstring's paragraph, its asterisks, underscores and brackets being what they are."""
-    for sign in ("\\", "*", "_", "[", "<"):
-        text = "`".join(
-            part if number % 2 else part.replace(sign, f"\\{sign}") for number, part in enumerate(text.split("`"))
-        )
-    return text
+    return told(options.told(component.takes[key])) if key in component.takes else ""

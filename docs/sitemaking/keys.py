@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fedbench.options import told
+from fedbench import options
 from fedbench.suite import json_schema
-from sitemaking.commands import cell
+from sitemaking.commands import told
 from sitemaking.components import own
 
 HEAD = """\
@@ -48,7 +48,7 @@ def _table(shape: Schema) -> list[str]:
     needed = shape.get("required", ())
     said = " ".join(shape.get("description", "").split())
     rows = [
-        f"| `{key}`{' (needed)' if key in needed else ''} | {_takes(part)} | {cell(_said(part))} |"
+        f"| `{key}`{' (needed)' if key in needed else ''} | {_takes(part)} | {told(_said(part))} |"
         for key, part in shape["properties"].items()
     ]
     return [*([said] if said else []), "\n".join(["| key | takes | meaning |", "|---|---|---|", *rows])]
@@ -75,7 +75,7 @@ def _takes(part: Schema) -> str:
             return f"a mapping from names, each to {_takes(inner)}"
     if "properties" in part:
         return "a mapping " + ", ".join(f"`{key}`: {_takes(inner)}" for key, inner in part["properties"].items())
-    return cell(told({key: value for key, value in part.items() if key != "description"}))
+    return told(options.told({key: value for key, value in part.items() if key != "description"}))
 
 
 def _named(pointer: str) -> str:

@@ -61,7 +61,7 @@ class Job:
 class Uploads:
     """What came back.
 
-    r[j][name]: (n_j, ...) layer j's adapters from the n_j clients that train them, in the order of n · shared[name]:
+    `r[j][name]`: (n_j, ...) layer j's adapters from the n_j clients that train them, in the order of n · shared[name]:
     (n, ...) from the clients that train it, in order · arrived (N,) bool, whose rows came back: the others' must be
     left alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken · seconds (N,) · rejected: why
     the server refused the upload of the client at a position; such a client has not arrived · coordinates: of tensors

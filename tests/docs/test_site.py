@@ -52,6 +52,11 @@ def test_every_equation_can_be_shown(page):
         shown('<span class="arithmatex">\\(\\nosuchthing\\)</span>')
 
 
+def prose_of(text: str) -> str:
+    """A page's Markdown without its code."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
 @pytest.mark.parametrize("page", MADE)
 def test_what_is_made_is_whole(page, registry):
     text = MADE[page]()
@@ -66,6 +71,9 @@ def test_every_command_every_component_and_every_key_is_on_its_page(registry):
     for path, context in commands.walk():
         assert re.search(rf"^#+ fedbench {' '.join(path)}$", text, flags=re.MULTILINE)
         assert not [one for p in context.command.params for one in p.opts if one.startswith("-") and one not in text]
+    assert not re.search(r"(?<![\\\]])\[[^\]]*\](?!\()", prose_of(text + made + keys.page())), (
+        "mkdocs takes it for a link"
+    )
     assert all(f"### {c.kind} `{c.name}`" in made for c in components.own())
     assert {"`suite` (needed)", "`max_steps`", "`device_jitter`"} <= set(re.findall(r"^\| (.+?) \|", keys.page(), re.M))
 
