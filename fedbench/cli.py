@@ -21,6 +21,7 @@ COMMANDS = (
     "init",
     "suites",
     "run",
+    "top",
     "plan",
     "compare",
     "report",

@@ -21,6 +21,9 @@ SHAPES: dict[str, dict[str, type]] = {
     "unsure": {"reason": str},
 }
 
+# What may go with it besides, and is left out where it is of another type.
+MORE: dict[str, dict[str, type]] = {"round": {"images": int, "metric": str, "score": float}}
+
 # What of it, and of what `local` tells of a cell, a cell on another machine passes on.
 PASSED_ON: dict[str, dict[str, type]] = {"started": {}} | {name: SHAPES[name] for name in ("torn", "resumed", "round")}
 
@@ -84,4 +87,9 @@ def read(line: bytes, shapes: Mapping[str, dict[str, type]] = SHAPES) -> dict[st
     if not isinstance(what, str) or what not in shapes:
         return None
     right = all(type(event.get(name)) is wanted for name, wanted in shapes[what].items())
-    return event if right and all(isinstance(reason, str) for reason in event.get("reasons", ())) else None
+    if not right or not all(isinstance(reason, str) for reason in event.get("reasons", ())):
+        return None
+    more = MORE.get(what, {})
+    if not all(type(event[name]) is wanted for name, wanted in more.items() if name in event):
+        event = {name: value for name, value in event.items() if name not in more}
+    return event

@@ -22,6 +22,7 @@ from fedbench.cell.checkpoint import Checkpoints, Progress, forget
 from fedbench.cell.events import Teller
 from fedbench.cell.finished import keep
 from fedbench.cell.ledger import Diverged
+from fedbench.cell.news import news
 from fedbench.cell.order import Order, config_of
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
@@ -212,7 +213,8 @@ class _Computation:
         self.check()
         self.manifest["round"] = t
         self.registry.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
-        self.tell({"event": "round", "round": t})
+        told = news(t, rows, self.progress.tables["eval"], self.manifest["config"])
+        self.tell({"event": "round", "round": t, **told})
         stopping, enough = self.stopping(), t == self.order.until
         if t < self.trial.rounds and (stopping or enough or self.checkpoints.due()):
             self.progress.seconds = self._seconds()

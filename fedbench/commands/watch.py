@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbench.commands.bars import Bars
+from fedbench.report.measures import is_fraction
 from fedbench.results.status import HALVED
 from fedbench.runs.outcome import Listen
+from fedbench.runs.pace import Pace
 from fedbench.runs.plan import Cell
-from fedbench.words import counted, duration
+from fedbench.words import counted, duration, per_second
 
 # How an end is marked, so that it reads without colour.
 MARKS = {
@@ -33,6 +35,13 @@ def left_out(event: dict[str, Any]) -> str:
     return f"{event['data']}: {counts} cannot be read and are left out (`unreadable: skip`)"
 
 
+def scored(score: float | None, metric: str) -> str:
+    """82.3%, or 0.512 of a loss; "" before the first test."""
+    if score is None:
+        return ""
+    return f"{100 * score:.1f}%" if is_fraction(metric) else f"{score:.3g}"
+
+
 class Watch:
     """Listens to a run's events and shows them; a context manager, so that bars are cleared whatever happens."""
 
@@ -47,6 +56,7 @@ class Watch:
         self.cells = {cell.id: cell for cell in missing}
         self.total, self.done = len(missing), 0
         kept = len(cells) - len(missing)
+        self.pace = Pace({cell.id: (cell.title, cell.rounds) for cell in missing}, kept)
         names = sum(len(cell.points) for cell in cells)
         if self.quiet:
             return self.event
@@ -74,6 +84,7 @@ class Watch:
             self.quiet = True
 
     def _show(self, event: dict[str, Any]) -> None:
+        self.pace.note(event)
         if event["event"] == "waiting":
             cells, holders = counted(event["cells"], "cell"), ", ".join(event["holders"])
             self.console.print(f"Waiting for {cells} that another run computes: {holders}", soft_wrap=True)
@@ -88,7 +99,9 @@ class Watch:
             if self.bars:
                 self.bars.add(folder, cell.title, cell.rounds)
         elif event["event"] == "round" and self.bars:
-            self.bars.advance(folder, event["round"])
+            one = self.pace.at[folder]
+            speeds = per_second(one.rate), per_second(self.pace.rate)
+            self.bars.advance(folder, event["round"], scored(one.score, one.metric), *speeds)
         elif event["event"] == "resumed":
             if cell.points[0].candidate is None:  # these go on as a rule
                 told = f"{cell.title} goes on after round {event['round']} of {cell.rounds}"

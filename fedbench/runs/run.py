@@ -29,6 +29,7 @@ from fedbench.runs.backlog import Backlog
 from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Ends, Listen, Outcome
+from fedbench.runs.pace import Written
 from fedbench.runs.plan import Cell, entries, status
 from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import search_of
@@ -113,8 +114,9 @@ class Run:
         listen = observe(name, self.cells, self.missing) if observe else lambda event: None
         for data, left in self.left_out.items():
             listen({"event": "left_out", "data": data[0], **left})
-        ends = Ends(listen, self.options.max_failures)
-        with Claims(self.folder) as claims:
+        kept = len(self.cells) - len(self.missing)
+        with Written(self.folder, name, self.missing, kept, listen) as note, Claims(self.folder) as claims:
+            ends = Ends(note, self.options.max_failures)
             backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note)
             order = self._orders()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import subprocess
 import sys
@@ -106,6 +107,7 @@ def progress(width: int, titles: list[str], rounds: int) -> list[str]:
     bars = Bars(console, rounds)
     for title in titles:
         bars.add(title, title, 30)
+        bars.advance(title, 12, "82.3%", "1,234 i/s", "2,468 i/s")
     console.print(bars.progress.get_renderable())
     return out.getvalue().rstrip("\n").splitlines()
 
@@ -115,5 +117,11 @@ def test_bars_fit_the_terminal_and_tell_cells_apart(width):
     titles = [f"extreme_hetero · fedra_with_cover [backbone=micro_vit] · candidate 3 · seed {s}" for s in (1000, 1001)]
     lines = progress(width, titles, 25200)
     assert len(lines) == 3 and max(map(len, lines)) <= width
-    assert all("left -:--:--" in line for line in lines) and "0/25200" in lines[0] and "0/30" in lines[1]
-    assert lines[1] != lines[2]
+    assert (
+        all(re.search(r" [-\d]+:[-\d]{2}:[-\d]{2}$", line) for line in lines)
+        and "/25200" in lines[0]
+        and "12/30" in lines[1]
+    )
+    assert lines[1] != lines[2] and "82.3%" in lines[1] or width == 40
+    assert width < 60 or ("1,234 i/s" in lines[1] and "2,468 i/s" in lines[0])
+    assert width < 80 or "left " in lines[0]
