@@ -156,7 +156,10 @@ def _duration(console: Console, time: Estimate) -> None:
     """How long the suite takes here, and how that was found out."""
     from fedbench.words import counted, roughly
 
-    where = counted(time.workers, "core")
+    if time.device == "cuda":
+        where = "a GPU" + f" that {time.workers} cells share" * (time.workers > 1)
+    else:
+        where = counted(time.workers, "core")
     if time.left:
         length = roughly(time.left) + (f" left of {roughly(time.total)}" if time.left < time.total else "")
         probe = f"a probe of {roughly(time.probing)}" if time.probing else "an earlier probe"

@@ -1,13 +1,42 @@
-"""Tests that need a CUDA device: `tox -e gpu`, or `pytest -m gpu`. Elsewhere they are skipped."""
+"""Tests of what runs on a GPU: with one, `tox -e gpu` or `pytest -m gpu`; elsewhere on a pretended one, a sample of
+them in the ordinary suite and the rest by `pytest -m slow tests/gpu`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pretended
 import pytest
 import torch
 
+REAL = torch.cuda.is_available()
+# What the ordinary suite runs on the pretended GPU: each rule once, by the cheapest case.
+SAMPLE = {
+    "test_two_rounds_of_every_method_equal_the_oracle_on_the_cpu[fedra-tiny_vit]",
+    "test_with_dropout_they_equal_the_oracle_on_the_gpu[allsmall-tiny_mixer-dropout]",
+    "test_a_step_never_waits_for_the_gpu[one has finished-tiny_vit-reference]",
+    "test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint[fedra-cohort]",
+    "test_with_dropout_and_in_bf16_both_engines_agree[allsmall]",
+    "test_resident_images_are_picked_without_waiting",
+    "test_images_that_travel_equal_those_that_stay[False]",
+    "test_two_workers_share_a_gpu_and_find_what_the_cpu_finds",
+}
 
+
+@pytest.fixture(autouse=True)
+def a_gpu(request) -> Iterator[pretended.Gpu | None]:
+    """The pretended GPU, where there is no other."""
+    if REAL or not request.node.get_closest_marker("gpu"):
+        yield None
+    else:
+        with pretended.gpu() as gpu:
+            yield gpu
+
+
+@pytest.hookimpl(tryfirst=True)  # before slow ones are left out
 def pytest_collection_modifyitems(items):
-    if not torch.cuda.is_available():
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="torch finds no CUDA device here"))
+    for item in items if not REAL else ():
+        if item.get_closest_marker("compiles"):
+            item.add_marker(pytest.mark.skip(reason="torch finds no CUDA device to compile for"))
+        elif item.get_closest_marker("gpu") and item.name not in SAMPLE:
+            item.add_marker(pytest.mark.slow)

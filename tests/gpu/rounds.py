@@ -16,6 +16,11 @@ from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.types import Cohort
 
 DEVICE = "cuda"
+# Methods that train without the engine, or leave it to nobody but the sequential one.
+ALONE = {
+    *("ditto", "fedavg", "fedrod", "fedrolex", "fedsa_lora", "fedv", "fedvz", "festa"),
+    *("fjord", "heterofl", "local_only", "reefl", "zero_round"),
+}
 LONG = graph.EAGER + 4  # steps, some of which are replayed
 SUITE = """
 suite: small
@@ -58,8 +63,9 @@ def rounds(
 ) -> list:
     """single: in float32."""
     setup = setup_of(registry, model(), cohort.capacities.tolist(), (ADAPTERS | OTHERS)[adapter], **train)
-    setup = dataclasses.replace(setup, engine=engine, device=device)
+    setup = dataclasses.replace(setup, engine=engine, device=device, by_client=True)
     method = registry.make("method", {"name": ref}, setup=setup)
+    assert not method.alone
     if single:
         setup.backbone.float()
     return two_rounds(method, moved(cohort, device, torch.float32 if single else torch.float64))

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 from engine.test_cohort import OTHERS, SGD, Scale, ragged
-from rounds import DEVICE, LONG, close, mixed, moved, rounds, two_rounds
+from every_method import METHODS
+from rounds import ALONE, DEVICE, LONG, close, mixed, moved, rounds, two_rounds
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import passes, sequential
@@ -16,32 +17,26 @@ from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 pytestmark = pytest.mark.gpu
 
 
-def with_an_engine(registry) -> list[str]:
-    """The methods that train by an engine; the others have tests of their own below."""
-    names = [component.name for component in registry.catalogue if component.kind == "method"]
-    return [
-        name
-        for name in names
-        if not registry.make("method", {"name": name}, setup=setup_of(registry, tiny_vit(), [4])).alone
-    ]
+# test_cuda_alone.py and test_cuda_cells.py have the others.
+WITH_AN_ENGINE = [name for name in METHODS if name not in ALONE]
 
 
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
-def test_two_rounds_of_every_method_equal_the_oracle_on_the_cpu(registry, model):
-    for name in with_an_engine(registry):
-        options = {"model": model, "ref": name, "optimizer": SGD, "clip": 0.5}
-        one = rounds(registry, fast.train, DEVICE, mixed(), **options)
-        close(one, rounds(registry, sequential.train, "cpu", mixed(), **options))
+@pytest.mark.parametrize("name", WITH_AN_ENGINE)
+def test_two_rounds_of_every_method_equal_the_oracle_on_the_cpu(registry, model, name):
+    options = {"model": model, "ref": name, "optimizer": SGD, "clip": 0.5}
+    one = rounds(registry, fast.train, DEVICE, mixed(), **options)
+    close(one, rounds(registry, sequential.train, "cpu", mixed(), **options))
 
 
 @pytest.mark.parametrize("adapter", ["dropout", "reference"])
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
-def test_with_dropout_they_equal_the_oracle_on_the_gpu(registry, model, adapter):
+@pytest.mark.parametrize("name", WITH_AN_ENGINE)
+def test_with_dropout_they_equal_the_oracle_on_the_gpu(registry, model, adapter, name):
     """One seed draws other masks on a CPU."""
-    for name in with_an_engine(registry):
-        options = {"model": model, "adapter": adapter, "ref": name, "optimizer": SGD, "clip": 0.5}
-        one = rounds(registry, fast.train, DEVICE, mixed(), **options)
-        close(one, rounds(registry, sequential.train, DEVICE, mixed(), **options))
+    options = {"model": model, "adapter": adapter, "ref": name, "optimizer": SGD, "clip": 0.5}
+    one = rounds(registry, fast.train, DEVICE, mixed(), **options)
+    close(one, rounds(registry, sequential.train, DEVICE, mixed(), **options))
 
 
 @pytest.mark.parametrize("adapter", OTHERS)

@@ -122,6 +122,7 @@ def compiled(monkeypatch):
     torch._dynamo.reset()
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("bytes_replayed", [NEVER, fast.REPLAYED_BYTES], ids=["eager", "replayed"])
 @pytest.mark.parametrize("adapter", ["plain", "dropout"])
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])

@@ -42,6 +42,7 @@ class Estimate:
     loading: float
     workers: int
     probing: float
+    device: str = "cpu"
 
     @property
     def sources(self) -> set[str]:
@@ -100,6 +101,7 @@ def estimate(
         loading=loading,
         workers=workers,
         probing=probes.seconds,
+        device=device,
     )
 
 

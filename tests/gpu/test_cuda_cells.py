@@ -1,0 +1,84 @@
+"""Tiny cells of every method on a GPU, in which most that can happen does: FedDyn, lost and late clients, clients that
+are tested by themselves; as on the CPU, and taken up again from their checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from command import TINY
+from every_method import METHODS, changed, tiny_cells
+from rounds import DEVICE
+
+from fedbench.cell.checkpoint import Checkpoints, Progress
+from fedbench.cell.trial import Trial
+from fedbench.errors import NotApplicable
+from fedbench.registry.registry import Registry
+
+pytestmark = pytest.mark.gpu
+
+ENGINES = ("cohort", "sequential")
+DRAWS_THERE = {"fedvz", "zero_round"}  # z, on the device, where one seed draws other numbers
+
+
+@pytest.fixture(scope="module")
+def plugins(own_cache):
+    return Registry([str(TINY)])
+
+
+@pytest.fixture(scope="module")
+def cells(plugins, tmp_path_factory):
+    return tiny_cells(tmp_path_factory.mktemp("suite"), plugins)
+
+
+def configured(cells, method: str, engine: str, scenario: str = "rough", dropout: float = 0.0, **more) -> dict:
+    config = changed(cells[scenario, method], scenario, engine)
+    return {**config, "adapter": {**config["adapter"], "dropout": dropout}, **more}
+
+
+def told(config, plugins, device: str = DEVICE, **given) -> tuple[list[float], list[dict]]:
+    """The losses of a cell's clients, and what else is recorded of its rounds."""
+    progress = given.pop("progress", None) or Progress()
+    try:
+        Trial(config, plugins, device, store=given.pop("store", None)).run(progress=progress, **given)
+    except NotApplicable:
+        pytest.skip("the method has no meaning in this scenario")
+    rows = progress.tables["rounds"]
+    return [row["loss"] for row in rows], [{**row, "loss": 0, "seconds": 0} for row in rows]
+
+
+def near(one: list[float], two: list[float], tolerance: float = 1e-3) -> None:
+    torch.testing.assert_close(torch.tensor(one), torch.tensor(two), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint(cells, plugins, tmp_path, method, engine):
+    config = configured(cells, method, engine)
+    losses, facts = told(config, plugins)
+    on_cpu, facts_on_cpu = told(config, plugins, "cpu")
+    if method not in DRAWS_THERE:
+        near(losses, on_cpu)
+    assert facts == facts_on_cpu
+    checkpoints, progress = Checkpoints(tmp_path, "0" * 12, DEVICE), Progress()
+
+    def keep(t, rows):
+        if t == 1:
+            checkpoints.write(progress)
+
+    told(config, plugins, on_round=keep, progress=progress, store=checkpoints.store)
+    again = Checkpoints(tmp_path, "0" * 12, DEVICE)
+    found, refused = again.latest()
+    assert (found.round, refused) == (1, [])
+    near(told(config, plugins, progress=found, store=again.store)[0], losses)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_dropout_and_in_bf16_both_engines_agree(cells, plugins, method):
+    exact, rounded = (
+        [told(configured(cells, method, engine, dropout=0.1, precision=one), plugins)[0] for engine in ENGINES]
+        for one in ("fp32", "bf16")
+    )
+    near(*exact)
+    near(*rounded, 0.05)
+    near(rounded[0], exact[0], 0.05)
+    assert rounded != exact
