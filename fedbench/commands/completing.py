@@ -207,7 +207,7 @@ TABLE: dict[str, Offers] = {
     "data check names": components("dataset"),
     "data prepare name": components("dataset"),
     "plugins show name": components(),
-    "plugins check name": or_else(file_or_component, files),
+    "plugins check names": or_else(file_or_component, files),
 }
 
 

@@ -12,6 +12,8 @@ from click.shell_completion import ShellComplete
 from command import environment, fedbench
 
 from fedbench.cli import main
+from fedbench.commands.completing import TABLE
+from sitemaking.commands import walk
 
 REFERENCE = Path("results/reference").resolve()
 SECONDS = 0.3  # of processor time, from the key to the answer
@@ -74,6 +76,14 @@ def study(tmp_path, monkeypatch, registry):
 )
 def test_names_are_offered(line, values, study):
     assert offered(line) == values
+
+
+def test_what_the_table_speaks_of_is_there():
+    there = set()
+    for path, context in walk():
+        names = {parameter.name for parameter in context.command.params}
+        there |= names | {f"{' '.join(path)} {name}" for name in names}
+    assert set(TABLE) <= there
 
 
 def test_plugins_are_offered_before_anything_is_known_of_them(study, monkeypatch):
