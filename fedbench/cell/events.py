@@ -14,6 +14,7 @@ LONGEST = 2**20  # bytes of a line
 SHAPES: dict[str, dict[str, type]] = {
     "ready": {},
     "torn": {"reasons": list},
+    "warned": {"reasons": list},
     "resumed": {"round": int},
     "round": {"round": int},
     "probed": {},
@@ -25,7 +26,9 @@ SHAPES: dict[str, dict[str, type]] = {
 MORE: dict[str, dict[str, type]] = {"round": {"images": int, "metric": str, "score": float}}
 
 # What of it, and of what `local` tells of a cell, a cell on another machine passes on.
-PASSED_ON: dict[str, dict[str, type]] = {"started": {}} | {name: SHAPES[name] for name in ("torn", "resumed", "round")}
+PASSED_ON: dict[str, dict[str, type]] = {"started": {}} | {
+    name: SHAPES[name] for name in ("torn", "warned", "resumed", "round")
+}
 
 
 class Teller:

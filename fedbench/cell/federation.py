@@ -56,8 +56,7 @@ class Federation:
         self.participation = config["participation"]
         self.num_layers = num_layers
         self.faults = Faults(config.get("faults", {}), self.seed)
-        if idle := [client.id for client in clients if not len(client)]:
-            raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
+        refuse_idle(clients)
         self.fewest = min(self._batches(client) for client in clients)
         self.devices: Sequence[Device] | None = None
         self.server: Device | None = None
@@ -207,6 +206,12 @@ class Federation:
             order = numpy_generator(self.seed, t, client, f"shuffle/{number}").permutation(own)
             for first in range(0, min(len(order), epoch * size), size):
                 yield order[first : first + size]
+
+
+def refuse_idle(clients: Iterable[Client]) -> None:
+    """Raises UserError where a client has no images."""
+    if idle := [client.id for client in clients if not len(client)]:
+        raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
 
 
 def _order(size: Size) -> tuple[float, ...]:

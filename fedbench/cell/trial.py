@@ -6,7 +6,7 @@ import copy
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from fedbench.cell.ledger import Ledger, Rows
 from fedbench.cell.shares import TEST
 from fedbench.cell.state import taken_apart
 from fedbench.cell.turns import source_of
+from fedbench.cell.watched import Watched
 from fedbench.cell.world import World
 from fedbench.devices.fitting import offered
 from fedbench.engine.cohort import train as train_together
@@ -58,14 +59,17 @@ class Trial:
         world: World | None = None,
         setup: Callable[..., Setup] = Setup,
         fitting: bool = False,
+        watched: Watched | None = None,
     ) -> None:
         """device `meta` builds shapes alone, for `totals` · source, dataset, clients, world: where they are made
         already, the source for this trial alone · store: where clients' own tensors lie, by default in a temporary
         folder that ends with the trial · setup: what makes the method's · fitting: where clients have devices, leave
-        them every size, for the method to be asked what it offers. Raises UserError, NotApplicable."""
+        them every size, for the method to be asked what it offers · watched: what is noticed of others' plugins.
+        Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
+        self.watched = watched or Watched(registry, config)
         self.store = store or ClientStore()
         self.source = source = source or source_of(config, registry, device != "meta")[0]
         shapes = copy.deepcopy(source) if config.get("devices") and device == "meta" else None
@@ -73,7 +77,7 @@ class Trial:
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         images = (source.mean, source.std)
         self.world = world = world or World(
-            config, registry, self.dataset, self.model.num_layers, images, device, clients
+            config, registry, self.dataset, self.model.num_layers, images, device, clients, self.watched
         )
         self.train, self.proxy, self.federation = world.train, world.proxy, world.federation
         if self.federation.devices is not None and not fitting:
@@ -87,7 +91,10 @@ class Trial:
         self.deployment = Deployment(self.method, self.federation, self.rounds - 1)
 
     def _evaluation(self, registry: Registry) -> Evaluation:
-        metrics = {ref["name"]: registry.make("metric", ref) for ref in self.config["evaluation"]["metrics"]}
+        metrics = {
+            ref["name"]: self.watched.metric(ref["name"], registry.make("metric", ref))
+            for ref in self.config["evaluation"]["metrics"]
+        }
         images, test = self.config["evaluation"]["batch_size"], self.world.test
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
             if not any(name.startswith("model.") for name in self.model.shared()):
@@ -99,7 +106,9 @@ class Trial:
         def component(kind: str, ref: Any) -> Any:
             if callable(ref):
                 return ref
-            return registry.make(kind, {"name": ref} if isinstance(ref, str) else ref, setup=setup)
+            ref = {"name": ref} if isinstance(ref, str) else ref
+            found = registry.make(kind, ref, setup=setup)
+            return found if self.device == "meta" else self.watched.wrapped(kind, ref["name"], found)
 
         setup = made(
             backbone=self.model,
@@ -161,6 +170,10 @@ class Trial:
             for kind, precision in zip(kinds, before, strict=True):
                 kind.fp32_precision = precision
 
+    def _calling(self) -> AbstractContextManager[None]:
+        """Around what the method computes."""
+        return self.watched.calling("method", self.config["method"]["name"])
+
     @property
     def shares(self) -> int:
         """How many processes can run it together: at most one for each client of a round."""
@@ -183,7 +196,7 @@ class Trial:
 
     def _test(self, state: State, t: int, tables: dict[str, Rows]) -> None:
         """Enter into the tables how good the models of a state are, after round t counted from 1."""
-        with self.precision(), fast(self.model) if self.fast else nullcontext():
+        with self._calling(), self.precision(), fast(self.model) if self.fast else nullcontext():
             answers = self.evaluation.answers(functools.partial(self.method.predictor, state), self.team)
             tables["eval"] += self.ledger.eval(t, self.evaluation.scored(answers))
         tables["right"] = self.ledger.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
@@ -216,13 +229,15 @@ class Trial:
         progress = progress or Progress()
         tables, ledger = progress.tables, self.ledger
         due, self.team = ledger.evaluated, team
-        state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
+        with self._calling():
+            state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
         if progress.state is not None:
             state = progress.state
         for t in range(progress.round, self.rounds):
             cohort = ledger.clocked.cohort(t, self.method)
             before = state
-            state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
+            with self._calling():
+                state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
             if t == 0:
                 taken_apart(state)  # what cannot be kept is refused now, not after the last round
             clients = ledger.enter(tables, t, report)

@@ -27,6 +27,7 @@ from fedbench.cell.order import Order, config_of
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
 from fedbench.cell.turns import Shared, in_turn
+from fedbench.cell.watched import Watched
 from fedbench.engine.team import Team, together
 from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry.registry import Registry
@@ -117,14 +118,15 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}
     except UserError as error:
-        outcome = {"status": "failed", "reason": str(error)}
+        outcome = {"status": "failed", "reason": f"{error}{cell.blame(error)}"}
     except Diverged as error:
         outcome = {"status": "failed", "reason": str(error), "diverged": True}
     except Exception as error:  # one cell's fault must not become another's
         outcome = {
             "status": "failed",
             "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}"
-            + _place(error, cell.registry.files.values()),
+            + _place(error, cell.registry.files.values())
+            + ("" if out_of_memory(error) else cell.blame(error)),
             "traceback": traceback.format_exc(),
         }
     if outcome["status"] == "failed" and cell.shared and cell.shared.number:
@@ -151,6 +153,7 @@ class _Computation:
         self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.progress = Progress()
+        self.watched: Watched | None = None
         self.began = time.perf_counter()
 
     def run(self, processes: int) -> dict[str, Any]:
@@ -186,7 +189,18 @@ class _Computation:
         if self.shared:
             source = self.shared.source(config)
             made = {"source": source, "dataset": self.shared.dataset(config, source.image_size)}
-        return Trial(config, self.registry, device, store=self.checkpoints.store, **made)
+        self.watched = watched = Watched(self.registry, config)
+        return Trial(config, self.registry, device, store=self.checkpoints.store, watched=watched, **made)
+
+    def blame(self, error: Exception) -> str:
+        """Whose plugin an exception is likely to come from, in words that follow on its own; or ""."""
+        return self.watched.blame(error) if self.watched else ""
+
+    def _warned(self) -> None:
+        """Tell and keep what was noticed of others' plugins since the last time."""
+        if new := self.watched.warnings[len(self.manifest.get("warnings", ())) :] if self.watched else ():
+            self.manifest["warnings"] = list(self.watched.warnings) if self.watched else []
+            self.tell({"event": "warned", "reasons": list(new)})
 
     def _write_tables(self) -> None:
         self.check()
@@ -211,6 +225,7 @@ class _Computation:
 
     def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
         self.check()
+        self._warned()
         self.manifest["round"] = t
         self.registry.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
         told = news(t, rows, self.progress.tables["eval"], self.manifest["config"])
@@ -232,6 +247,7 @@ class _Computation:
     def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
         """Write the last manifest, and return it."""
         self.check()
+        self._warned()
         self.manifest = {**self.manifest, **outcome, "seconds": self._seconds()}
         done = outcome["status"] in KEPT
         if done:

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fedbench.cell.federation import Federation
+from fedbench.cell.federation import Federation, refuse_idle
 from fedbench.cell.pixels import NORMALIZE, Pixels
 from fedbench.cell.shares import Share, of_clients, of_domains, of_validation
+from fedbench.cell.watched import Watched
+from fedbench.data.checked import fault_of_clients, fault_of_images
 from fedbench.data.heldout import dealt, proxy_of, without_validation
+from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.seeding import numpy_generator
 from fedbench.types import Client, Dataset
@@ -32,22 +35,38 @@ class World:
         normalised: tuple[Any, Any],
         device: str = "cpu",
         clients: list[Client] | None = None,
+        watched: Watched | None = None,
     ) -> None:
         """num_layers: L of the backbone · normalised: mean and deviation that its images are brought to · clients:
-        where they are dealt already. Raises UserError."""
+        where they are dealt already · watched: what is noticed of others' plugins. Raises UserError."""
         self.config, self.seed, self.dataset = config, config["seed"], dataset
-        self.splits = splits = dataset.load()
+        watched = watched or Watched(registry, config)
+        with watched.calling("dataset", config["data"]["name"]):
+            self.splits = splits = dataset.load()
+            if clients is None:
+                self._refuse_images()
         mean, std = NORMALIZE.get(config["data"]["normalize"], normalised)
         self.train, self.test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
         if clients is None:
-            partition = registry.make("partition", config["data"]["partition"])
+            ref = config["data"]["partition"]
+            partition = registry.make("partition", ref)
             self.proxy = proxy_of(splits.train, config["data"].get("proxy"), self.seed)
-            clients = dealt(partition, splits.train, len(dataset.domains), self.seed, self.proxy)
+            with watched.calling("partition", ref["name"]):
+                clients = dealt(partition, splits.train, len(dataset.domains), self.seed, self.proxy)
+                if fault := fault_of_clients(clients, len(splits.train)):
+                    raise UserError(f"the partition {ref['name']!r} cannot be used: {fault}")
+                refuse_idle(clients)
             validation = config["evaluation"].get("validation")
         else:  # what was dealt to whom is not known, and one image stands for the server's
             self.proxy, validation = np.arange(1 if config["data"].get("proxy") else 0), None
         self._everything, (kept, self._held) = clients, without_validation(splits.train, clients, validation, self.seed)
         self.federation = Federation(config, kept, num_layers, self.train)
+
+    def _refuse_images(self) -> None:
+        """Raises UserError for images and labels with which nothing could be computed."""
+        for split in ("train", "test"):
+            if fault := fault_of_images(getattr(self.splits, split), self.dataset, split):
+                raise UserError(f"the data set {self.config['data']['name']!r} cannot be used: {fault}")
 
     @property
     def by_client(self) -> bool:

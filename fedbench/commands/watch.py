@@ -108,7 +108,7 @@ class Watch:
                 self.console.print(Text(told, style="dim"), soft_wrap=True)
             if self.bars:
                 self.bars.advance(folder, event["round"])
-        elif event["event"] == "torn":
+        elif event["event"] in ("torn", "warned"):
             for reason in event["reasons"]:
                 self.console.print(Text(reason, style="yellow"), soft_wrap=True)
         elif event["event"] == "stopping" and not self.stopping:

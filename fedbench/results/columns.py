@@ -159,5 +159,5 @@ TIMINGS = {
     "right": (),
     "sizes": (),
     "deployed": (),
-    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out", "root"),
+    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out", "root", "warnings"),
 }

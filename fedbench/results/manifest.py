@@ -22,6 +22,7 @@ MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
     **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
+    "warnings": list,
     "seconds": int | float,
 }
 CONFIG_TYPES: dict[str, Any] = {
@@ -37,7 +38,7 @@ NAMED = ("backbone", "adapter", "data", "method")
 HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 
 # All that a manifest without a seal may have. What came later comes with one.
-UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout"})
+UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout", "warnings"})
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -59,7 +59,8 @@ def forecast(
             totals[cell.id] = known.of(cell.id, cell.config)
         except UserError as error:
             refusals.add(cell, error)
-    refusals.raise_any()
+            totals[cell.id] = {"unknown": str(error)}
+    refusals.raise_any(len(every))
     shares = {cell.id: one.share for one in contests for cell in one.every}
     time = _time(every, totals, folder, registry, options, shares, trying) if trying else None
     alike: dict[tuple[str, ...], list[Tried]] = {}

@@ -14,7 +14,7 @@ from fedbench import __version__
 from fedbench.data.sources import located, relative_root
 from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
-from fedbench.registry.catalogue import KINDS
+from fedbench.registry.named import references
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.files import damage
@@ -141,14 +141,3 @@ def versions_of(config: dict[str, Any], registry: Registry) -> dict[str, str]:
         plugin = registry.catalogue.find(kind, ref["name"]).plugin
         versions[registry.label(plugin)] = registry.version(plugin)
     return versions
-
-
-def references(config: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-    """What a configuration names, by kind."""
-    yield "dataset", config["data"]
-    yield "partition", config["data"]["partition"]
-    for section in (config, config["method"]):
-        for kind in KINDS.keys() - {"dataset"}:
-            if isinstance(section.get(kind), dict) and "name" in section[kind]:
-                yield kind, section[kind]
-    yield from (("metric", ref) for ref in config["evaluation"]["metrics"])

@@ -214,11 +214,11 @@ def _prepare_data(
                     found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
                 prepared.add(dealt)
             totals[cell.id] = known.of(cell.id, cell.config)  # built from shapes: options that cannot work end here
-        except UserError as error:
+        except UserError as error:  # it fails for that in its turn, unless all do
             refusals.add(cell, error)
         except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
             continue
-    refusals.raise_any()
+    refusals.raise_any(len(missing))
     return found, totals
 
 

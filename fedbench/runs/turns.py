@@ -9,9 +9,10 @@ from typing import Any
 from fedbench import machine
 from fedbench.cell.alike import Config, in_groups
 from fedbench.disk import hash_of_json
+from fedbench.registry.named import references
 from fedbench.registry.registry import Registry, dataset_ref
 from fedbench.runs.options import Options
-from fedbench.runs.plan import Cell, references
+from fedbench.runs.plan import Cell
 
 SMALL = 1e11  # FLOPs of training and testing: some seconds of one core
 OURS = "fedbench"  # the package whose components leave nothing behind in a process, which tests hold

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedbench.data.checked import fault_of_images
 from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.testing.world import expect, same, shaken, untouched
 from fedbench.types import Dataset, Exit, Images
@@ -104,18 +105,8 @@ def check_dataset(dataset: Dataset, again: Callable[[], Dataset] | None = None, 
 
 def check_images(images: Images, dataset: Dataset, split: str) -> None:
     """Types, shapes and ranges of a split."""
-    n, x = len(images.y), images.x
-    shaped = isinstance(x, np.ndarray) and x.ndim == 4 and x.shape[:2] == (n, 3) and x.shape[2] == x.shape[3]
-    got = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-    expect(shaped and x.dtype in (np.uint8, np.float32), f"{split}.x must be uint8 or float32 (n, 3, H, H), not {got}")
-    if x.dtype == np.float32:
-        far = n and float(np.abs(x).max())
-        expect(far <= 2, f"{split}.x in float32 must lie in or near [0, 1], not reach {far:g}; divide by 255")
-    for part, names in (("y", dataset.classes), ("domain", dataset.domains)):
-        values = getattr(images, part)
-        expect(values.shape == (n,) and values.dtype == np.int64, f"{split}.{part} must be int64 ({n},)")
-        inside = n and values.min() >= 0 and values.max() < len(names)
-        expect(inside, f"{split}.{part} must lie between 0 and {len(names) - 1}")
+    fault = fault_of_images(images, dataset, split)
+    expect(not fault, fault)
     lacking = set(range(len(dataset.domains))) - set(images.domain.tolist())
     expect(not lacking, f"{split} has no image of domain {lacking and dataset.domains[min(lacking)]!r}")
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedbench.data.checked import fault_of_clients, of_what
 from fedbench.testing.world import expect, same, twice
 from fedbench.types import MIXED, Client, Objective
 
@@ -40,7 +41,7 @@ def _loss(objective: Objective, m: int, t: int) -> Tensor:
     seeded = "an objective has no chance of its own"
     loss: Any = twice(lambda: objective(leaves, y, t), "the objective", [o.detach() for o in leaves], y, instead=seeded)
     scalar = isinstance(loss, Tensor) and loss.dim() == 0
-    expect(scalar, f"the loss of {m} exits must be a scalar tensor, not {_told(loss)}; take a mean over the batch")
+    expect(scalar, f"the loss of {m} exits must be a scalar tensor, not {of_what(loss)}; take a mean over the batch")
     expect(bool(loss.isfinite()), f"the loss of {m} exits in round {t} is {loss}")
     expect(loss.requires_grad, f"the loss of {m} exits has no gradient: do not detach it")
     loss.backward()
@@ -74,7 +75,7 @@ def check_partition(partition: Partition, again: Callable[[], Partition] | None 
     def dealt(seed: int, deal: Partition = partition) -> list[tuple[int, int, np.ndarray]]:
         clients = deal(y, domain, 3, np.random.default_rng(seed))
         found = isinstance(clients, list | tuple) and all(isinstance(client, Client) for client in clients)
-        expect(found, f"a partition returns a list of fedbench.types.Client, not {_told(clients)}")
+        expect(found, fault_of_clients(clients, len(y)))
         return [(client.id, client.domain, client.indices) for client in clients]
 
     chance = "take `generator`, a numpy.random.Generator"
@@ -87,17 +88,10 @@ def check_partition(partition: Partition, again: Callable[[], Partition] | None 
 
 def check_clients(clients: list[Client], y: np.ndarray, domain: np.ndarray) -> None:
     """Clients who share out the images with these labels (n,) and domains (n,)."""
-    expect(clients, "the partition makes no client at all")
-    expect([client.id for client in clients] == list(range(len(clients))), "client ids must be 0, 1, 2, ... in order")
+    fault = fault_of_clients(clients, len(y))
+    expect(not fault, fault)
     for client in clients:
-        own = client.indices
-        fits = isinstance(own, np.ndarray) and own.ndim == 1 and own.dtype.kind == "i"
-        expect(fits, f"the indices of client {client.id} must be positions in y, int64 (n,), not {_told(own)}")
         expect(len(client) > 0, f"client {client.id} has no image")
-    owned = np.concatenate([client.indices for client in clients])
-    inside = owned.min() >= 0 and owned.max() < len(y)
-    expect(inside, f"indices must be positions in y, from 0 to {len(y) - 1}, not {owned.min()} to {owned.max()}")
-    expect(len(set(owned.tolist())) == len(owned), "an image belongs to two clients")
     for client in clients:
         found = set(domain[client.indices].tolist())
         right = found == {client.domain} or (len(found) > 1 and client.domain == MIXED)
@@ -120,13 +114,6 @@ def _measured(metric: Metric, n: int) -> float:
     seeded = "fedbench.seeding.generator(0, use=...) gives one"
     value: Any = twice(functools.partial(metric, logits, y), "the metric", logits, y, instead=seeded)
     one = isinstance(value, Real) or (isinstance(value, Tensor | np.ndarray) and value.ndim == 0)
-    expect(one, f"the metric of {n} images must be one number, not {_told(value)}; take a mean over the images")
+    expect(one, f"the metric of {n} images must be one number, not {of_what(value)}; take a mean over the images")
     expect(np.isfinite(float(value)), f"the metric of {n} images is {float(value)}")
     return float(value)
-
-
-def _told(value: Any) -> str:
-    """A value in a few words."""
-    if isinstance(value, Tensor | np.ndarray):
-        return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"
-    return type(value).__name__

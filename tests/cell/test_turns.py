@@ -191,7 +191,8 @@ def test_one_that_fails_after_others_is_left_to_be_computed_again(orders, monkey
     monkeypatch.setattr(Trial, "run", lambda *given, **named: 1 / 0)
     shared.number = 1
     assert worker.run(orders[1], events.append, shared=shared)["status"] == "running"
-    assert events == [{"event": "unsure", "reason": "ZeroDivisionError: division by zero"}]
+    assert [event["event"] for event in events] == ["unsure"]
+    assert events[0]["reason"].startswith("ZeroDivisionError: division by zero; perhaps the ")  # it is nobody's code
     assert read_manifest(orders[1].folder)["status"] == "running"
     shared.number = 0
     assert worker.run(orders[2], shared=shared)["status"] == "failed"

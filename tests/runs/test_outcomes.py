@@ -17,6 +17,11 @@ METHODS = """
   {name: senseless, extends: odd, how: not_applicable}
 """
 
+BROKE = (
+    r"RuntimeError: it broke \(tiny_plugin\.py:\d+\); the method 'odd' of tiny_plugin\.py: "
+    r"fedbench plugins check tiny_plugin\.py"
+)
+
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory, own_cache):
@@ -35,7 +40,7 @@ def test_every_bad_cell_is_one_row_with_its_reason_and_the_others_finish(mixed):
     found = {name.split("/")[0]: (m["status"], m["reason"]) for name, m in manifests(folder / "r").items()}
     assert found["fedra"] == found["same"] == found["allsmall"] == ("finished", None)
     assert found["raises"][0] == "failed"
-    assert re.fullmatch(r"RuntimeError: it broke \(tiny_plugin\.py:\d+\)", found["raises"][1])
+    assert re.fullmatch(BROKE, found["raises"][1])
     assert found["exits"] == ("failed", "the worker process ended with exit code 7 before it was done")
     assert found["dies"] == ("failed", "the worker process was ended by SIGSEGV")
     assert found["diverges"] == ("failed", "the training loss of client 0 in round 1 is nan")

@@ -1,0 +1,178 @@
+"""What others' plugins do beside their work: chance drawn from where all draw, and who is to blame for a failure."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.cell.chance import drawn
+from fedbench.errors import NotApplicable, UserError
+from fedbench.registry.catalogue import Component
+from fedbench.registry.named import references
+from fedbench.registry.registry import Registry
+
+OURS = "fedbench"  # the package whose components the tests of fedbench hold to all of this
+SEEDS = 16  # with which an allocation is asked again
+
+
+class Watched:
+    """The components of others that a cell is made of, and what was noticed of them.
+
+    warnings: one sentence for each thing, in order.
+    """
+
+    def __init__(self, registry: Registry, config: Mapping[str, Any]) -> None:
+        self.registry, self.warnings = registry, list[str]()
+        found = [registry.catalogue.find(kind, ref["name"]) for kind, ref in references(config)]
+        self.strangers = {(c.kind, c.name): c for c in found if c.package != OURS}
+        self._error: BaseException | None = None
+        self._blamed: Component | None = None  # for that error
+        self._last: Component | None = None
+        self._told: list[str] = []  # generators whose change has a name already
+
+    @contextmanager
+    def calling(self, kind: str, name: str) -> Iterator[None]:
+        """Around a call of a component: what it draws from the generators that all share is a warning, and what it
+        raises is its own."""
+        component = self.strangers.get((kind, name))
+        if component is None:
+            yield
+            return
+        before, told = drawn(), len(self._told)
+        try:
+            yield
+        except BaseException as error:
+            if self._error is not error:
+                self._error, self._blamed = error, component
+            raise
+        self._last = component
+        within = self._told[told:]
+        moved = [whose for whose, state in drawn().items() if state != before[whose] and whose not in within]
+        if moved:
+            self._told += moved
+            self.warn(
+                component,
+                f"draws from a global generator (of {', '.join(moved)}), and what comes out may depend on what ran "
+                "before",
+            )
+
+    def warn(self, component: Component, what: str) -> None:
+        """Note what a component does; the same thing once."""
+        told = f"the {component.kind} {component.name!r} of {self._file(component)} {what}: {self._check(component)}"
+        if told not in self.warnings:
+            self.warnings.append(told)
+
+    def wrapped(self, kind: str, name: str, made: Any) -> Any:
+        """What was made of a component, each call of it watched; one of our own as it is."""
+        component = self.strangers.get((kind, name))
+        if component is None or not callable(made) or kind not in ("allocation", "aggregator", "objective"):
+            return made
+        call = self._once_a_round(name, made) if kind == "objective" else None
+        pending = kind == "allocation" and "generator" in inspect.signature(made).parameters
+
+        def watched(*args: Any, **given: Any) -> Any:
+            nonlocal pending
+            if call:
+                return call(*args, **given)
+            others = copy.deepcopy({key: value for key, value in given.items() if key != "generator"})
+            with self.calling(kind, name):
+                found = made(*args, **given)
+            if pending and _free(found):
+                pending = False
+                if _deaf(made, others, found):
+                    self.warn(component, f"gives the same M for {SEEDS} seeds, though it takes a generator")
+            return found
+
+        return _like(made, watched)
+
+    def _once_a_round(self, name: str, objective: Callable[..., Any]) -> Callable[..., Any]:
+        """An objective is called in every step of every client: the first call of each round is watched."""
+        last: int | None = None
+
+        def call(exits: Any, y: Tensor, t: int) -> Any:
+            nonlocal last
+            if last == t:
+                return objective(exits, y, t)
+            last = t
+            with self.calling("objective", name):
+                return objective(exits, y, t)
+
+        return call
+
+    def metric(self, name: str, measure: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
+        """A metric that is given a copy of its own, and gives one number."""
+        component = self.strangers.get(("metric", name))
+
+        def measured(logits: Tensor, y: Tensor) -> float:
+            with self.calling("metric", name):
+                value = measure(logits.clone(), y.clone())
+                try:
+                    return float(value)
+                except (TypeError, ValueError, RuntimeError) as error:
+                    if component is None:
+                        raise
+                    kind = type(value).__name__
+                    shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
+                    raise TypeError(f"a metric returns one number, not a {kind}{shape}") from error
+
+        return measured
+
+    def blame(self, error: BaseException) -> str:
+        """Whose fault an exception is likely to be, and how to find out: `; the metric 'f1' of mine.py: ...`; "" where
+        nobody else's code is about."""
+        culprit, guess = self._culprit(error), ""
+        if culprit is None and not isinstance(error, UserError | NotApplicable):  # it came up in our own code
+            culprit, guess = self._last or next(iter(self.strangers.values()), None), "perhaps "
+        if culprit is None:
+            return ""
+        return f"; {guess}the {culprit.kind} {culprit.name!r} of {self._file(culprit)}: {self._check(culprit)}"
+
+    def _culprit(self, error: BaseException) -> Component | None:
+        """Who raised it, or was called as it was raised, or is named by what is the suite's fault as well."""
+        blamed = self._blamed if self._error is error else None
+        files = {self.registry.module_file(c.plugin): c for c in self.strangers.values()}
+        frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        raised = next((files[file] for file in reversed(frames) if file in files), None)
+        if blamed or raised:
+            return blamed or raised
+        named = [c for c in self.strangers.values() if self.registry.package(c.plugin) in str(error)]
+        return named[0] if named else None
+
+    def _file(self, component: Component) -> str:
+        """The folder is left out, so that a cell says the same wherever it is computed."""
+        file = self.registry.module_file(component.plugin)
+        return Path(file).name if file else component.package
+
+    def _check(self, component: Component) -> str:
+        return f"fedbench plugins check {component.plugin}"
+
+
+def _like(made: Any, watched: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the attributes and the signature of what it stands for."""
+    vars(watched).update(getattr(made, "__dict__", {}))
+    watched.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]
+    return watched
+
+
+def _free(found: Any) -> bool:
+    """Whether there was anything to choose: some client that holds a layer, and not all."""
+    M = getattr(found, "trains", found)
+    return isinstance(M, Tensor) and M.dim() == 2 and bool(((M.sum(1) > 0) & (M.sum(1) < M.shape[1])).any())
+
+
+def _deaf(allocate: Callable[..., Any], given: dict[str, Any], found: Any) -> bool:
+    """Whether M is the same for other seeds too."""
+    M = getattr(found, "trains", found)
+    for seed in range(SEEDS):
+        other = allocate(**copy.deepcopy(given), generator=torch.Generator().manual_seed(seed))
+        if not torch.equal(getattr(other, "trains", other), M):
+            return False
+    return True
