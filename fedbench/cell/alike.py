@@ -10,7 +10,14 @@ from fedbench.types import SIZES
 
 Config = Mapping[str, Any]
 Cell = TypeVar("Cell")
-OF_CELLS = ("seed", *SIZES, "participation", "faults")  # what a method may be told of a cell, or need not know
+OF_CELLS = (
+    "seed",
+    *SIZES,
+    "devices",
+    "fit",
+    "participation",
+    "faults",
+)  # what a method may be told of a cell, or need not know
 
 
 def of_one_method(config: Config) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
@@ -23,12 +24,13 @@ from fedbench.types import Client, Cohort, Device, Scenario, Size
 
 
 class Registered(Sequence[Client]):
-    """The registered clients in three arrays: one integer for each example, two for each client."""
+    """The registered clients in four arrays: one integer for each example, three for each client."""
 
     def __init__(self, clients: Sequence[Client]) -> None:
         self.domains = np.array([client.domain for client in clients])
         self.starts = np.cumsum([0, *map(len, clients)])
         self.indices = np.concatenate([client.indices for client in clients])
+        self.sizes = array("q", map(len, clients))  # asked for more often than anything else
 
     def __len__(self) -> int:
         return len(self.domains)
@@ -57,7 +59,7 @@ class Federation:
         self.num_layers = num_layers
         self.faults = Faults(config.get("faults", {}), self.seed)
         refuse_idle(clients)
-        self.fewest = min(self._batches(client) for client in clients)
+        self.fewest = min(map(self._batches, self.clients.sizes))
         self.devices: Sequence[Device] | None = None
         self.server: Device | None = None
         self.fitted: Sequence[Size | None] | None = None
@@ -138,7 +140,7 @@ class Federation:
         return Cohort(
             ids=ids,
             capacities=_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
-            num_examples=_numbers(len(self.clients[i]) for i in ids),
+            num_examples=_numbers(self.clients.sizes[i] for i in ids),
             steps=_numbers(steps for steps, _ in done),
             batches=Batches(self, t, ids),
             arrives=_numbers(arrives for _, arrives in done).bool(),
@@ -165,7 +167,7 @@ class Federation:
         client does in local_epochs."""
         most, usual = self.train["max_steps"], self.train["local_epochs"]
         limit = usual * (self.fewest + 1) if self._by_smallest else most
-        steps = (usual if epochs is None else epochs) * self._epoch(self.clients[client])
+        steps = (usual if epochs is None else epochs) * self._epoch(client)
         return steps if limit is None else min(steps, limit)
 
     def steps_beside(self, client: int, epochs: int, done: int) -> int:
@@ -182,18 +184,19 @@ class Federation:
         """Whether the smallest client's batches limit everybody's: `smallest`, in a configuration also EACH_EPOCH."""
         return isinstance(self.train["max_steps"], str)
 
-    def _batches(self, client: Client) -> int:
-        """How many batches its images are."""
-        return math.ceil(len(client) / self.train["batch_size"])
+    def _batches(self, images: int) -> int:
+        """How many batches a client's images are."""
+        return math.ceil(images / self.train["batch_size"])
 
-    def _epoch(self, client: Client) -> int:
+    def _epoch(self, client: int) -> int:
         """Its batches in one epoch; `smallest`: at most one more than the smallest client has (the FedRA authors'
         code)."""
-        return min(self._batches(client), self.fewest + 1) if self._by_smallest else self._batches(client)
+        batches = self._batches(self.clients.sizes[client])
+        return min(batches, self.fewest + 1) if self._by_smallest else batches
 
     def images(self, client: int, steps: int) -> int:
         """How many images `steps` batches hold, short last batches counted as they are."""
-        size, own, epoch = self.train["batch_size"], len(self.clients[client]), self._epoch(self.clients[client])
+        size, own, epoch = self.train["batch_size"], self.clients.sizes[client], self._epoch(client)
         epochs, rest = divmod(steps, epoch)
         return epochs * min(epoch * size, own) + min(rest * size, own)
 
@@ -201,7 +204,7 @@ class Federation:
         """The positions of the images of each batch of a round: each epoch in a new order, cut off where `smallest`
         does so, the last batch of all its images short."""
         size, own = self.train["batch_size"], self.clients[client].indices
-        epoch = self._epoch(self.clients[client])
+        epoch = self._epoch(client)
         for number in range(self.train["local_epochs"]):
             order = numpy_generator(self.seed, t, client, f"shuffle/{number}").permutation(own)
             for first in range(0, min(len(order), epoch * size), size):

@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import torch
-
 from fedbench.cell.alike import of_one_method
+from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger
-from fedbench.cell.trial import Trial, check_ranks
+from fedbench.cell.trial import Trial, check_ranks, fitted
 from fedbench.cell.world import World
+from fedbench.devices.fitting import Costs, offered
 from fedbench.errors import NotApplicable
 from fedbench.method import Setup
+from fedbench.models.undrawn import shapes_alone
 from fedbench.registry.assets import Assets
-from fedbench.types import SIZES, Scenario
+from fedbench.types import SIZES, Scenario, Size
 
 Config = Mapping[str, Any]
 T = TypeVar("T")
@@ -25,7 +26,7 @@ T = TypeVar("T")
 # What may tell cells apart that one method serves, by its name in the set-up. All else of a configuration is equal.
 LOOKED_AT = ("seed", "clients", *SIZES, "proxy")
 OF_METHODS = ("method", "adapter", "backbone", "profile", "precision", "engine")  # which no world depends on
-WORLDS, METHODS, VARIANTS = 64, 4, 16  # kept at a time; the last: of one method, for what it has looked at
+WORLDS, METHODS, VARIANTS = 64, 8, 16  # kept at a time; the last: of one method, for what it has looked at
 
 
 class _Noting:
@@ -47,19 +48,50 @@ class _Scenario(_Noting, Scenario):
     pass
 
 
-@dataclass
-class _Built:
-    """A method that was built for one cell, or why it could not be, and what it has looked at by now."""
+@dataclass(frozen=True)
+class _Cell:
+    """A cell as its method may find it."""
 
     config: Config
     world: World
+    federation: Federation  # the world's, or its clients with sizes that fit their devices
+
+    def sees(self, name: str) -> Any:
+        """What a method finds under a name of LOOKED_AT, to be compared with what it would find in another cell."""
+        if name == "seed":
+            return self.config["seed"]
+        if name == "proxy":
+            return self.config["data"].get("proxy") and id(self.world)
+        if name == "clients":
+            return id(self.world)  # which is there as long as what was built for it
+        sizes = getattr(self.federation.scenario, name)
+        return None if sizes is None else (sizes.shape, sizes.tobytes())
+
+
+@dataclass
+class _Built:
+    """A method that was built for one cell, or why it could not be, and what it has looked at by now.
+
+    sizes: what it offers clients that have devices, where it was asked.
+    """
+
+    cell: _Cell
     noted: set[str]
     trial: Trial | None = None
     reason: NotApplicable | None = None
+    sizes: list[tuple[Size, Costs]] | None = None
 
-    def fits(self, config: Config, world: World) -> bool:
+    def fits(self, cell: _Cell) -> bool:
         """Whether it would be the same, had it been built for another cell."""
-        return all(_seen(name, self.config, self.world) == _seen(name, config, world) for name in self.noted)
+        return all(self.cell.sees(name) == cell.sees(name) for name in self.noted)
+
+    @property
+    def made(self) -> Trial:
+        """Raises NotApplicable."""
+        if self.trial is None:
+            assert self.reason is not None
+            raise self.reason
+        return self.trial
 
 
 class Prices:
@@ -77,28 +109,27 @@ class Prices:
     def totals(self, config: Config) -> dict[str, Any]:
         """Raises UserError, NotApplicable."""
         world = self._world(config)
-        if world.federation.devices is not None:  # the sizes of its clients are this cell's alone
-            return self._of(self._build(config, world), config, world)
-        known = _kept(self._built, of_one_method(config), METHODS, list)
+        cell = _Cell(config, world, world.federation)
+        if world.federation.devices is not None:
+            sizes = self._of_built(cell, _sizes, fitting=True)
+            cell = _Cell(config, world, fitted(config, self.assets.registry, world.federation, sizes))
+        return self._of_built(cell, _totals)
+
+    def _of_built(self, cell: _Cell, ask: Callable[[_Built, _Cell], T], fitting: bool = False) -> T:
+        """What a method answers that was built for this cell, or for one that it could not tell from this. fitting:
+        whether it is built to be asked what sizes it offers. Raises UserError, NotApplicable."""
+        known = _kept(self._built, f"{of_one_method(cell.config)} {fitting}", METHODS, list)
         for built in known:
-            if built.fits(config, world):
-                totals = self._of(built, config, world)
-                if built.fits(config, world):  # it may have looked at more meanwhile
-                    return totals
+            if built.fits(cell):
+                answer = ask(built, cell)
+                if built.fits(cell):  # it may have looked at more meanwhile
+                    return answer
         del known[: max(0, len(known) - VARIANTS + 1)]
-        known.append(built := self._build(config, world))
-        return self._of(built, config, world)
+        known.append(built := self._build(cell, fitting))
+        return ask(built, cell)
 
-    def _of(self, built: _Built, config: Config, world: World) -> dict[str, Any]:
-        if built.trial is None:
-            assert built.reason is not None
-            raise built.reason
-        federation = world.federation if world.federation.devices is None else built.trial.federation
-        check_ranks(built.trial.model, federation.scenario)
-        return Ledger(config, world.dataset, federation).totals(built.trial.method, world)
-
-    def _build(self, config: Config, world: World) -> _Built:
-        built = _Built(config, world, set())
+    def _build(self, cell: _Cell, fitting: bool) -> _Built:
+        built, registry = _Built(cell, set()), self.assets.registry
 
         def setup(**given: Any) -> Setup:
             made = _Setup(**{**given, "scenario": _Scenario(**vars(given["scenario"]))})
@@ -106,12 +137,11 @@ class Prices:
                 object.__setattr__(one, "noted", built.noted)
             return made
 
-        source = self.assets.source(config["backbone"])
+        source, (config, world, federation) = self.assets.source(cell.config["backbone"]), vars(cell).values()
+        given: dict[str, Any] = {"world": world, "federation": federation, "setup": setup, "fitting": fitting}
         try:
-            with torch.device("meta"):
-                built.trial = Trial(
-                    config, self.assets.registry, "meta", source, world.dataset, world=world, setup=setup
-                )
+            with shapes_alone():
+                built.trial = Trial(config, registry, "meta", source, world.dataset, **given)
         except NotApplicable as reason:
             built.reason = reason
         return built
@@ -125,22 +155,23 @@ class Prices:
         key = json.dumps([parts, layers, backbone["image_size"]], sort_keys=True)
 
         def make() -> World:
-            with torch.device("meta"):
+            with shapes_alone():
                 return World(config, self.assets.registry, dataset, layers, (half, half), "meta")
 
         return _kept(self._worlds, key, WORLDS, make)
 
 
-def _seen(name: str, config: Config, world: World) -> Any:
-    """What a method finds under a name of LOOKED_AT, to be compared with what it would find in another cell."""
-    if name == "seed":
-        return config["seed"]
-    if name == "proxy":
-        return config["data"].get("proxy") and id(world)
-    if name == "clients":
-        return id(world)  # which is there as long as what was built for it
-    sizes = getattr(world.federation.scenario, name)
-    return None if sizes is None else (sizes.shape, sizes.tobytes())
+def _totals(built: _Built, cell: _Cell) -> dict[str, Any]:
+    """Raises UserError, NotApplicable."""
+    check_ranks(built.made.model, cell.federation.scenario)
+    return Ledger(cell.config, cell.world.dataset, cell.federation).totals(built.made.method, cell.world)
+
+
+def _sizes(built: _Built, cell: _Cell) -> list[tuple[Size, Costs]]:
+    """What the method offers clients that have devices. Raises NotApplicable."""
+    if built.sizes is None:
+        built.sizes = offered(built.made.method, cell.federation.num_layers, built.made.rounds)
+    return built.sizes
 
 
 def _kept(known: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]) -> T:

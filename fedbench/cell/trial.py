@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from fedbench.cell.state import taken_apart
 from fedbench.cell.turns import source_of
 from fedbench.cell.watched import Watched
 from fedbench.cell.world import World
-from fedbench.devices.fitting import offered
+from fedbench.devices.fitting import Costs, offered
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -34,9 +34,10 @@ from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
+from fedbench.models.copying import copied
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator
-from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
+from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Size, Uploads
 
 Config = Mapping[str, Any]
 
@@ -60,27 +61,29 @@ class Trial:
         setup: Callable[..., Setup] = Setup,
         fitting: bool = False,
         watched: Watched | None = None,
+        federation: Federation | None = None,
     ) -> None:
         """device `meta` builds shapes alone, for `totals` · source, dataset, clients, world: where they are made
         already, the source for this trial alone · store: where clients' own tensors lie, by default in a temporary
         folder that ends with the trial · setup: what makes the method's · fitting: where clients have devices, leave
-        them every size, for the method to be asked what it offers · watched: what is noticed of others' plugins.
-        Raises UserError, NotApplicable."""
+        them every size, for the method to be asked what it offers · watched: what is noticed of others' plugins ·
+        federation: of that world, where its sizes are known already. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
         self.watched = watched or Watched(registry, config)
         self.store = store or ClientStore()
         self.source = source = source or source_of(config, registry, device != "meta")[0]
-        shapes = copy.deepcopy(source) if config.get("devices") and device == "meta" else None
+        fits = bool(config.get("devices")) and not fitting and federation is None  # whether sizes are to be found
+        shapes = replace(source, model=copied(source.model)) if fits and device == "meta" else None
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
         images = (source.mean, source.std)
         self.world = world = world or World(
             config, registry, self.dataset, self.model.num_layers, images, device, clients, self.watched
         )
-        self.train, self.proxy, self.federation = world.train, world.proxy, world.federation
-        if self.federation.devices is not None and not fitting:
+        self.train, self.proxy, self.federation = world.train, world.proxy, federation or world.federation
+        if fits:
             self.federation = self._fitted(registry, shapes)
         self.by_client, self.left_out = world.by_client, world.splits.left_out
         self.ledger = Ledger(config, self.dataset, self.federation)
@@ -132,17 +135,16 @@ class Trial:
         return registry.make("method", self.config["method"], setup=setup)
 
     def _fitted(self, registry: Registry, shapes: Source | None) -> Federation:
-        """The clients with the largest sizes of the method that fit their devices; a ceiling's fit whatever they need.
-        The method is built from shapes alone for this. Raises NotApplicable where nobody has one."""
+        """The clients with sizes, see `fitted`, for which the method is built from shapes alone. Raises
+        NotApplicable."""
         with torch.device("meta"):
             shapes = shapes or source_of(self.config, registry, load=False)[0]
             twin = Trial(
                 self.config, registry, "meta", shapes, self.dataset, store=self.store, world=self.world, fitting=True
             )
-        ceiling = registry.catalogue.find("method", self.config["method"]["name"]).role == "ceiling"
         with torch.device("cpu"):  # whatever device the caller builds on
             sizes = offered(twin.method, self.federation.num_layers, self.rounds)
-        return self.federation.with_sizes(self.federation.fits(sizes, None if ceiling else self.config))
+        return fitted(self.config, registry, self.federation, sizes)
 
     def _proxy(self) -> tuple[Tensor, Tensor] | None:
         """The server's own images, prepared as clients' are, with their labels; None where it has none."""
@@ -255,9 +257,20 @@ class Trial:
         return tables["eval"], tables["rounds"]
 
 
+def fitted(
+    config: Config, registry: Registry, federation: Federation, sizes: Sequence[tuple[Size, Costs]]
+) -> Federation:
+    """The clients of a cell with the largest of the sizes that fit their devices; a ceiling's fit whatever they need.
+    Raises NotApplicable where nobody has one."""
+    ceiling = registry.catalogue.find("method", config["method"]["name"]).role == "ceiling"
+    return federation.with_sizes(federation.fits(sizes, None if ceiling else config))
+
+
 def check_ranks(model: Blocks | Plain, scenario: Scenario) -> None:
     """Raises UserError where a client may be given more rank-one terms than the model's adapters have."""
+    if scenario.ranks is None:
+        return
     adapters: list[Callable[[], LowRank] | None] = [getattr(part, "low_rank", None) for part in model.modules()]
     R = max((low_rank().rank for low_rank in adapters if low_rank), default=None)
-    if scenario.ranks is not None and R is not None and scenario.ranks.max() > R:
+    if R is not None and scenario.ranks.max() > R:
         raise UserError(f"ranks: {scenario.ranks.max()} is above {R}, the largest rank of the adapters")

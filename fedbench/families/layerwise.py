@@ -23,8 +23,10 @@ from fedbench.models import cost
 from fedbench.models.adapter import fold
 from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
+from fedbench.models.copying import moved
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.holding import Holding, holding_of, whole
+from fedbench.models.shape import Shape
 from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report
 
 ExitsOf = Callable[[int], list[Exit]]
@@ -233,17 +235,19 @@ class Layerwise:
         r_n = None if scenario.ranks is None else torch.as_tensor(scenario.ranks[:, 0])
         everybody = Cohort(list(range(len(L_n))), L_n, even, even, lambda n: iter(()), ranks=r_n)
         blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
-        draw = seeding.generator(self.setup.seed, use="check")
+        draw = seeding.generator(0, use="check")  # what reads no seed is checked, and priced, once for all
         return self.plan({**blank, "memory": {}}, 0, everybody, draw)[0]
 
     @functools.cached_property
     def price(self) -> Callable[..., ClientCost]:
         """What a client pays that holds this, and is sent additions of so many bytes; each measured once."""
 
+        shape = Shape(self.model)
+
         def of(holding: Holding, added: int = 0) -> ClientCost:
             setup, unsent = self.setup, (*self.fixed, *(self.own.keeps if self.own else ()))
             travel = cost.Travel(unsent, self.fresh.names, added)
-            return cost.measure(self.model, holding, self.objective, setup.train, setup.image_size, travel)
+            return cost.measure(shape, holding, self.objective, setup.train, setup.image_size, travel)
 
         return functools.cache(of)
 
@@ -277,7 +281,7 @@ def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:
     names = {exit.classifier for depth in range(1, model.num_layers + 1) for exit in exits_of(depth)}
     for name in sorted(names | {HEAD}):
         model.add_classifier(name, setup.num_classes)
-    return model.to(setup.device).eval()
+    return moved(model, setup.device).eval()
 
 
 def _refuse_feddyn(setup: Setup, kept: Sequence[str], anew: Sequence[str]) -> None:

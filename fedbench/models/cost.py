@@ -19,6 +19,7 @@ from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.places import holds
 from fedbench.models.running import to_answer
+from fedbench.models.shape import Shape
 from fedbench.types import ClientCost, Exit, Objective, Sent
 
 Found = TypeVar("Found")
@@ -44,16 +45,17 @@ class Travel:
 
 
 def measure(
-    model: Blocks,
+    model: Blocks | Shape,
     holding: Holding,
     objective: Objective,
     train: Mapping[str, Any],
     image_size: int,
     travel: Travel = Travel(),
 ) -> ClientCost:
-    """The cost of a client that holds this."""
-    flops, activations = _one_image(model, holding, objective, image_size)
-    frozen_bytes, sizes = model.frozen_bytes(holding.depth), _sizes(model, holding)
+    """The cost of a client that holds this. Who asks for more than one may give the model's `Shape`."""
+    shape = model if isinstance(model, Shape) else Shape(model)
+    flops, activations = _one_image(shape, holding, objective, image_size)
+    frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
     travels = [s for s in sizes if not _named(s, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # besides the tensor itself
@@ -72,7 +74,7 @@ def measure(
         bytes_up=sum(one.up for one in sent),
         memory_bytes=frozen_bytes + held + copies * trained + train["batch_size"] * activations,
         sent=tuple(one for one in sent if one.down or one.up),
-        workspace_bytes=train["batch_size"] * max(0, _passing(model, holding, image_size) - activations),
+        workspace_bytes=train["batch_size"] * max(0, _passing(shape, holding, image_size) - activations),
     )
 
 
@@ -90,9 +92,9 @@ def _named(size: _Size, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(size.name, pattern) for pattern in patterns)
 
 
-def _sizes(model: Blocks, holding: Holding) -> list[_Size]:
+def _sizes(shape: Shape, holding: Holding) -> list[_Size]:
     """Of every tensor that the client holds. All layers of a ViT or Mixer are of one size."""
-    ranks = {place: pair.rank for pair in pairs(model) for place in (pair.A, pair.B)} if holding.ranks else {}
+    ranks = shape.ranks if holding.ranks else {}
     tuned = holding.trained_ranks or holding.ranks or ()
 
     def size(place: str, p: Tensor, held: int, trained: int, reads: bool = False, trains: bool = True) -> _Size:
@@ -104,10 +106,10 @@ def _sizes(model: Blocks, holding: Holding) -> list[_Size]:
     sizes = []
     for i, trains in enumerate(holding.trained):
         r_i, t_i = (holding.ranks[i], tuned[i]) if holding.ranks else (0, 0)
-        sizes += [size(f"r/{i}/{name}", p, r_i, t_i, trains=trains) for name, p in model.r(i).items()]
+        sizes += [size(place, p, r_i, t_i, trains=trains) for place, p in shape.held(i)]
     most = (max(holding.ranks, default=0), max(tuned, default=0)) if holding.ranks else (0, 0)
     classifiers = {exit.classifier for exit in holding.exits}
-    for name, p in model.shared().items():
+    for name, p in shape.shared.items():
         if holds(classifiers, name):
             sizes.append(size(f"shared/{name}", p, *most, reads=not name.startswith("model.")))
     return sizes
@@ -120,28 +122,28 @@ def regularizer_copies(train: Mapping[str, Any]) -> int:
 
 def activations(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> int:
     """Bytes that autograd saves for one image, attention scores included (fused kernels do not keep them)."""
-    return _one_image(model, holding, objective, image_size)[1]
+    return _one_image(Shape(model), holding, objective, image_size)[1]
 
 
-def _one_image(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+def _one_image(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
     """FLOPs and bytes of saved activations for one image.
 
     Where all layers are alike, one layer more costs the same wherever it stands: two shallow models with the
     same exits, layer after layer, tell what a deep one costs, to the last FLOP.
     """
-    if type(model).forward is not Blocks.forward:  # something stands between the layers
-        return _measured_once(model, holding, objective, image_size)
-    holding = _read_by_the_first(model, holding)
+    if type(shape.model).forward is not Blocks.forward:  # something stands between the layers
+        return _measured_once(shape, holding, objective, image_size)
+    holding = _read_by_the_first(shape.model, holding)
     exits = holding.exits
     m, depths = len(exits), [exit.depth for exit in exits]
-    if not holding.even and depths == [holding.depth] and _alike(model.blocks):
-        return _summed(model, holding, objective, image_size)
-    shallow = depths[-1] == m or depths[0] < 1 or depths != sorted(set(depths))
-    if shallow or not holding.even or depths[-1] != holding.depth or not _alike(model.blocks):
-        return _measured_once(model, holding, objective, image_size)
+    if not holding.even and depths == [holding.depth] and shape.alike:
+        return _summed(shape, holding, objective, image_size)
+    few = depths[-1] == m or depths[0] < 1 or depths != sorted(set(depths))
+    if few or not holding.even or depths[-1] != holding.depth or not shape.alike:
+        return _measured_once(shape, holding, objective, image_size)
     near, far = (
         _measured_once(
-            model,
+            shape,
             holding.of([0] * (m + more), tuple(Exit(i + 1 + more, exit.classifier) for i, exit in enumerate(exits))),
             objective,
             image_size,
@@ -168,18 +170,18 @@ def _read_by_the_first(model: Blocks, holding: Holding) -> Holding:
     return replace(holding, exits=tuple(Exit(exit.depth, alike[like(exit.classifier)].pop()) for exit in holding.exits))
 
 
-def _summed(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+def _summed(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
     """The same where some layers run frozen, or ranks differ: what each layer adds to the lowest that is trained, below
     which nothing is kept for a backward pass."""
     (exit,) = holding.exits
-    lowest = _lowest(model, holding)
+    lowest = _lowest(shape, holding)
     first = [lowest] if lowest < holding.depth else []
     known: dict[Holding, tuple[int, int]] = {}
 
     def cost(layers: list[int]) -> tuple[int, int]:
         part = holding.of(layers, (Exit(len(layers), exit.classifier),))
         if part not in known:
-            known[part] = _measured_once(model, part, objective, image_size)
+            known[part] = _measured_once(shape, part, objective, image_size)
         return known[part]
 
     base = cost(first)
@@ -188,53 +190,41 @@ def _summed(model: Blocks, holding: Holding, objective: Objective, image_size: i
     return flops, saved
 
 
-def _lowest(model: Blocks, holding: Holding) -> int:
+def _lowest(shape: Shape, holding: Holding) -> int:
     """The lowest layer in which anything is trained, or below which something is, such as a prompt; the depth where
     there is none."""
-    outside = any(name.startswith("model.") and not holding.freezes(name) for name in model.shared())
-    trained = (i for i, trains in enumerate(holding.trained) if trains and not all(map(holding.freezes, model.r(i))))
+    outside = any(name.startswith("model.") and not holding.freezes(name) for name in shape.shared)
+    trained = (i for i, trains in enumerate(holding.trained) if trains and not all(map(holding.freezes, shape.r(i))))
     return 0 if outside else next(trained, holding.depth)
 
 
-def _passing(model: Blocks, holding: Holding, image_size: int) -> int:
+def _passing(shape: Shape, holding: Holding, image_size: int) -> int:
     """Bytes that exist at once at most while one image passes the layers below the lowest that is trained, of which
     nothing is saved."""
-    below = _lowest(model, holding)
+    below, model = _lowest(shape, holding), shape.model
     if not below:
         return 0
     if type(model).forward is not Blocks.forward:  # something stands between the layers
         below, exits = holding.depth, holding.exits
     else:
-        below, exits = 1 if _alike(model.blocks) else below, ()
+        below, exits = 1 if shape.alike else below, ()
 
     def alive() -> int:
         return to_answer(model, lambda twin, x: twin(x, range(below), exits), image_size, _unused(model, below))
 
-    return _once(model, ("passing", below, exits, image_size), alive)
+    return _once(shape, ("passing", below, exits, image_size), alive)
 
 
-def _alike(blocks: nn.Sequential) -> bool:
-    """Whether every block has the same modules and the same parameters, trainable in the same places."""
-
-    def shape(block: nn.Module) -> list[Hashable]:
-        modules = [(name, type(module)) for name, module in block.named_modules()]
-        return modules + [(name, p.shape, p.requires_grad) for name, p in block.named_parameters()]
-
-    first = shape(blocks[0])
-    return all(shape(block) == first for block in blocks[1:])
-
-
-def _measured_once(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+def _measured_once(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
     key = (holding, _identity(objective), image_size)
-    return _once(model, key, lambda: _measure(model, holding, objective, image_size))
+    return _once(shape, key, lambda: _measure(shape.model, holding, objective, image_size))
 
 
-def _once(model: Blocks, key: Hashable, measure: Callable[[], Found]) -> Found:
+def _once(shape: Shape, key: Hashable, measure: Callable[[], Found]) -> Found:
     """What measure() gives, kept for models that are equal in shape."""
-    if model.origin is None:
+    if shape.model.origin is None:
         return measure()
-    parameters = tuple((name, p.shape, p.requires_grad) for name, p in model.named_parameters())
-    whole_key = (model.origin, parameters, key)
+    whole_key = (shape.model.origin, shape.parameters, key)
     if whole_key not in _measured:
         _measured[whole_key] = measure()
     found: Found = _measured[whole_key]
@@ -278,10 +268,10 @@ def _cut(twin: Blocks, holding: Holding) -> None:
 def layer_costs(model: Blocks, image_size: int) -> Tensor:
     """(L,) float64: FLOPs of one image through each layer, forward and backward. All layers of a ViT or Mixer
     cost the same."""
-    head = next(iter(model.classifiers))
+    head, shape = next(iter(model.classifiers)), Shape(model)
 
     def flops(depth: int) -> int:
-        return _one_image(model, whole(depth, [Exit(depth, head)]), lambda o, y, t: o[0].sum(), image_size)[0]
+        return _one_image(shape, whole(depth, [Exit(depth, head)]), lambda o, y, t: o[0].sum(), image_size)[0]
 
     one = flops(2) - flops(1) if model.num_layers > 1 else flops(1)
     return torch.full((model.num_layers,), float(one), dtype=torch.float64)

@@ -6,10 +6,9 @@ torch's kernels take microseconds, any other's on the meta device, whose kernels
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -17,6 +16,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+from fedbench.models.copying import copied, moved
 
 Model = TypeVar("Model", bound=nn.Module)
 Found = TypeVar("Found")
@@ -36,6 +37,11 @@ class Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.flops = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch's word for wrapping what follows in a compiler's guard, which takes longer than most operators."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -87,7 +93,7 @@ def quickest(on: Callable[[str], Found], model: nn.Module, image_size: int, unus
     left_out = sum(p.numel() for part in unused for p in part.parameters())
     if image_size <= SIDE and sum(p.numel() for p in model.parameters()) - left_out <= SMALL:
         try:
-            with torch.random.fork_rng(devices=[]), _new_tensors_on_cpu():
+            with torch.random.fork_rng(devices=[]), _new_tensors_on_cpu(), _one_thread():
                 return on("cpu")
         except Exception:  # the meta device says what is wrong, if anything is
             return on("meta")
@@ -99,19 +105,38 @@ def _new_tensors_on_cpu() -> AbstractContextManager[Any]:
     return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Work so small is done before others have begun; where they must wait for a processor, all of them turn."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta") -> Model:
     """A copy in shape, all zeros, with attention as explicit products, which the counter knows on every device.
     unused: parts in whose place it has nothing."""
-    own = [p for p in model.parameters() if type(p) is nn.Parameter]
-    made: dict[int, Any] = {id(p): nn.Parameter(torch.zeros_like(p, device=device), p.requires_grad) for p in own}
-    made |= {id(part): nn.Identity() for part in unused}
+    made: dict[int, Any] = {id(part): nn.Identity() for part in unused}
+    own = (p for p in _used(model, made) if type(p) is nn.Parameter)
+    made |= {id(p): nn.Parameter(torch.zeros(p.shape, dtype=p.dtype, device=device), p.requires_grad) for p in own}
     made |= {id(b): torch.zeros_like(b, device=device) for b in model.buffers() if type(b) is Tensor}
-    twin = copy.deepcopy(model, made).to(device)
+    twin = moved(copied(model, made), device)
     module: Any  # timm has the attribute in every kind of attention
     for module in twin.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = False
     return twin
+
+
+def _used(module: nn.Module, left_out: Mapping[int, Any]) -> Iterator[nn.Parameter]:
+    """The parameters of a model but for those of parts that are left out."""
+    yield from module.parameters(recurse=False)
+    for part in module.children():
+        if id(part) not in left_out:
+            yield from _used(part, left_out)
 
 
 def one_image(model: nn.Module, image_size: int) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import json
@@ -92,7 +91,10 @@ class Assets:
                     ref["name"], [name for name in self.registry.catalogue.components["backbone"] if name != "timm"]
                 )
                 raise UnknownName(error.told, [*own, *error.near]) from None
-        return copy.deepcopy(self._sources[key])
+        from fedbench.models.copying import copied  # imports torch, as whoever made a source has
+
+        source = self._sources[key]
+        return dataclasses.replace(source, model=copied(source.model))
 
     def _shapes(self, ref: Ref) -> Source:
         """Made by its plugin, which may `refuse` a name before torch is imported."""

@@ -55,12 +55,12 @@ def alone(config, registry):
 
 
 def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, monkeypatch, own_cache):
-    assets, cells = configs(tmp_path, "fedra, head_only, allsmall")
+    assets, cells = configs(tmp_path, "fedra, head_only, allsmall, inclusivefl")
     names = built(monkeypatch)
     known = Prices(assets)
     found = [known.totals(config) for config in cells]
-    assert len(cells) == 3 * 3 * len(SEEDS)
-    assert {name: names.count(name) for name in names} == {"fedra": 1, "head_only": 1, "allsmall": 3}
+    assert len(cells) == 4 * 3 * len(SEEDS)
+    assert {name: names.count(name) for name in names} == {"fedra": 1, "head_only": 1, "allsmall": 3, "inclusivefl": 3}
     assert found[:2] == [alone(config, assets.registry) for config in cells[:2]]
 
 

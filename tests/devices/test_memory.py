@@ -105,11 +105,11 @@ def images(config):
     return torch.zeros(batch, 3, size, size), torch.zeros(batch, dtype=torch.long)
 
 
-def layers(config, model, holding, objective) -> int:
+def layers(config, shape, holding, objective) -> int:
     """Of a client of a layerwise method."""
-    twin, (x, y) = real(model), images(config)
+    twin, (x, y) = real(shape.model), images(config)
     cost._cut(twin, holding)
-    held = sum(size.held for size in cost._sizes(model, holding))
+    held = sum(size.held for size in cost._sizes(shape, holding))
     classifiers = {exit.classifier for exit in holding.exits}
     trained = [p for place, p in twin.trained().items() if _is_held(place, holding.depth, classifiers)]
     resident = twin.frozen_bytes(holding.depth) + held

@@ -8,6 +8,7 @@ from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import _measure, _one_image, activations, layer_costs, measure
 from fedbench.models.holding import whole
+from fedbench.models.shape import Shape
 from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
 from fedbench.types import ClientCost, Exit, Sent, ServerCost
 from fedbench_plugins.objectives import cross_entropy, mutual_kl
@@ -136,7 +137,7 @@ def test_deep_models_with_any_adapter_cost_what_measuring_them_says(registry, ad
     registry.make("adapter", adapter)(blocks)
     blocks.add_classifier("head", 3)
     given = (blocks, whole(4, head_at_end(4)), cross_entropy, 8)
-    assert _one_image(*given) == _measure(*given)
+    assert _one_image(Shape(given[0]), *given[1:]) == _measure(*given)
 
 
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
@@ -152,7 +153,7 @@ def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
     for objective, depths in ((cross_entropy, [4]), (functools.partial(mutual_kl, ramp_rounds=3), [1, 3, 4])):
         exits = [Exit(depth, name) for depth, name in zip(depths, ("head", "a", "b"), strict=False)]
         given = (blocks, whole(4, exits), objective, 8)
-        assert _one_image(*given) == _measure(*given), depths
+        assert _one_image(Shape(given[0]), *given[1:]) == _measure(*given), depths
 
 
 def test_who_trains_nothing_below_its_classifier_needs_a_pass_through_frozen_layers(model):
