@@ -71,6 +71,11 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     console.print(listing(("plugin", "package", "version"), sorted(rows)))
     for message in registry.troubles.values():
         console.print(f"! {message}", style="yellow")
+    if any("+sha256:" in version for _, _, version in rows):
+        console.print(
+            "+sha256: a package that is installed editable; results of other code are not taken for its own.",
+            style="dim",
+        )
     console.print("`fedbench plugins list --components` lists what they register.", style="dim")
 
 

@@ -23,6 +23,7 @@ from fedbench.disk import cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry import entrypoints
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit
+from fedbench.registry.editable import hash_of_sources, is_editable
 from fedbench.registry.hooks import HOOKS, faults
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Registry:
                 )
         self.files = _by_name(files)
         self._makers: dict[str, dict[tuple[str, str], tuple[Callable, Component]]] = {}
+        self._sources: dict[str, str] = {}  # hashes of packages that are installed editable
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
 
@@ -209,10 +211,18 @@ class Registry:
         return plugin if plugin in self.files else _package(self.entry_points[plugin])
 
     def version(self, plugin: str) -> str:
-        """What identifies the code of a plugin: its package's version, or a file's hash."""
+        """What identifies the code of a plugin: its package's version, with a hash of its files where it is installed
+        editable; or a file's hash. fedbench's own version stands for its own code."""
         if plugin in self.files:
             return "sha256:" + hash_of_file(self.files[plugin])[:16]
-        return _version(self.entry_points[plugin]) or "unknown"
+        point = self.entry_points[plugin]
+        version, package = _version(point) or "unknown", _package(point)
+        if package == "fedbench" or not is_editable(point.dist):
+            return version
+        if package not in self._sources:  # once for all plugins of a package, which share its line in an identity
+            own = [other.module for other in self.entry_points.values() if _package(other) == package]
+            self._sources[package] = hash_of_sources(map(_origin, own))[:16]
+        return f"{version}+sha256:{self._sources[package]}"
 
     def module_file(self, plugin: str) -> str | None:
         """Where a plugin's code lies, found without importing it."""
@@ -223,7 +233,7 @@ class Registry:
         facts: list[Any] = [__version__, sys.version, self.troubles]
         facts += [_file_stamp(module) for module in ("fedbench.registry.catalogue", "fedbench.options")]
         for point in self.entry_points.values():
-            facts.append([point.name, point.value, _package(point), _version(point)])
+            facts.append([point.name, point.value, _package(point), self.version(point.name)])
             facts.append(_file_stamp(point.module))
         return facts
 

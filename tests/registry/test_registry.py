@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,9 @@ import torch
 from command import MAIN, environment, fedbench, write_suite
 from strangers import LAST, registering
 
+from fedbench import __version__ as fedbench_version
 from fedbench.errors import UserError
+from fedbench.registry.editable import hash_of_sources
 from fedbench.registry.registry import Registry
 
 
@@ -222,3 +225,35 @@ def test_a_plugin_cannot_say_of_what_kind_it_is(tmp_path):
     (tmp_path / "p.py").write_text(f"from fedbench import hookimpl\n{hook}")
     with pytest.raises(UserError, match="does not load: TypeError"):
         Registry([str(tmp_path / "p.py")]).catalogue  # noqa: B018
+
+
+# --- what is installed where it lies -----------------------------------------------------------------------------
+
+
+def test_the_files_of_an_editable_package_are_a_part_of_its_version(install, tmp_path):
+    file = install("mine", registering("allocations", "mine", LAST))
+    assert Registry().version("mine") == "1.0"
+    info = tmp_path / "site/mine-1.0.dist-info"
+    (info / "direct_url.json").write_text('{"dir_info": {"editable": true}, "url": "file:///any"}')
+    first = Registry().version("mine")
+    assert re.fullmatch(r"1\.0\+sha256:[0-9a-f]{16}", first) and Registry().version("mine") == first
+    file.write_text(file.read_text() + "# an edit\n")
+    assert Registry().version("mine") != first
+    assert Registry().version("fedra") == fedbench_version  # its own code is what its version says
+    listed = fedbench("plugins", "list", cwd=tmp_path).stdout
+    assert "+sha256: a package that is installed editable" in listed and Registry().version("mine") in listed
+
+
+def test_every_file_of_an_editable_package_counts(tmp_path):
+    package = tmp_path / "them"
+    (package / "parts").mkdir(parents=True)
+    modules = [package / "__init__.py", package / "parts" / "__init__.py", package / "parts" / "one.py"]
+    for module in modules:
+        module.write_text("")
+    before = hash_of_sources([str(modules[2]), None])
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "one.pyc").write_text("x")
+    (tmp_path / "beside.py").write_text("x")
+    assert hash_of_sources([str(modules[0]), str(modules[2])]) == before
+    (package / "table.json").write_text("{}")
+    assert hash_of_sources([str(modules[2])]) != before
