@@ -1,6 +1,9 @@
 """The README's commands are the ones that are run, and its example is a plugin that works."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,36 @@ def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
     for L_n in range(1, 13):
         M = draw(allocate, torch.tensor([L_n]), 12, 0, [0], {}, torch.Generator(), lambda: torch.ones(12))
         assert M.sum() == L_n
+
+
+def newcomers_path() -> tuple[list[str], list[str]]:
+    """The commands that install, and those from there to a leaderboard with a method of one's own."""
+    (first,) = [block for block in fenced("sh") if "pip install" in block and "fedbench run" in block]
+    (own,) = [block for block in fenced("sh") if "fedbench init" in block]
+    install = [part for part in first.strip().split(" && ") if "fedbench run" not in part]
+    return install, [line.partition("  #")[0] for line in own.strip().splitlines()]
+
+
+def test_a_method_of_ones_own_is_six_commands_away():
+    install, own = newcomers_path()
+    assert "venv" in install[0] and "pip" in install[1]
+    assert own[0].startswith("fedbench init") and own[-1].startswith("fedbench run")
+    assert len(install) + len(own) <= 6
+
+
+@pytest.mark.slow
+def test_the_newcomers_commands_end_with_a_leaderboard(tmp_path):
+    program = tmp_path / "bin/fedbench"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nfrom fedbench.cli import main\nmain()\n")
+    program.chmod(0o755)
+    path = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    script = "\n".join(newcomers_path()[1])
+    done = subprocess.run(
+        ["sh", "-e"], input=script, cwd=tmp_path, env=path, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^mine +\d", done.stdout, flags=re.MULTILINE), "the method of one's own has a row"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/findings.md", "docs/leaderboard.md"])
