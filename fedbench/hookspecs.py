@@ -120,7 +120,12 @@ def fedbench_register_partitions(register: Register) -> None:
 
 @hookspec
 def fedbench_register_metrics(register: Register) -> None:
-    """What is measured at evaluation: `make(**options) -> metric(logits (n, C), y (n,)) -> float`."""
+    """What is measured at evaluation: `make(**options) -> metric(logits (n, C), y (n,)) -> float`.
+
+    :param better: optional, `"higher"` or `"lower"`, which of two values is the better one.
+    :param unit: optional, `"%"` for a fraction that tables show times 100, or any short text, as `"ms"`.
+    :param format: optional, how tables show a value, one of Python's formats, as `".2f"`.
+    """
 
 
 @hookspec

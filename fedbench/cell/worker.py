@@ -32,6 +32,7 @@ from fedbench.engine.team import Team, together
 from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
+from fedbench.results.choice import declare
 from fedbench.results.claims import Taken, joined
 from fedbench.results.columns import ONLY_WITH_ROWS
 from fedbench.results.files import cleared, described
@@ -162,6 +163,10 @@ class _Computation:
         if device == "cuda" and self.order.gpu_fraction:  # what it takes beyond that is its own fault, not others'
             torch.cuda.set_per_process_memory_fraction(self.order.gpu_fraction)
         self.manifest["machine"] = machine.describe(device)
+        named = [metric["name"] for metric in self.manifest["config"]["evaluation"]["metrics"]]
+        if told := self.registry.catalogue.measures(named):
+            self.manifest["metrics"] = told
+            declare(told)
         self._take_up(device)
         write_manifest(self.folder, self.manifest)
         self.registry.tell("fedbench_cell_started", manifest=self.manifest)

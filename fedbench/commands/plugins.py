@@ -106,6 +106,9 @@ def show(name: str, plugins: tuple) -> None:
         )
         for paragraph in (component.summary, *filter(None, component.details.split("\n\n"))):
             console.print(Padding(Text(paragraph), (0, 0, 0, 2)))
+        said = [component.better and f"{component.better} is better", component.unit, component.format]
+        if any(said):
+            console.print(Padding(Text(f"Values: {', '.join(filter(None, said))}"), (0, 0, 0, 2)))
         if component.paper:
             console.print(Padding(Text(f"Paper: {component.paper}"), (0, 0, 0, 2)))
         rows = [

@@ -12,6 +12,7 @@ from typing import Any
 from fedbench.data.sources import Source
 from fedbench.errors import UserError
 from fedbench.options import Schema, declared, faults, place
+from fedbench.results.choice import Measure
 from fedbench.words import meant
 
 KINDS = {
@@ -37,7 +38,7 @@ OWN_SETTINGS = ("adapter", "train")
 ROLES = ("method", "ceiling", "floor", "control")
 
 # What `register` is told of a component beside its name and what makes it.
-FACTS = ("profiles", "later", "paper", "role", "exact", "source", "elsewhere", "look")
+FACTS = ("profiles", "later", "paper", "role", "exact", "source", "elsewhere", "better", "unit", "format", "look")
 FACTS_TOLD = ", ".join(FACTS[:-1])  # how pictures draw it is no stranger's to say
 
 # What the core hands to a component by name; every other parameter is an option that a suite may set.
@@ -82,7 +83,7 @@ class Component:
     others), its options with their defaults, and what those take that declare it (`fedbench.options`); for a method its
     role, one of ROLES, for a data set where its files come from, for an executor whether its cells run on other
     machines. later: the options that came when results were kept already, paper: where it is from, look: how pictures
-    draw it, see `hookspecs`."""
+    draw it, better, unit, format: what a metric says of itself, see `hookspecs`."""
 
     name: str
     kind: str
@@ -100,6 +101,9 @@ class Component:
     details: str = ""
     paper: str = ""
     look: int | None = None
+    better: str = ""
+    unit: str = ""
+    format: str = ""
     takes: dict[str, Schema] = field(default_factory=dict)
 
     @classmethod
@@ -111,19 +115,7 @@ class Component:
             raise Unfit(
                 f"{kind} {name!r}: what is registered beside the name is the function that makes it, not {make!r:.80}"
             )
-        if odd := [fact for fact in facts if fact not in FACTS]:
-            raise Unfit(
-                f"{kind} {name!r}: `register` takes no {odd[0]!r}; {meant(odd[0], FACTS, f'it takes {FACTS_TOLD}')}"
-            )
-        if not isinstance(facts.get("source"), Source | None):
-            raise Unfit(f"the source of the {kind} {name!r} is no Source")
-        if facts.get("role", "method") not in (ROLES if kind == "method" else ("method",)):
-            raise Unfit(
-                f"the role of the {kind} {name!r} is {facts['role']!r:.80}; a method's is one of {', '.join(ROLES)}"
-            )
-        paper = facts.get("paper", "")
-        if not isinstance(paper, str) or (paper and not (_YEAR.search(paper) and paper.isprintable())):
-            raise Unfit(f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}")
+        _check_facts(kind, name, facts)
         if "profiles" in facts:
             facts["profiles"] = _plain("profiles", facts["profiles"])
         options, open_ = {}, False
@@ -152,6 +144,26 @@ class Component:
         summary, *others = [" ".join(part.split()) for part in (inspect.getdoc(make) or "").split("\n\n")]
         details = "\n\n".join(others)
         return cls(name, kind, plugin, package, summary, options, open=open_, details=details, takes=takes, **facts)
+
+
+def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
+    """Raises Unfit for what `register` is not to be told of such a component."""
+    if odd := [fact for fact in facts if fact not in FACTS]:
+        raise Unfit(
+            f"{kind} {name!r}: `register` takes no {odd[0]!r}; {meant(odd[0], FACTS, f'it takes {FACTS_TOLD}')}"
+        )
+    if not isinstance(facts.get("source"), Source | None):
+        raise Unfit(f"the source of the {kind} {name!r} is no Source")
+    if facts.get("role", "method") not in (ROLES if kind == "method" else ("method",)):
+        raise Unfit(
+            f"the role of the {kind} {name!r} is {facts['role']!r:.80}; a method's is one of {', '.join(ROLES)}"
+        )
+    said = {key: facts[key] for key in ("better", "unit", "format") if key in facts}
+    if wrong := Measure(**said).fault() if kind == "metric" else said and f"`{next(iter(said))}` is a metric's to say":
+        raise Unfit(f"{kind} {name!r}: {wrong}")
+    paper = facts.get("paper", "")
+    if not isinstance(paper, str) or (paper and not (_YEAR.search(paper) and paper.isprintable())):
+        raise Unfit(f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}")
 
 
 def _check_own(what: str, takes: dict[str, Schema], given: dict[str, Any]) -> None:
@@ -195,6 +207,12 @@ class Catalogue:
     def papers(self) -> dict[str, str]:
         """The paper of every method that has one, by name."""
         return {name: method.paper for name, method in self.components["method"].items() if method.paper}
+
+    def measures(self, metrics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What metrics of these names say of themselves, where they do."""
+        known = self.components["metric"]
+        told = {name: Measure(c.better, c.unit, c.format).told() for name in metrics if (c := known.get(name))}
+        return {name: said for name, said in told.items() if said}
 
     def add(self, components: Iterable[Component]) -> None:
         """Enter components; a name that is taken becomes a clash, reported when it is used."""

@@ -16,7 +16,7 @@ from fedbench.report.measures import Score, is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
 from fedbench.report.statistics.pairs import Pair
-from fedbench.results.choice import higher_is_better
+from fedbench.results.choice import higher_is_better, measure
 from fedbench.words import amount, human_bytes, human_joules, lasting, three_digits
 
 SPREAD = "±"
@@ -34,8 +34,8 @@ STATUS = {
 
 
 def number(value: float, metric: str, signed: bool = False) -> str:
-    sign = "+" if signed else ""
-    return f"{100 * value:{sign}.1f}" if is_fraction(metric) else f"{value:{sign}.3f}"
+    sign, times, usual = "+" if signed else "", *((100, ".1f") if is_fraction(metric) else (1, ".3f"))
+    return f"{times * value:{sign}{measure(metric).format or usual}}"
 
 
 def view(boards: Sequence[Leaderboard]) -> View:
@@ -197,7 +197,7 @@ def subtitle(board: Leaderboard) -> str:
         "best": "each seed's best round on validation images",
         "last4": f"mean of the last four evaluated rounds, up to round {' or '.join(rounds)}",
     }.get(board.at) or _within(board)
-    unit = ", %" if is_fraction(board.metric) else ""
+    unit = f", {named}" if (named := measure(board.metric).unit) else ""
     if not rounds and board.budget is None:
         return f"{board.metric}: no cell has finished"
     return f"{board.metric}{unit} · {at} · {_seeds(board)}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
-from fedbench.results.choice import VALIDATION, best_round, higher_is_better
+from fedbench.results.choice import VALIDATION, best_round, higher_is_better, measure
 from fedbench.results.scores import average, by_client, by_domain, by_round
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ UNCHOSEN = (
 
 
 def is_fraction(metric: str) -> bool:
-    """Accuracies are shown in percent, everything else (a loss) as it is."""
-    return "accuracy" in metric
+    """Accuracies, and what says that its unit is %, are shown in percent, everything else (a loss) as it is."""
+    return measure(metric).unit == "%"
 
 
 @dataclass(frozen=True)

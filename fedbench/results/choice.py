@@ -1,15 +1,71 @@
-"""Which round is chosen: the one that is best on validation images, and never by a test image."""
+"""What of a metric is better and how it is shown; and which round is chosen: the one that is best on validation images,
+and never by a test image."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 VALIDATION = "validation"  # the split of eval.parquet that is chosen by
+HIGHER, LOWER = "higher", "lower"
+_FORMAT = re.compile(r"\.[0-9][feg]")
+_UNIT = re.compile(r"[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]{0,11}")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a metric says of itself, "" where it says nothing.
+
+    better: HIGHER or LOWER · unit: `%` for a fraction that is shown times 100, or any short text · format: of Python,
+    as `.2f`.
+    """
+
+    better: str = ""
+    unit: str = ""
+    format: str = ""
+
+    def fault(self) -> str:
+        """What is wrong with it, in a sentence; "" where nothing is."""
+        if self.better not in ("", HIGHER, LOWER):
+            return f"`better` is {HIGHER!r} or {LOWER!r}, not {self.better!r:.80}"
+        if not isinstance(self.unit, str) or (
+            self.unit and not (_UNIT.fullmatch(self.unit) and self.unit.isprintable())
+        ):
+            return f"`unit` is a text of at most 12 letters, as '%' or 'ms', not {self.unit!r:.80}"
+        if self.format != "" and not (isinstance(self.format, str) and _FORMAT.fullmatch(self.format)):
+            return f"`format` is one of Python for a number, as '.2f', not {self.format!r:.80}"
+        return ""
+
+    def told(self) -> dict[str, str]:
+        """What it says, by name; empty where it says nothing."""
+        return {key: value for key, value in asdict(self).items() if value}
+
+
+_DECLARED: dict[str, Measure] = {}  # by metric; what results are read of says so, whichever plugins are here
+
+
+def declare(metrics: Mapping[str, Mapping[str, Any]]) -> None:
+    """Take over what metrics say of themselves, by name. Raises TypeError for what cannot be."""
+    for name, told in metrics.items():
+        if not isinstance(told, Mapping) or set(told) - {"better", "unit", "format"}:
+            raise TypeError(f"metrics.{name:.80} is {told!r:.80}")
+        if fault := (made := Measure(**told)).fault():
+            raise TypeError(f"metrics.{name:.80}: {fault}")
+        _DECLARED[name] = made
+
+
+def measure(metric: str) -> Measure:
+    """What a metric, or a second output as `accuracy/last`, says of itself; where it does not, what its name says."""
+    name = metric.partition("/")[0]
+    told, low = _DECLARED.get(name, Measure()), name in ("loss", "error") or name.endswith(("_loss", "_error"))
+    return Measure(told.better or (LOWER if low else HIGHER), told.unit or "%" * ("accuracy" in metric), told.format)
 
 
 def higher_is_better(metric: str) -> bool:
-    return metric.partition("/")[0] not in ("loss", "error")
+    return measure(metric).better == HIGHER
 
 
 def best_round(averages: Mapping[int, float], metric: str) -> int:

@@ -159,5 +159,17 @@ TIMINGS = {
     "right": (),
     "sizes": (),
     "deployed": (),
-    "manifest": ("started", "seconds", "machine", "git", "traceback", "files", "torn", "left_out", "root", "warnings"),
+    "manifest": (
+        "started",
+        "seconds",
+        "machine",
+        "git",
+        "traceback",
+        "files",
+        "torn",
+        "left_out",
+        "root",
+        "warnings",
+        "metrics",
+    ),
 }

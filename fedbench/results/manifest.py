@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.results.choice import declare
 from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.identity import identity, named
 from fedbench.results.status import STATUSES
@@ -20,7 +21,7 @@ MEND = "Delete the folder it lies in and run the suite again: only that cell is 
 MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("status", "started", "id", "signal", "root"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
-    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout"), dict),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout", "metrics"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
     "warnings": list,
     "seconds": int | float,
@@ -38,7 +39,7 @@ NAMED = ("backbone", "adapter", "data", "method")
 HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 
 # All that a manifest without a seal may have. What came later comes with one.
-UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout", "warnings"})
+UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout", "warnings", "metrics"})
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -95,6 +96,7 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         check(f"left_out.{what}", manifest["left_out"].get(what), wanted)
     for what, wanted in TURNOUT_TYPES.items() if manifest.get("turnout") else ():
         check(f"turnout.{what}", manifest["turnout"].get(what), wanted)
+    declare(manifest.get("metrics", {}))
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             check(f"{what}.{name}", value, str)
