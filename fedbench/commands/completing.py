@@ -171,7 +171,7 @@ def _named(context: click.Context, parameter: str) -> list[str]:
 
 def _entries(context: click.Context) -> Iterator[dict[str, Any]]:
     """What the indices below the named paths say, `results` where none is named."""
-    for path in _named(context, "paths") or ("results",):
+    for path in _named(context, "paths") or _named(context, "source") or ("results",):
         own = Path(path) / "index.json"
         for index in [own] if own.is_file() else sorted(Path(path).glob("*/index.json")):
             yield from _read(index)
@@ -191,6 +191,7 @@ TABLE: dict[str, Offers] = {
     "suite": suites,
     "paths": folders,
     "cell": cells,
+    "reproduce source": files,
     "scenarios": scenarios,
     "methods": methods,
     "baseline": methods,

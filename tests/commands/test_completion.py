@@ -62,6 +62,7 @@ def study(tmp_path, monkeypatch, registry):
         ("compare results/mine --method ", ["own"]),
         ("plot curves --variant ", ["rank=4"]),
         ("compare --baseline o", ["own"]),
+        ("reproduce results/mine --method o", ["own"]),
         ("compare nowhere --metric acc", ["accuracy"]),
         ("compare ", ["<dir>"]),
         ("export results/mine/h", ["results/mine/hard-own-0-0123456789ab"]),
