@@ -25,6 +25,7 @@ import pluggy
 
 hookspec = pluggy.HookspecMarker("fedbench")
 Register = Callable[..., None]
+Rows = list[dict[str, Any]]  # of a table of a cell
 
 
 # --- components ---------------------------------------------------------------------------------------------------
@@ -147,25 +148,26 @@ def fedbench_register_executors(register: Register) -> None:
 
 
 @hookspec
-def fedbench_suite_started(suite: str, cells: list[dict[str, Any]]) -> None:
-    """Called in the main process before the first cell: the suite's name and every cell's manifest."""
+def fedbench_suite_started(suite: str, cells: list[dict[str, Any]], folder: str) -> None:
+    """Called in the main process before the first cell: the suite's name, every cell's manifest, the suite's folder."""
 
 
 @hookspec
-def fedbench_suite_finished(suite: str, cells: list[dict[str, Any]]) -> None:
+def fedbench_suite_finished(suite: str, cells: list[dict[str, Any]], folder: str) -> None:
     """Called in the main process after the last cell, with the final manifests."""
 
 
 @hookspec
-def fedbench_cell_started(manifest: dict[str, Any]) -> None:
-    """Called in the process that runs the cell."""
+def fedbench_cell_started(manifest: dict[str, Any], folder: str) -> None:
+    """Called in the process that runs the cell, with the folder of its results."""
 
 
 @hookspec
-def fedbench_round_finished(manifest: dict[str, Any], round: int, rows: list[dict[str, Any]]) -> None:
-    """Called in the process that runs the cell, with the round's rows of rounds.parquet (one a client)."""
+def fedbench_round_finished(manifest: dict[str, Any], round: int, rows: Rows, evaluation: Rows, folder: str) -> None:
+    """Called in the process that runs the cell, with the round's rows of rounds.parquet (one a client), and those of
+    eval.parquet, none where the models were not tested after it."""
 
 
 @hookspec
-def fedbench_cell_finished(manifest: dict[str, Any], evaluation: list[dict[str, Any]]) -> None:
+def fedbench_cell_finished(manifest: dict[str, Any], evaluation: Rows, folder: str) -> None:
     """Called in the process that runs the cell, with every row of eval.parquet."""

@@ -92,38 +92,40 @@ def test_hook_fedbench_register_executors(tmp_path):
     assert made(tmp_path, "executor", code, workers=2, timeout=None) == (2, None, "short")
 
 
-def noting(folder: Path, hook: str, arguments: str) -> Registry:
+def noting(place: Path, hook: str, arguments: str) -> Registry:
     """A tracker that writes the arguments of one hook into a file."""
     code = f"import json, pathlib\n@hookimpl\ndef {hook}({arguments}):\n"
-    code += f"    pathlib.Path({str(folder / 'notes')!r}).write_text(json.dumps([{arguments}]))\n"
-    return plugin_of(folder, code)
+    code += f"    pathlib.Path({str(place / 'notes')!r}).write_text(json.dumps([{arguments}]))\n"
+    return plugin_of(place, code)
 
 
-def told(folder: Path, hook: str, arguments: str, **facts) -> list:
-    plugins = noting(folder, hook, arguments)
+def told(place: Path, hook: str, arguments: str, **facts) -> list:
+    plugins = noting(place, hook, arguments)
     assert plugins.catalogue.lifecycle == ["mine.py"]
     plugins.tell(hook, **facts)
-    return json.loads((folder / "notes").read_text())
+    return json.loads((place / "notes").read_text())
 
 
 def test_hook_fedbench_suite_started(tmp_path):
-    assert told(tmp_path, "fedbench_suite_started", "suite", suite="s", cells=[{}]) == ["s"]
+    assert told(tmp_path, "fedbench_suite_started", "suite", suite="s", cells=[{}], folder="r/s") == ["s"]
 
 
 def test_hook_fedbench_suite_finished(tmp_path):
-    assert told(tmp_path, "fedbench_suite_finished", "suite, cells", suite="s", cells=[{}]) == ["s", [{}]]
+    assert told(tmp_path, "fedbench_suite_finished", "suite, cells", suite="s", cells=[{}], folder="r/s") == ["s", [{}]]
 
 
 def test_hook_fedbench_cell_started(tmp_path):
-    assert told(tmp_path, "fedbench_cell_started", "manifest", manifest={"id": "x"}) == [{"id": "x"}]
+    assert told(tmp_path, "fedbench_cell_started", "manifest", manifest={"id": "x"}, folder="c") == [{"id": "x"}]
 
 
 def test_hook_fedbench_round_finished(tmp_path):
-    assert told(tmp_path, "fedbench_round_finished", "round, rows", manifest={}, round=1, rows=[{}]) == [1, [{}]]
+    facts = {"manifest": {}, "round": 1, "rows": [{}], "evaluation": [{"value": 0.5}], "folder": "c"}
+    taken = told(tmp_path, "fedbench_round_finished", "round, rows, evaluation, folder", **facts)
+    assert taken == [1, [{}], [{"value": 0.5}], "c"]
 
 
 def test_hook_fedbench_cell_finished(tmp_path):
-    assert told(tmp_path, "fedbench_cell_finished", "evaluation", manifest={}, evaluation=[{}]) == [[{}]]
+    assert told(tmp_path, "fedbench_cell_finished", "evaluation", manifest={}, evaluation=[{}], folder="c") == [[{}]]
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -169,7 +169,7 @@ class _Computation:
             declare(told)
         self._take_up(device)
         write_manifest(self.folder, self.manifest)
-        self.registry.tell("fedbench_cell_started", manifest=self.manifest)
+        self._call("fedbench_cell_started")
         self.trial = trial = self._built(config_of(self.manifest), device)
         if trial.left_out:
             self.manifest["left_out"] = trial.left_out
@@ -232,8 +232,9 @@ class _Computation:
         self.check()
         self._warned()
         self.manifest["round"] = t
-        self.registry.tell("fedbench_round_finished", manifest=self.manifest, round=t, rows=rows)
-        told = news(t, rows, self.progress.tables["eval"], self.manifest["config"])
+        tested = [row for row in self.progress.tables["eval"] if row["round"] == t]
+        self._call("fedbench_round_finished", round=t, rows=rows, evaluation=tested)
+        told = news(t, rows, tested, self.manifest["config"])
         self.tell({"event": "round", "round": t, **told})
         stopping, enough = self.stopping(), t == self.order.until
         if t < self.trial.rounds and (stopping or enough or self.checkpoints.due()):
@@ -261,8 +262,12 @@ class _Computation:
         if done:
             forget(self.folder)
         evaluation = self.progress.tables["eval"] if outcome["status"] == "finished" else []
-        self.registry.tell("fedbench_cell_finished", manifest=self.manifest, evaluation=evaluation)
+        self._call("fedbench_cell_finished", evaluation=evaluation)
         return self.manifest
+
+    def _call(self, hook: str, **facts: Any) -> None:
+        """Tell the plugins; none of them can spoil a result."""
+        self.registry.tell(hook, manifest=self.manifest, folder=str(self.folder), **facts)
 
     def _seconds(self) -> float:
         """What the cell took, its earlier runs up to the checkpoint included."""

@@ -31,7 +31,7 @@ class Bars:
     def __init__(self, console: Console, rounds: int) -> None:
         """rounds: of all cells together."""
         room = console.width - (2 + 2 * len(str(rounds)) + 1 + 1 + CLOCK + 1)
-        fits = {}
+        fits: dict[str, bool] = {}
         for part, columns, least in PARTS:
             if fits.setdefault(part, room - columns >= least):
                 room -= columns

@@ -58,11 +58,15 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option("--force", is_flag=True, help="Run finished cells again too.")
 @click.option("--shard", type=Shard(), help="Only the I-th of N parts of the cells; `fedbench merge` joins them.")
 @click.option("--own-processes", is_flag=True, help="Compute no small cells in turn in one process.")
+@click.option(
+    "--tracker", "trackers", multiple=True, metavar="NAME", help="Who is told of every round: mlflow, tensorboard."
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
 def run(
     suite: str,
     plugins: tuple,
+    trackers: tuple,
     precision: str | None,
     engine: str | None,
     sets: tuple,
@@ -84,12 +88,13 @@ def run(
     """  # fmt: skip
     from fedbench.commands.patience import Patience
     from fedbench.commands.screen import Screen
+    from fedbench.commands.trackers import files
     from fedbench.commands.watch import Watch
     from fedbench.registry.registry import Registry
     from fedbench.runs import runner
 
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
-    quiet = quiet or as_json
+    quiet, plugins = quiet or as_json, (*plugins, *files(trackers))
     try:
         with raising(), Watch(Screen(), quiet) as watch, Patience(f"Preparing {suite}", quiet) as patience:
 

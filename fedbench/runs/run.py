@@ -107,9 +107,7 @@ class Run:
 
     def compute(self, observe: Observe | None = None) -> Ends:
         """Have the executor compute cells until none is left, or too many have failed."""
-        self.registry.tell(
-            "fedbench_suite_started", suite=self.suite.name, cells=[cell.manifest() for cell in self.cells]
-        )
+        self._call("fedbench_suite_started", [cell.manifest() for cell in self.cells])
         name = f"{self.suite.name} · {self.stage}" if self.stage else self.suite.name
         listen = observe(name, self.cells, self.missing) if observe else lambda event: None
         for data, left in self.left_out.items():
@@ -147,7 +145,7 @@ class Run:
             manifests[place.name] = _last(cell, place, ends.of.get(place.name))
             if manifests[place.name]["status"] == "finished":
                 forget(place)  # where a worker was killed just before it did so
-        self.registry.tell("fedbench_suite_finished", suite=self.suite.name, cells=list(manifests.values()))
+        self._call("fedbench_suite_finished", list(manifests.values()))
         return Outcome(
             suite=self.suite.name,
             folder=self.folder,
@@ -161,6 +159,9 @@ class Run:
                 cell.folder_in(self.folder).name for cell in self.cells if cell.points[0].candidate is not None
             ),
         )
+
+    def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
+        self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))
 
     def _orders(self) -> Callable[[Cell, Claim], Order]:
         """What tells a worker which cell it is to compute and how; a function of the cell and its claim."""

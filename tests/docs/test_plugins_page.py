@@ -172,12 +172,13 @@ def test_an_executor_of_the_page_runs_every_job_and_tells_of_it(examples, block,
 ROUND = {"client": 0, "loss": 1.5}
 SCORE = {"round": 3, "domain": "solid", "metric": "accuracy", "value": 0.5}
 MANIFEST = {"id": "0" * 12, "status": "finished", "config": {"method": {"name": "fedra"}}}
+WHERE = {"folder": "results/small"}
 TOLD = {
-    "fedbench_suite_started": {"suite": "small", "cells": [MANIFEST]},
-    "fedbench_suite_finished": {"suite": "small", "cells": [MANIFEST]},
-    "fedbench_cell_started": {"manifest": MANIFEST},
-    "fedbench_round_finished": {"manifest": MANIFEST, "round": 1, "rows": [ROUND]},
-    "fedbench_cell_finished": {"manifest": MANIFEST, "evaluation": [SCORE]},
+    "fedbench_suite_started": {"suite": "small", "cells": [MANIFEST], **WHERE},
+    "fedbench_suite_finished": {"suite": "small", "cells": [MANIFEST], **WHERE},
+    "fedbench_cell_started": {"manifest": MANIFEST, **WHERE},
+    "fedbench_round_finished": {"manifest": MANIFEST, "round": 1, "rows": [ROUND], "evaluation": [SCORE], **WHERE},
+    "fedbench_cell_finished": {"manifest": MANIFEST, "evaluation": [SCORE], **WHERE},
 }
 
 

@@ -1,0 +1,33 @@
+"""The page on what lies in results folders, from their files to its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedbench.registry.registry import Registry
+from fedbench.report.grouping import select
+from fedbench.report.html.data import Asked, gather
+from fedbench.report.html.document import document
+from fedbench.results import Found, examine
+from fedbench.results.result import COMPARED
+
+
+def whole_page(
+    paths: Sequence[str],
+    metric: str = "accuracy",
+    at: str = "final",
+    baseline: str | None = None,
+    equivalent: float | None = None,
+    scenarios: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    variants: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+) -> tuple[str, list[str]]:
+    """The page, and a line on everything that is left out because it is not as it was written. Raises: UserError for
+    what no result has."""
+    there = examine(paths)
+    found = Found(select(there.results, scenarios, methods, seeds, variants), there.wrong).read(COMPARED)
+    catalogue = Registry(plugins).catalogue
+    asked = Asked(metric, at, baseline, equivalent, catalogue.roles, catalogue.papers)
+    return document(gather(found.results, asked, found.wrong)), found.wrong

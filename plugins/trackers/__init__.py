@@ -1,0 +1,1 @@
+"""Who else may hear of a run while it is at work."""

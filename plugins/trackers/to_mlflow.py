@@ -1,0 +1,128 @@
+"""MLflow: a run for each cell in an experiment called as the suite, and one for the suite with the report.
+
+`MLFLOW_TRACKING_URI=http://localhost:5000 fedbench run SUITE --tracker mlflow`; without that variable MLflow decides
+where it goes. A cell that goes on from its checkpoint goes on in its run, found by its id. Nothing is sent by a thread.
+MLflow's telemetry is off, and a server that does not answer is given up soon, unless the environment says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from functools import cache
+from typing import Any
+
+from fedbench import hookimpl
+from fedbench_plugins.trackers.following import REPORT, Told, named, of_round, parameters, report
+
+CELL = "fedbench.cell"  # the tag by which a run is found again
+ENDED = {"finished": "FINISHED", "not_applicable": "FINISHED", "halved": "FINISHED", "interrupted": "KILLED"}
+AT_ONCE = 100  # parameters that MLflow takes in one call
+LONGEST = 500  # letters of a parameter that every version of it takes
+CHOSEN = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+NEEDS = "mlflow"  # the package, and the extra that brings it
+told = Told("mlflow")
+_runs: dict[str, str] = {}  # by folder, of this process
+
+
+@hookimpl
+@told
+def fedbench_suite_started(suite):
+    _experiment(suite)
+
+
+@hookimpl
+@told
+def fedbench_cell_started(manifest, folder):
+    run = _run(folder, manifest["id"])
+    from mlflow.entities import Param
+
+    known = _client().get_run(run).data.params
+    given = [(_key(k), text[:LONGEST]) for k, text in parameters(manifest).items()]
+    new = [Param(key, text) for key, text in given if key not in known]  # one that is there cannot be changed
+    for i in range(0, len(new), AT_ONCE):
+        _client().log_batch(run, params=new[i : i + AT_ONCE])
+
+
+@hookimpl
+@told
+def fedbench_round_finished(manifest, round, rows, evaluation, folder):
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    numbers = of_round(rows, evaluation)
+    metrics = [Metric(_key(name), value, now, round) for name, value in numbers.items()]
+    _client().log_batch(_run(folder, manifest["id"]), metrics=metrics)
+
+
+@hookimpl
+@told
+def fedbench_cell_finished(manifest, folder):
+    run = _run(folder, manifest["id"])
+    _client().set_tag(run, "fedbench.status", manifest["status"])
+    if manifest.get("reason"):
+        _client().set_tag(run, "fedbench.reason", manifest["reason"][:LONGEST])
+    _client().set_terminated(run, ENDED.get(manifest["status"], "FAILED"))
+    del _runs[folder]
+
+
+@hookimpl
+@told
+def fedbench_suite_finished(suite, folder):
+    run = _found(suite, suite)
+    _client().log_text(run, report(folder), REPORT)
+    _client().set_terminated(run)
+
+
+@cache
+def _client() -> Any:
+    for name, value in CHOSEN.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    return MlflowClient()
+
+
+@cache
+def _experiment(suite: str) -> str:
+    """Its id; made where there is none, by whichever process is first."""
+    from mlflow.exceptions import MlflowException
+
+    client = _client()
+    found = client.get_experiment_by_name(suite)
+    if found is None:
+        try:
+            return str(client.create_experiment(suite))
+        except MlflowException:
+            if (found := client.get_experiment_by_name(suite)) is None:
+                raise
+    return str(found.experiment_id)
+
+
+def _run(folder: str, id: str) -> str:
+    """The run of a cell."""
+    if folder not in _runs:
+        suite, cell = named(folder)
+        _runs[folder] = _found(suite, id, cell)
+    return _runs[folder]
+
+
+def _found(suite: str, id: str, name: str = "") -> str:
+    """The run with that id as its tag; made where there is none."""
+    experiment = _experiment(suite)
+    there = _client().search_runs([experiment], f"tags.`{CELL}` = '{id}'", max_results=1)
+    if there:
+        return str(there[0].info.run_id)
+    made = _client().create_run(experiment, run_name=name or suite, tags={CELL: id})
+    return str(made.info.run_id)
+
+
+def _key(name: str) -> str:
+    """A name as MLflow takes it; in its folders none can be called as the beginning of another."""
+    return re.sub(r"[^\w\-. ]", "_", name.replace("/", "."))[:250]

@@ -1,0 +1,88 @@
+"""TensorBoard: a folder of event files for each cell, under `tensorboard/` beside the suite's folder.
+
+`fedbench run SUITE --tracker tensorboard`, then `tensorboard --logdir results/tensorboard`. FEDBENCH_TENSORBOARD names
+another folder. A scalar for each number of a round, the manifest as hyperparameters, the report beside the files, for
+TensorBoard knows no artefacts. Records are written by TensorBoard's own writer of records, in the process that computes
+the cell and without a thread; the file is open for as long as it is written to.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from fedbench import hookimpl
+from fedbench.disk import write_atomically
+from fedbench_plugins.trackers.following import REPORT, Told, named, of_round, parameters, report
+
+VARIABLE = "FEDBENCH_TENSORBOARD"
+
+NEEDS = "tensorboard"  # the package, and the extra that brings it
+told = Told("tensorboard")
+
+
+def logs(folder: str) -> Path:
+    """Where the event files of a suite's folder lie."""
+    suite = Path(folder)
+    return Path(os.environ.get(VARIABLE) or suite.parent / "tensorboard") / suite.name
+
+
+@hookimpl
+@told
+def fedbench_cell_started(manifest, folder):
+    from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+
+    suite, cell = named(folder)
+    given = {name: text[:500] for name, text in parameters(manifest).items()}
+    _write(folder, 0, hparams_pb(given, trial_id=f"{suite}/{cell}").value)
+
+
+@hookimpl
+@told
+def fedbench_round_finished(manifest, round, rows, evaluation, folder):
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    numbers = of_round(rows, evaluation)
+    _write(folder, round, [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()])
+
+
+@hookimpl
+@told
+def fedbench_cell_finished(manifest, folder):
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams import metadata
+    from tensorboard.plugins.hparams.api_pb2 import Status
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+
+    status = Status.Value("STATUS_SUCCESS" if manifest["status"] == "finished" else "STATUS_FAILURE")
+    data = HParamsPluginData(session_end_info=SessionEndInfo(status=status, end_time_secs=time.time()))
+    about = metadata.create_summary_metadata(data)
+    ended = Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=about, tensor=metadata.NULL_TENSOR)
+    _write(folder, 0, [ended])
+
+
+@hookimpl
+@told
+def fedbench_suite_finished(folder):
+    write_atomically(logs(folder) / REPORT, report(folder).encode())
+
+
+def _write(folder: str, step: int, values: Any) -> None:
+    """Append an event to the file of this process in the cell's folder; the first begins it with its version."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    place = logs(str(Path(folder).parent)) / Path(folder).name
+    place.mkdir(parents=True, exist_ok=True)
+    mine = sorted(place.glob(f"events.out.tfevents.*.{os.getpid()}"))
+    file = mine[-1] if mine else place / f"events.out.tfevents.{time.time():.0f}.{os.getpid()}"
+    with open(file, "ab") as opened:
+        writer = RecordWriter(opened)
+        if not mine:
+            writer.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+        event = Event(wall_time=time.time(), step=step, summary=Summary(value=list(values)))
+        writer.write(event.SerializeToString())
+        writer.flush()

@@ -1,0 +1,140 @@
+"""plugins/trackers: a row for each round, the manifest as parameters, the report as an artefact; never in the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+
+import pytest
+from command import fedbench, run, write_suite
+from factories import config, eval_rows, round_row, write_cell
+
+from fedbench.commands.trackers import files
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
+from fedbench.results import content_hash
+from fedbench_plugins.trackers.following import Told, of_round, parameters
+
+TESTED = [*eval_rows({2: {"solid": 0.5, "sketch": 0.7}}), *eval_rows({2: {"solid": 0.4}}, split="validation")]
+ROWS = [round_row(2, 0, [0, 1], loss=1.0), round_row(2, 1, [0], loss=float("nan"), arrived=False)]
+
+
+def test_the_numbers_of_a_round():
+    found = of_round(ROWS, [*TESTED, *eval_rows({2: {"solid": 3.0}}, metric="loss")])
+    assert (found["loss"], found["clients"], found["arrived"], found["bytes_down"]) == (1.0, 2, 1, 3_000_000)
+    assert found["accuracy"] == pytest.approx(0.6) and found["accuracy/sketch"] == 0.7
+    assert (found["validation/accuracy"], found["test_loss"]) == (0.4, 3.0)
+    assert of_round([], []) == {"clients": 0, "arrived": 0}
+
+
+@contextmanager
+def followed(tmp_path, name):
+    """A suite's folder with one finished cell, whose two rounds a tracker was told of, as a run does it."""
+    suite = tmp_path / "r" / "s"
+    folder = write_cell(suite, "fedra", evaluation=eval_rows({2: {"solid": 0.5, "sketch": 0.7}}))
+    manifest = json.loads((folder / "manifest.json").read_text()) | {"config": config("fedra")}
+    registry, where = Registry(files([name])), {"folder": str(folder)}
+    registry.tell("fedbench_suite_started", suite="s", cells=[manifest], folder=str(suite))
+    registry.tell("fedbench_cell_started", manifest=manifest, **where)
+    for t in (1, 2):
+        rows = [round_row(t, 0, [0], loss=1.0 / t)]
+        registry.tell(
+            "fedbench_round_finished", manifest=manifest, round=t, rows=rows, evaluation=TESTED * (t == 2), **where
+        )
+    registry.tell("fedbench_cell_finished", manifest=manifest, evaluation=TESTED, **where)
+    registry.tell("fedbench_suite_finished", suite="s", cells=[manifest], folder=str(suite))
+    yield folder
+
+
+def test_tensorboard_reads_back_what_was_written(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    monkeypatch.delenv("FEDBENCH_TENSORBOARD", raising=False)
+    with followed(tmp_path, "tensorboard") as folder:
+        logs = tmp_path / "r" / "tensorboard" / "s"
+        read = EventAccumulator(str(logs / folder.name))
+        read.Reload()
+        assert [(e.step, e.value) for e in read.Scalars("loss")] == [(1, 1.0), (2, 0.5)]
+        assert [(e.step, round(e.value, 6)) for e in read.Scalars("accuracy")] == [(2, 0.6)]
+        assert {"accuracy/solid", "bytes_up", "validation/accuracy"} <= set(read.Tags()["scalars"])
+        found = HParamsPluginData.FromString(read.summary_metadata["_hparams_/session_start_info"].plugin_data.content)
+        assert found.session_start_info.hparams["config.train.rounds"].string_value == "12"
+        assert "_hparams_/session_end_info" in read.summary_metadata
+        assert "fedbench report" in (logs / "report.html").read_text()
+    assert capsys.readouterr().err == ""
+    assert fedbench("compare", "r", cwd=tmp_path).exit_code == 0  # its folder is no suite's
+
+
+@pytest.mark.slow  # importing MLflow takes two seconds
+def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    from mlflow import MlflowClient
+
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    for _ in range(2):  # the second goes on in the runs of the first
+        with followed(tmp_path, "mlflow") as folder:
+            client = MlflowClient()
+            experiment = client.get_experiment_by_name("s").experiment_id
+            runs = {run.info.run_name: run for run in client.search_runs([experiment])}
+            assert runs.keys() == {folder.name, "s"}
+    cell = runs[folder.name]
+    assert cell.info.status == "FINISHED" and cell.data.tags["fedbench.status"] == "finished"
+    assert cell.data.params["config.train.rounds"] == "12" and cell.data.params["versions.fedbench"] == "0.1.0"
+    history = client.get_metric_history(cell.info.run_id, "loss")
+    assert sorted({(m.step, m.value) for m in history}) == [(1, 1.0), (2, 0.5)]
+    assert cell.data.metrics["accuracy"] == pytest.approx(0.6) and cell.data.metrics["accuracy.sketch"] == 0.7
+    (artefact,) = client.list_artifacts(runs["s"].info.run_id)
+    assert artefact.path == "report.html" and artefact.file_size > 10_000
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_says_the_same_with_a_tracker_and_with_one_that_fails(tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    write_suite(tmp_path, "fedra")
+    assert run("--quiet", cwd=tmp_path).exit_code == 0
+    plain = content_hash(tmp_path / "r")
+    for broken in (False, True):
+        shutil.rmtree(tmp_path / "r")
+        if broken:
+            (tmp_path / "r").mkdir()
+            (tmp_path / "r" / "tensorboard").write_text("a file, where a folder is to be")
+        done = run("--tracker", "tensorboard", cwd=tmp_path)
+        assert done.exit_code == 0 and content_hash(tmp_path / "r") == plain
+        assert done.stderr.count("follows this run no more") == broken
+        (cell,) = (tmp_path / "r" / "tiny").glob("small-*")
+        output = cell / "output.txt"
+        assert (output.read_text().count("follows this run no more") if output.is_file() else 0) == broken
+
+
+def test_a_tracker_that_fails_is_told_once_and_called_no_more(capsys):
+    told, calls = Told("mine"), []
+
+    @told
+    def hook(round):
+        calls.append(round)
+        raise OSError("no server\nand more")
+
+    for t in range(3):
+        hook(t)
+    err = capsys.readouterr().err
+    assert calls == [0] and err.count("tracker mine") == 1 and "no server); results are not affected" in err
+
+
+def test_a_tracker_is_asked_for_by_a_name_that_is_there_with_what_it_needs(monkeypatch):
+    assert "fedbench_plugins" not in str(Registry().catalogue.lifecycle) and not Registry().catalogue.lifecycle
+    with pytest.raises(UserError, match="did you mean 'mlflow'"):
+        files(["mlfow"])
+    monkeypatch.setattr("fedbench.commands.trackers.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'fedbench\[tensorboard\]'"):
+        files(["tensorboard"])
+
+
+def test_parameters_are_the_manifest_as_flat_texts():
+    manifest = {"id": "x", "config": {"a": {"b": 1, "c": "d"}}, "versions": {"torch": "2"}, "machine": None}
+    assert parameters(manifest) == {"id": "x", "config.a.b": "1", "config.a.c": "d", "versions.torch": "2"}
