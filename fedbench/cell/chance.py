@@ -13,6 +13,6 @@ def drawn() -> dict[str, object]:
     numpy = np.random.get_state(legacy=False)
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
-        "NumPy": (numpy["state"]["key"].tobytes(), numpy["state"]["pos"], numpy["has_gauss"]),  # type: ignore[index]
+        "NumPy": (numpy["state"]["key"].tobytes(), numpy["state"]["pos"], numpy["has_gauss"]),
         "Python": random.getstate(),
     }

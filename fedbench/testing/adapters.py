@@ -64,7 +64,8 @@ def _check_start(blocks: Blocks, other: Blocks) -> dict[str, Tensor]:
         of.draw(torch.Generator().manual_seed(1))
         return {place: p.detach().clone() for place, p in of.trained().items()}
 
-    first = twice(start, "the adapter's `draw`", instead="it must set every parameter from its generator alone")
+    alone = "it must set every parameter from its generator alone"
+    first: dict[str, Tensor] = twice(start, "the adapter's `draw`", instead=alone)
     with shaken(3):
         second = start(other)
     expect(first.keys() == second.keys(), "attached again, the adapter has other parameters")
@@ -83,7 +84,7 @@ def _check_calls(blocks: Blocks, other: Blocks) -> None:
     layers, exits = range(blocks.num_layers), [Exit(blocks.num_layers, HEAD)]
 
     def seen(model: Blocks, images: Tensor) -> Tensor:
-        logits = model(images, layers, exits)[0]
+        logits: Tensor = model(images, layers, exits)[0]
         fits = logits.shape == (2, CLASSES) and logits.isfinite().all()
         expect(fits, "the adapted model must give finite logits (B, C)")
         return logits.detach()
@@ -106,7 +107,8 @@ def _check_engines(blocks: Blocks, start: dict[str, Tensor]) -> None:
     begun = by_layer({place: value.double() for place, value in start.items()}, blocks.num_layers)
     L_n = [blocks.num_layers, 2, 1]
     plan = Plan(torch.arange(blocks.num_layers) < torch.tensor(L_n)[:, None], [[Exit(n, HEAD)] for n in L_n])
-    job = Job(0, 0, {**TRAIN["optimizer"]}, TRAIN["clip"], _cross_entropy)
+    how: Any = TRAIN
+    job = Job(0, 0, how["optimizer"], how["clip"], _cross_entropy)
 
     def trained(engine: Callable[..., Uploads]) -> dict[str, Tensor]:
         with untouched(begun, what="the adapter, in training,", instead=DROPOUT):

@@ -72,7 +72,7 @@ class Apart:
                 os.close(ours)
                 self.printed += said.read_text("utf-8", "replace")
 
-    def _heard(self, process: subprocess.Popen, pipe: int, trace: Path) -> Iterator[Verdict]:
+    def _heard(self, process: subprocess.Popen[bytes], pipe: int, trace: Path) -> Iterator[Verdict]:
         at, rest, due = "", b"", time.monotonic() + max(DEADLINE, self.deadline)  # torch takes its time to import
         while True:
             ready, _, _ = select.select([pipe], [], [], max(0.0, due - time.monotonic()))
@@ -94,7 +94,7 @@ class Apart:
                 if "ended" in message:
                     return
 
-    def _late(self, process: subprocess.Popen, at: str, trace: Path) -> str:
+    def _late(self, process: subprocess.Popen[bytes], at: str, trace: Path) -> str:
         process.send_signal(signal.SIGUSR1)
         time.sleep(0.3)
         return (
@@ -106,7 +106,7 @@ class Apart:
 GONE = "the process"
 
 
-def _death(process: subprocess.Popen, at: str, trace: Path) -> str:
+def _death(process: subprocess.Popen[bytes], at: str, trace: Path) -> str:
     code = process.wait()
     if code >= 0:
         return (
@@ -134,7 +134,7 @@ def _place(trace: Path) -> str:
     return f" ({Path(own[0][0]).name}:{own[0][1]})" if own else ""
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """The process and whatever it has started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

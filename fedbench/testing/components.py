@@ -52,7 +52,8 @@ def _loss(objective: Objective, m: int, t: int) -> Tensor:
         f"the loss of {m} exits does not depend on exit {lacking and lacking[0] + 1} of them: `exits` lists the logits "
         "of every classifier of a client, and one that is left out is never trained",
     )
-    return loss.detach()
+    found: Tensor = loss.detach()
+    return found
 
 
 def _check_shapes_alone(objective: Objective) -> None:

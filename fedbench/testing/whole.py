@@ -38,15 +38,17 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
     elif kind == "executor":
         check_executor(registry, ref)
     else:
-        check: Callable[..., None] = {
+        checks: dict[str, Callable[..., None]] = {
             "allocation": allocations.check_allocation,
             "adapter": adapters.check_adapter,
             "objective": components.check_objective,
             "partition": components.check_partition,
             "metric": components.check_metric,
-        }[kind]
+        }
         setup = setup_of(registry, tiny_vit(), [4, 3, 1])
-        check(_called(registry.make(kind, ref, setup=setup), kind), again=lambda: fresh().make(kind, ref, setup=setup))
+        checks[kind](
+            _called(registry.make(kind, ref, setup=setup), kind), again=lambda: fresh().make(kind, ref, setup=setup)
+        )
 
 
 def _called(made: Any, kind: str) -> Any:
