@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -104,14 +105,15 @@ def layer_coverage(
     rounds: Sequence[int], layers: Sequence[Sequence[int]], arrived: Sequence[bool], T: int
 ) -> tuple[int | None, float | None]:
     """(Gamma*, mean coverage) as `Cost` defines them; position i is one client in one of T rounds."""
-    holders: dict[tuple[int, int], int] = {}
+    returned: dict[int, list[int]] = {}
     for t, held, came in zip(rounds, layers, arrived, strict=True):
-        for layer in held if came else ():
-            holders[t, layer] = holders.get((t, layer), 0) + 1
-    if not holders:
+        if came and held:
+            returned.setdefault(t, []).extend(held)
+    if not returned:
         return None, None
-    trained = {layer for _, layer in holders}
-    return min(holders.values()), sum(holders.values()) / (T * len(trained))
+    holders = [Counter(of_round) for of_round in returned.values()]  # of each layer that came back in a round
+    trained = set().union(*holders)
+    return min(min(of.values()) for of in holders), sum(map(len, returned.values())) / (T * len(trained))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost | None:

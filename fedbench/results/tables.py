@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from operator import index
 from pathlib import Path
@@ -20,6 +21,7 @@ MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file o
 VERSION_KEY = b"fedbench.result_version"
 
 
+@functools.cache
 def arrow_schema(kind: str) -> pyarrow.Schema:
     """The Arrow schema of one of COLUMNS. No column but those of NULLABLE may hold a null: a missing loss is NaN."""
     import pyarrow as pa

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from collections.abc import Mapping
@@ -18,10 +19,16 @@ MOST = 2**63  # of what fedbench counts, nothing comes near
 def typed(shape: type[T], values: Any) -> T:
     """A JSON object as a dataclass. Raises: TypeError for a field that is missing, unknown or of another type."""
     made = shape(**values)
-    for name, hint in get_type_hints(shape).items():
-        wanted = hint | int if float in (hint, *get_args(hint)) else hint
+    for name, wanted in _wanted(shape).items():
         check(name, getattr(made, name), wanted)
     return made
+
+
+@functools.cache
+def _wanted(shape: type) -> dict[str, Any]:
+    """The types of a dataclass's fields; an integer passes for a float."""
+    hints = get_type_hints(shape)
+    return {name: hint | int if float in (hint, *get_args(hint)) else hint for name, hint in hints.items()}
 
 
 def check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str = "") -> None:
