@@ -191,7 +191,7 @@ def layer(
     if stack.covers(block):
         with stacked(block, stack):
             x = torch.cat(list(tokens)) if len(tokens) > 1 else tokens[0]
-            return (shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x)).split(sizes)
+            return (shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)).split(sizes)
     return [  # an adapter that cannot be stacked: exact all the same, client by client
         functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
         for i, part in enumerate(tokens)

@@ -4,6 +4,7 @@ where that did not suffice."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -51,8 +52,9 @@ def inputs_of(cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
 def _first_batches(cohort: Cohort) -> tuple[list[int], int]:
     """How many images each client's first batch has, and the pixels of their sides; batches that do not say so are
     looked into."""
-    if hasattr(cohort.batches, "first"):
-        return [cohort.batches.first(n) for n in range(len(cohort))], cohort.batches.image_size
-    firsts = [next(iter(cohort.batches(n)), None) for n in range(len(cohort))]
+    batches: Any = cohort.batches
+    if hasattr(batches, "first"):
+        return [batches.first(n) for n in range(len(cohort))], batches.image_size
+    firsts = [next(iter(batches(n)), None) for n in range(len(cohort))]
     found = [batch for batch in firsts if batch is not None]
     return [0 if batch is None else len(batch[1]) for batch in firsts], found[-1][0].shape[-1] if found else 0

@@ -18,6 +18,7 @@ from timm.models.vision_transformer import Attention, Block
 from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
 
+from fedbench.models.adapter import Stack, drawn
 from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear
 
@@ -50,11 +51,18 @@ def fast(model: nn.Module) -> Iterator[None]:
             del vars(module)["forward"]
 
 
-def run(block: nn.Module, x: Tensor) -> Tensor:
-    """block(x): compiled on a GPU where its tokens are many; where they are few, compiling would not pay."""
-    if x.is_cuda and x.numel() >= COMPILED_FROM:
-        return _compiled()(block, x)
-    return block(x)
+def run(block: nn.Module, x: Tensor, stack: Stack) -> Tensor:
+    """block(x), whose adapters use a stack: compiled on a GPU where its tokens are many; where they are few, compiling
+    would not pay. Batches of uneven sizes are run plainly: each number and order of sizes would be compiled anew."""
+    if not (stack.even and pays(x)):
+        return block(x)
+    with drawn(block, x, stack):
+        return _compiled()(block, x.clone() if len(stack.sizes) == 1 else x)  # no view, as those of several are none
+
+
+def pays(x: Tensor) -> bool:
+    """Whether a pass of these tokens is worth being compiled."""
+    return x.is_cuda and x.numel() >= COMPILED_FROM
 
 
 @functools.cache

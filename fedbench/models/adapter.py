@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -107,18 +108,26 @@ class LowRank:
 
 class SeededDropout(nn.Module):
     """Inverted dropout whose masks come from a generator the engine sets for each client; without one it is the
-    identity."""
+    identity.
+
+    mask: has been drawn already, see `drawn` · seen: where to note what comes in, in place of dropping any of it.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
         self.generator: torch.Generator | None = None
+        self.mask: Tensor | None = None
+        self.seen: list[tuple[SeededDropout, torch.Size]] | None = None
 
     def forward(self, x: Tensor, stack: Stack | None = None) -> Tensor:
         """x (B, ...); with a stack the rows of each client draw from that client's generator."""
+        if self.seen is not None:
+            self.seen.append((self, x.shape[1:]))
+            return x
         if self.p == 0 or (self.generator is None and stack is None):
             return x
-        mask: Tensor = self._mask(x, stack)
+        mask: Tensor = self._mask(x, stack) if self.mask is None else self.mask
         return x * mask.to(x.dtype) / (1 - self.p)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # generators cannot be traced; torch has no types here
@@ -126,10 +135,48 @@ class SeededDropout(nn.Module):
         if stack is None:
             assert self.generator is not None  # `forward` has seen to it
             stack = Stack({}, [len(x)], [self.generator])
-        shape = x.shape[1:] if stack.tokens is None else (stack.tokens, *x.shape[2:])
-        draws = zip(stack.sizes, stack.draws, strict=True)
-        keep = torch.cat([torch.rand((n, *shape), generator=g, device=g.device) >= self.p for n, g in draws])
+        keep = self.draw_masks(x.shape[1:] if stack.tokens is None else (stack.tokens, *x.shape[2:]), stack)
         return keep[:, : x.shape[1]] if stack.tokens else keep  # the class token's part of the masks of all tokens
+
+    def draw_masks(self, shape: Sequence[int], stack: Stack) -> Tensor:
+        """(B, *shape) bool: which inputs are kept, the rows of each client drawn from its own generator."""
+        draws = zip(stack.sizes, stack.draws, strict=True)
+        return torch.cat([torch.rand((n, *shape), generator=g, device=g.device) >= self.p for n, g in draws])
+
+
+_inputs: WeakKeyDictionary[nn.Module, tuple[torch.Size, list[tuple[SeededDropout, torch.Size]]]] = WeakKeyDictionary()
+
+
+@contextmanager
+def drawn(root: nn.Module, x: Tensor, stack: Stack) -> Iterator[None]:
+    """Inside, the dropouts under `root` find their masks drawn, in the order in which root(x) meets them: a pass that
+    is compiled cannot draw."""
+    dropouts = [module for module in root.modules() if isinstance(module, SeededDropout) and module.p > 0]
+    for module, shape in _met(root, x, dropouts) if dropouts else ():
+        module.mask = module.draw_masks(shape, stack)
+    try:
+        yield
+    finally:
+        for module in dropouts:
+            module.mask = None
+
+
+def _met(root: nn.Module, x: Tensor, dropouts: Sequence[SeededDropout]) -> list[tuple[SeededDropout, torch.Size]]:
+    """The dropouts in the order of a forward pass, and the shape of one row of what comes in; asked of the model once
+    for a shape."""
+    known = _inputs.get(root)
+    if known is None or known[0] != x.shape[1:]:
+        seen: list[tuple[SeededDropout, torch.Size]] = []
+        try:
+            for module in dropouts:
+                module.seen = seen
+            with torch.no_grad():
+                root(x)
+        finally:
+            for module in dropouts:
+                module.seen = None
+        known = _inputs[root] = x.shape[1:], seen
+    return known[1]
 
 
 @dataclass(frozen=True)
@@ -165,8 +212,8 @@ class Stack:
         """(B, 1, ..., *shape) in the type of x: each client's value (*shape,) of that name, once for every one of its
         rows of x (B, ..., *shape), so that both can be added or multiplied."""
         value = self.values[name].to(x.dtype)
-        if self.even:
-            rows = value.repeat_interleave(self.sizes[0], 0)
+        if self.even:  # asked of shapes, which may differ from pass to pass of a compiled layer
+            rows = value.repeat_interleave(len(x) // len(value), 0)
         else:
             rows = torch.cat([own.expand(B, *own.shape) for own, B in zip(value.unbind(), self.sizes, strict=True)])
         return rows.view(len(rows), *[1] * (x.dim() - value.dim()), *value.shape[1:])

@@ -58,7 +58,7 @@ class Bottleneck(nn.Module):
         if not stack.even:
             return stack.map(y, self._one)
         own = stack.values
-        rows = y.reshape(len(stack.sizes), -1, y.shape[-1])  # (n, B T, width)
+        rows = y.reshape(len(own["down"]), -1, y.shape[-1])  # (n, B T, width)
         low = self.activation(torch.bmm(rows, own["down"].mT) + own["down_bias"][:, None])
         return (torch.bmm(low, own["up"].mT) + own["up_bias"][:, None]).view_as(y)
 

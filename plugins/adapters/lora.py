@@ -67,8 +67,9 @@ class LoRALinear(loralib.Linear):
         x = self.lora_dropout(x, stack)
         if not stack.even:
             return stack.map(x, lambda part, own: part @ own["lora_A"].T @ own["lora_B"].T)
-        rows = x.reshape(len(stack.sizes), -1, x.shape[-1])  # (n, B T, in)
-        low = torch.bmm(rows, stack.values["lora_A"].mT)
+        A = stack.values["lora_A"]
+        rows = x.reshape(len(A), -1, x.shape[-1])  # (n, B T, in)
+        low = torch.bmm(rows, A.mT)
         return torch.bmm(low, stack.values["lora_B"].mT).reshape(*x.shape[:-1], -1)
 
 

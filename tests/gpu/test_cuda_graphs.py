@@ -133,4 +133,4 @@ def test_compiled_blocks_equal_plain_ones(registry, monkeypatch, compiled, model
     plain = rounds(registry, fast.train, DEVICE, cohort, **options)
     compiled()
     close(plain, rounds(registry, fast.train, DEVICE, cohort, **options), 1e-4)
-    assert torch._dynamo.utils.counters["frames"]["ok"] > 0
+    assert 0 < torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 4  # test_compiling.py counts what runs them
