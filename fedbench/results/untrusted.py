@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from fedbench.errors import UserError
 
@@ -18,8 +18,8 @@ MOST = 2**63  # of what fedbench counts, nothing comes near
 
 def typed(shape: type[T], values: Any) -> T:
     """A JSON object as a dataclass. Raises: TypeError for a field that is missing, unknown or of another type."""
-    made = shape(**values)
-    for name, wanted in _wanted(shape).items():
+    made, kind = shape(**values), cast(Any, shape)
+    for name, wanted in _wanted(kind).items():
         check(name, getattr(made, name), wanted)
     return made
 
