@@ -6,9 +6,8 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 # Imported before the workers are forked, so that each starts with them in place (see runs/executors/workers.py).
@@ -24,6 +23,7 @@ from fedbench.cell.finished import keep
 from fedbench.cell.ledger import Diverged
 from fedbench.cell.news import news
 from fedbench.cell.order import Order, config_of
+from fedbench.cell.reasons import out_of_memory, place
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
 from fedbench.cell.turns import Shared, in_turn
@@ -126,7 +126,7 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
         outcome = {
             "status": "failed",
             "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}"
-            + _place(error, cell.registry.files.values())
+            + place(error, cell.registry.files.values())
             + ("" if out_of_memory(error) else cell.blame(error)),
             "traceback": traceback.format_exc(),
         }
@@ -272,19 +272,6 @@ class _Computation:
     def _seconds(self) -> float:
         """What the cell took, its earlier runs up to the checkpoint included."""
         return round(time.perf_counter() - self.began, 3)
-
-
-def _place(error: Exception, files: Iterable[Path]) -> str:
-    """The last line of a user's own file that an exception came through, as ` (mine.py:12)`; the folder is left out, so
-    that a cell says the same wherever it is computed."""
-    own = {str(file) for file in files}
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an allocation was refused; on a CPU torch says so by a plain RuntimeError."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def tried(order: Order) -> dict[str, Any]:

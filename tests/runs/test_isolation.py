@@ -62,7 +62,7 @@ def test_where_it_died_is_in_the_manifest(dead, how):
 
 
 def test_the_memory_that_was_taken_and_the_limit_are_told(dead):
-    told = r"out of memory: it took (\d{3} MB|1\.\d+ GB), and --memory-limit is 600 MB"
+    told = r"out of memory: it took (\d{3} MB|1(\.\d+)? GB), and --memory-limit is 600 MB"
     assert re.fullmatch(told, dead[1]["grows"]["reason"])
 
 
