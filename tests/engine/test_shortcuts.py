@@ -93,25 +93,6 @@ def compiling(monkeypatch):
     shortcuts._compiled.cache_clear()
 
 
-def test_a_compiled_layer_equals_the_plain_one_for_any_number_of_clients(registry, vit, compiling):
-    from torch._dynamo.utils import counters
-
-    from fedbench.models.adapter import Stack, stacked
-
-    registry.make("adapter", {"name": "lora", "rank": 2, "alpha": 4})(vit)
-    vit.double()
-    counters.clear()
-    draw = torch.Generator().manual_seed(0)
-    for n in (2, 3, 5, 4, 6):
-        for block in vit.blocks:
-            own = {name: torch.randn(n, *p.shape, generator=draw).double() for name, p in block.named_parameters()
-                   if p.requires_grad}  # fmt: skip
-            with stacked(block, Stack(own, [2] * n, [])):
-                x = tokens(2 * n, 5, 8)
-                close(shortcuts._compiled()(block, x), block(x))
-    assert counters["stats"]["unique_graphs"] <= 3  # four layers and five numbers of clients
-
-
 def test_where_compiling_fails_the_plain_layer_answers_with_a_warning(vit, compiling):
     def broken(*args):
         raise OSError("no compiler here")
