@@ -8,6 +8,7 @@ import signal
 import hypothesis
 import pytest
 import torch
+from command import TINY
 
 from fedbench.registry.registry import Registry
 
@@ -54,3 +55,9 @@ def hears_signals():
 def registry(own_cache):
     """The installed plugins."""
     return Registry()
+
+
+@pytest.fixture(scope="module")
+def plugins(own_cache):
+    """The same, and the tiny one of the tests."""
+    return Registry([str(TINY)])

@@ -39,11 +39,6 @@ def ran(tmp_path_factory, own_cache):
     return cells
 
 
-@pytest.fixture(scope="module")
-def plugins(own_cache):
-    return Registry([str(TINY)])
-
-
 @pytest.fixture
 def cell(ran, tmp_path):
     """A finished cell to be spoilt."""

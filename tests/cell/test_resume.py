@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from command import TINY
 from every_method import METHODS, ROUNDS, changed, tiny_cells
 
 from fedbench.cell.checkpoint import Checkpoints, Progress
@@ -13,12 +12,6 @@ from fedbench.cell.state import file_bytes
 from fedbench.cell.trial import Trial
 from fedbench.engine.team import together
 from fedbench.errors import NotApplicable
-from fedbench.registry.registry import Registry
-
-
-@pytest.fixture(scope="module")
-def plugins(own_cache):
-    return Registry([str(TINY)])
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from command import TINY, run, write_suite
+from command import run, write_suite
 
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.finished import reopen
@@ -18,7 +18,6 @@ from fedbench.engine.team import together
 from fedbench.errors import UserError
 from fedbench.export import export
 from fedbench.registry.assets import Assets
-from fedbench.registry.registry import Registry
 from fedbench.results import read_rows
 from fedbench.results.choice import VALIDATION
 from fedbench.runs.runner import load
@@ -29,11 +28,6 @@ METHODS = (
     *("fedra", "depthfl", "inclusivefl", "reefl", "fed_hello", "hetlora", "flora", "local_only", "fedsa_lora"),
     *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "fedv", "fedvz", "zero_round"),
 )
-
-
-@pytest.fixture(scope="module")
-def plugins(own_cache):
-    return Registry([str(TINY)])
 
 
 @pytest.fixture(scope="module")

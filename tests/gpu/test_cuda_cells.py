@@ -5,24 +5,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from command import TINY
 from every_method import METHODS, changed, tiny_cells
 from rounds import DEVICE
 
 from fedbench.cell.checkpoint import Checkpoints, Progress
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
-from fedbench.registry.registry import Registry
 
 pytestmark = pytest.mark.gpu
 
 ENGINES = ("cohort", "sequential")
 DRAWS_THERE = {"fedvz", "zero_round"}  # z, on the device, where one seed draws other numbers
-
-
-@pytest.fixture(scope="module")
-def plugins(own_cache):
-    return Registry([str(TINY)])
 
 
 @pytest.fixture(scope="module")
