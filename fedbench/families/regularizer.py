@@ -98,3 +98,28 @@ def _booked(
                 own[place] = own.get(place, 0.0) - change
                 h[place] = h.get(place, 0.0) - change / registered
     return {"g": g, "h": h}
+
+
+def towards(weights: Mapping[str, Tensor], start: Mapping[str, Tensor], strength: float) -> Tensor:
+    """strength / 2 ||w - w_start||^2 over all tensors, for losses that autograd differentiates."""
+    return strength / 2 * torch.stack([_distance(w, start[name]) for name, w in weights.items()]).sum()
+
+
+class _Distance(torch.autograd.Function):
+    """||w - w_start||^2. What autograd would keep for the gradient, w - w_start, is a copy of the model; here it is
+    made again, a tensor at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, start: Tensor) -> Tensor:
+        ctx.save_for_backward(w, start)
+        return ((w - start) ** 2).sum()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        w, start = ctx.saved_tensors
+        return (w - start).mul_(2).mul_(gradients[0]), None
+
+
+def _distance(w: Tensor, start: Tensor) -> Tensor:
+    squared: Tensor = _Distance.apply(w, start)
+    return squared

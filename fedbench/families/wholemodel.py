@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedbench.families.body import Tensors, WholeModel, read
-from fedbench.families.regularizer import refuse_books
+from fedbench.families.regularizer import refuse_books, towards
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost, counting
 from fedbench.models.backbone import HEAD, load
@@ -94,11 +94,6 @@ def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Iterable[Tensor]]) -> C
 def copies(tensors: Tensors) -> dict[str, Tensor]:
     """The same values to be trained."""
     return {name: value.detach().clone().requires_grad_(True) for name, value in tensors.items()}
-
-
-def towards(weights: Tensors, start: Tensors, strength: float) -> Tensor:
-    """strength / 2 ||w - w_start||^2 over all tensors."""
-    return strength / 2 * torch.stack([((w - start[name]) ** 2).sum() for name, w in weights.items()]).sum()
 
 
 @dataclass(frozen=True)

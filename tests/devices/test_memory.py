@@ -12,17 +12,21 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from fedbench.cell.trial import Trial
+from fedbench.families.regularizer import towards
 from fedbench.families.split import price as split_price
 from fedbench.families.split.cut import Cut
+from fedbench.families.wholemodel import copies
+from fedbench.families.width import Cuts
 from fedbench.families.width import method as width_method
 from fedbench.models import cost
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.running import _is_held
 from fedbench.runs.runner import load
-from fedbench_plugins.methods import fedavg
+from fedbench_plugins.methods import ditto, fedavg, fedrod, fjord
 
 METHODS = ("fedra", "depthfl", "ffa_lora", "fedavg")
 OTHERS = (
@@ -36,11 +40,15 @@ NEXT_TO_NOTHING = (
     "festa",
 )  # is what they train; they compute more at once than they save
 
+# More than one model, head or width: a client of each is built below.
+SEVERAL = ("fedsa_lora", "fedavg_prox", "ditto", "fedrod", "fedrod_hyper", "fjord", "fjord_distill")
+
 SUITE = """
 suite: memory
 defaults:
   data: {name: strokes6, image_size: 32, classes: 10, train_per_class: 2, test_per_class: 1}
   train: {rounds: 1, max_steps: 1, batch_size: 32}
+  evaluation: {by: client}
 scenarios:
   micro: {backbone: micro_vit, capacities: [12, 4, 4, 4, 4, 4]}
   small:
@@ -51,6 +59,13 @@ scenarios:
 methods:
   - {name: heterofl, rates: [1, 0.5]}
   - {name: fedrolex, rates: [1, 0.5]}
+  - {name: fedrod_hyper, extends: fedrod, personal: hypernetwork}
+  - {name: fjord, rates: [1, 0.5]}
+  - {name: fjord_distill, extends: fjord, rates: [1, 0.5], distill: true}
+  - {name: fedavg_prox, extends: fedavg, train: {regularizer: {fedprox: 0.1}}}
+  - ditto
+  - fedrod
+  - fedsa_lora
 """
 
 
@@ -84,18 +99,22 @@ def real(model):
     return twin
 
 
-def needed(config, trained, loss, resident: int) -> int:
-    """Resident bytes, images, gradients, the optimiser's state, and the peak of a step that minimises loss()."""
+def needed(config, trained, loss, resident: int, keeps: bool = True) -> int:
+    """Resident bytes, images, gradients, the optimiser's state, and the peak of a step that minimises loss().
+
+    keeps: whether gradients stay where they are between two steps; else they are a part of the peak.
+    """
     optimizer = make_optimizer(trained, config["train"]["optimizer"])
 
     def step():
-        optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad(set_to_none=not keeps)
         loss().backward()
         torch.nn.utils.clip_grad_norm_(trained, config["train"]["clip"])
         optimizer.step()
 
     step()
-    gradients = sum(p.grad.nbytes for p in trained)
+    gradients = sum(p.grad.nbytes for p in trained) if keeps else 0
+    optimizer.zero_grad(set_to_none=not keeps)
     state = [value for kept in optimizer.state.values() for value in kept.values() if isinstance(value, torch.Tensor)]
     return resident + images(config)[0].nbytes + gradients + sum(value.nbytes for value in state) + peak_of(step)
 
@@ -117,10 +136,75 @@ def layers(config, shape, holding, objective) -> int:
 
 
 def whole(config, model, loss) -> int:
-    """Of a client that trains all weights of its model."""
+    """Of a client that trains all weights of its model; under FedProx it holds those it was sent besides."""
+    if pull := (config["train"].get("regularizer") or {}).get("fedprox"):
+        return pulled(config, model, loss, pull, copies=2)
     twin, (x, y) = real(model), images(config)
     trained = list(twin.parameters())
     return needed(config, trained, lambda: loss(twin, x, y), sum(p.nbytes for p in trained))
+
+
+def pulled(config, model, loss, strength, copies) -> int:
+    """Of a client whose weights are pulled towards others; copies: how many models it holds."""
+    v, (x, y) = real(model), images(config)
+    start, trained = {name: p.detach().clone() for name, p in v.weights().items()}, list(v.parameters())
+    resident = copies * sum(p.nbytes for p in trained)
+    # Autograd holds the term's gradients until the model's have come, and these become its gradients then.
+    return needed(config, trained, lambda: loss(v, x, y) + towards(v.weights(), start, strength), resident, keeps=False)
+
+
+def two_heads(config, model, loss) -> int:
+    """Of Fed-RoD's client, whose own head is trained in the same step as the model."""
+    twin, (x, y) = real(model), images(config)
+    weights = twin.weights()
+    own = copies(fedrod.no_head(weights))
+    trained = [*weights.values(), *own.values()]
+
+    def both():
+        return sum(fedrod.losses(twin, weights, own, x, y, F.cross_entropy))
+
+    return needed(config, trained, both, sum(p.nbytes for p in trained))
+
+
+def two_turns(config, model, loss) -> int:
+    """Of Fed-RoD's client whose head a network makes, which is trained in turns with the rest; gradients and the
+    optimiser's state of both are there in either turn."""
+    twin, (x, y) = real(model), images(config)
+    weights, a = twin.weights(), torch.zeros(10)
+    H = [p for name, p in weights.items() if name.startswith((fedrod.HIDDEN, fedrod.MADE))]
+    rest = [p for name, p in weights.items() if not name.startswith((fedrod.HIDDEN, fedrod.MADE))]
+    turns = {
+        "rest": (rest, lambda: F.cross_entropy(twin.logits(weights, x), y)),
+        "H": (H, lambda: fedrod.made_loss(twin, weights, a, x, y)),
+    }
+    kept = (2 + 1) * sum(p.nbytes for p in weights.values())  # weights, gradients, momentum
+
+    def others(trained):
+        return kept - 2 * sum(p.nbytes for p in trained)
+
+    return max(needed(config, trained, turn, others(trained)) for trained, turn in turns.values())
+
+
+def draws(config, cuts, ps, distill) -> int:
+    """Of FjORD's client of full width in its largest step."""
+    model, (x, y) = real(cuts.model), images(config)
+    weights, cuts = model.weights(), Cuts(model)
+    whole, trained = cuts.at(1.0), list(weights.values())
+
+    def of(p):
+        small = cuts.at(p)
+
+        def loss():
+            own = weights if p == 1 else small.slice.within(whole.slice).of(weights)
+            drawn = small.model.logits(own, x)
+            if not distill:
+                return F.cross_entropy(drawn, y)
+            logits = whole.model.logits(weights, x)
+            return F.cross_entropy(logits, y) + F.cross_entropy(drawn, logits.detach().softmax(1))
+
+        return needed(config, trained, loss, sum(w.nbytes for w in trained))
+
+    return max(map(of, ps))
 
 
 def ends(config, cut, loss) -> int:
@@ -150,7 +234,7 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
 
         def spy(*given, **more):
             made = original(*given, **more)
-            found[:] = [(need, given)]
+            found.append((need, given))
             return made
 
         monkeypatch.setattr(module, name, spy)
@@ -158,6 +242,10 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
     spied(cost, "measure", lambda model, holding, objective, *_: layers(config, model, holding, objective))
     for module in (fedavg, width_method):
         spied(module, "price_of", lambda setup, model, loss: whole(config, model, loss))
+    spied(ditto, "price_of", lambda setup, model, loss: pulled(config, model, loss, 0.75, copies=3))
+    heads = two_turns if "hypernetwork" in config["method"].values() else two_heads
+    spied(fedrod, "price_of", lambda setup, model, loss: heads(config, model, loss))
+    spied(fjord, "price_of_draws", lambda setup, cuts, ps, loss, distill: draws(config, cuts, ps, distill))
     spied(split_price, "measure", lambda cut, loss, size: ends(config, cut, loss))
     with torch.device("meta"):
         trial = Trial(config, registry, "meta")
@@ -173,10 +261,9 @@ def test_the_micro_vit_needs_what_is_charged(configs, registry, monkeypatch, met
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["micro", "small"])
-@pytest.mark.parametrize("method", ["heterofl", "fedrolex", *METHODS, *OTHERS, *NEXT_TO_NOTHING])
+@pytest.mark.parametrize("method", ["heterofl", "fedrolex", *METHODS, *OTHERS, *SEVERAL, *NEXT_TO_NOTHING])
 def test_every_method_needs_what_is_charged(configs, registry, monkeypatch, scenario, method):
-    """But `ditto`, `fedrod`, `fjord` and `zero_round`, whose prices are made of others', and `fedsa_lora`, which has
-    that of `fedit` and wants clients that are tested."""
+    """But `zero_round`, whose clients hold nothing."""
     within_a_tenth(configs[scenario, method], registry, monkeypatch)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import head_at_end
-from fedbench.families.regularizer import first_books, pull_of, server_step
+from fedbench.families.regularizer import first_books, pull_of, server_step, towards
 from fedbench.seeding import generator
 from fedbench.testing.methods import check_method
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
@@ -233,3 +233,19 @@ def test_fedavg_misses_its_own_weighted_optimum_too(registry):
     weights = torch.tensor([1, 2, 5]).double() * CURVATURE
     optimum = (weights * CENTRE).sum() / weights.sum()
     assert all(((v - optimum).abs() > 0.05).all() for v in limit(registry, None, "alllarge", everyone(), 60))
+
+
+def test_the_proximal_term_has_the_gradient_of_its_formula_and_keeps_no_copy():
+    """To the bit; what is kept for the backward pass are w and w_start as they are."""
+    torch.manual_seed(0)
+    w = {"a": torch.randn(5, 3, requires_grad=True), "b": torch.randn(7, requires_grad=True)}
+    start = {name: torch.randn(p.shape) for name, p in w.items()}
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda p: kept.append(p.data_ptr()) or p, lambda p: p):
+        term = towards(w, start, 0.3)
+    plain = 0.3 / 2 * torch.stack([((p - start[name]) ** 2).sum() for name, p in w.items()]).sum()
+    assert term.equal(plain)
+    ours, theirs = (torch.autograd.grad(value, list(w.values())) for value in (term, plain))
+    assert all(map(torch.equal, ours, theirs))
+    own = [p.data_ptr() for p in (*w.values(), *start.values())]
+    assert set(own) <= set(kept) and len(kept) == len(own)
