@@ -173,7 +173,7 @@ class Trial:
                 kind.fp32_precision = precision
 
     def _calling(self) -> AbstractContextManager[None]:
-        """Around what the method computes."""
+        """Around what the method computes, and with it the modules of adapter and backbone."""
         return self.watched.calling("method", self.config["method"]["name"])
 
     @property
@@ -207,7 +207,7 @@ class Trial:
         """Enter into the tables how good the model of a state is at every size, and what each client can run of it,
         after round t counted from 1."""
         tested, found = self.evaluation.only(TEST), {}
-        with self.precision(), fast(self.model) if self.fast else nullcontext():
+        with self._calling(), self.precision(), fast(self.model) if self.fast else nullcontext():
             for one in self.deployment.sizes:
                 answers = tested.answers(self.deployment.predictor(state, one), self.team)
                 found[one.size] = tested.scored(answers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.cell.chance import drawn
+from fedbench.cell.chance import drawn, moved
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.catalogue import Component
 from fedbench.registry.named import references
@@ -21,6 +21,7 @@ from fedbench.registry.registry import Registry
 
 OURS = "fedbench"  # the package whose components the tests of fedbench hold to all of this
 SEEDS = 16  # with which an allocation is asked again
+WITHIN = ("adapter", "backbone")  # whose modules are at work inside what a method computes, call by call unseen
 
 
 class Watched:
@@ -43,30 +44,35 @@ class Watched:
         """Around a call of a component: what it draws from the generators that all share is a warning, and what it
         raises is its own."""
         component = self.strangers.get((kind, name))
-        if component is None:
+        suspects = [component] if component else []
+        if kind == "method":  # nothing of fedbench's own draws there
+            suspects += [c for within in WITHIN for c in self.strangers.values() if c.kind == within]
+        if not suspects:
             yield
             return
         before, told = drawn(), len(self._told)
         try:
             yield
         except BaseException as error:
-            if self._error is not error:
+            if component and self._error is not error:
                 self._error, self._blamed = error, component
             raise
-        self._last = component
+        self._last = component or self._last
         within = self._told[told:]
-        moved = [whose for whose, state in drawn().items() if state != before[whose] and whose not in within]
-        if moved:
-            self._told += moved
-            self.warn(
-                component,
-                f"draws from a global generator (of {', '.join(moved)}), and what comes out may depend on what ran "
-                "before",
-            )
+        if drew := [whose for whose in moved(before) if whose not in within]:
+            self._told += drew
+            self._warn_of_chance(suspects, drew)
 
-    def warn(self, component: Component, what: str) -> None:
-        """Note what a component does; the same thing once."""
-        told = f"the {component.kind} {component.name!r} of {self._file(component)} {what}: {self._check(component)}"
+    def _warn_of_chance(self, suspects: Sequence[Component], drew: Sequence[str]) -> None:
+        """suspects: one of whom it was."""
+        what = f"draws from a global generator (of {', '.join(drew)}), and what comes out may depend on what ran before"
+        self.warn(suspects[0], what, suspects[1:])
+
+    def warn(self, component: Component, what: str, others: Sequence[Component] = ()) -> None:
+        """Note what a component does, or else one of the others; the same thing once."""
+        who = ", or ".join(self._who(one) for one in (component, *others)) + ("," if others else "")
+        checks = dict.fromkeys(self._check(one) for one in (component, *others))
+        told = f"{who} {what}: {', '.join(checks)}"
         if told not in self.warnings:
             self.warnings.append(told)
 
@@ -75,13 +81,12 @@ class Watched:
         component = self.strangers.get((kind, name))
         if component is None or not callable(made) or kind not in ("allocation", "aggregator", "objective"):
             return made
-        call = self._once_a_round(name, made) if kind == "objective" else None
+        if kind == "objective":
+            return self._objective(name, made)
         pending = kind == "allocation" and "generator" in inspect.signature(made).parameters
 
         def watched(*args: Any, **given: Any) -> Any:
             nonlocal pending
-            if call:
-                return call(*args, **given)
             others = copy.deepcopy({key: value for key, value in given.items() if key != "generator"})
             with self.calling(kind, name):
                 found = made(*args, **given)
@@ -93,19 +98,14 @@ class Watched:
 
         return _like(made, watched)
 
-    def _once_a_round(self, name: str, objective: Callable[..., Any]) -> Callable[..., Any]:
-        """An objective is called in every step of every client: the first call of each round is watched."""
-        last: int | None = None
+    def _objective(self, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+        """An objective is called in every step of every client: nothing but chance is looked for."""
 
-        def call(exits: Any, y: Tensor, t: int) -> Any:
-            nonlocal last
-            if last == t:
-                return objective(exits, y, t)
-            last = t
+        def watched(*args: Any, **given: Any) -> Any:
             with self.calling("objective", name):
-                return objective(exits, y, t)
+                return made(*args, **given)
 
-        return call
+        return _like(made, watched)
 
     def metric(self, name: str, measure: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
         """A metric that is given a copy of its own, and gives one number."""
@@ -133,7 +133,7 @@ class Watched:
             culprit, guess = self._last or next(iter(self.strangers.values()), None), "perhaps "
         if culprit is None:
             return ""
-        return f"; {guess}the {culprit.kind} {culprit.name!r} of {self._file(culprit)}: {self._check(culprit)}"
+        return f"; {guess}{self._who(culprit)}: {self._check(culprit)}"
 
     def _culprit(self, error: BaseException) -> Component | None:
         """Who raised it, or was called as it was raised, or is named by what is the suite's fault as well."""
@@ -145,6 +145,9 @@ class Watched:
             return blamed or raised
         named = [c for c in self.strangers.values() if self.registry.package(c.plugin) in str(error)]
         return named[0] if named else None
+
+    def _who(self, component: Component) -> str:
+        return f"the {component.kind} {component.name!r} of {self._file(component)}"
 
     def _file(self, component: Component) -> str:
         """The folder is left out, so that a cell says the same wherever it is computed."""

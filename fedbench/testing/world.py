@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedbench.cell.chance import drawn
+from fedbench.cell.chance import drawn, moved
 from fedbench.cell.clientstore import ClientStore
 from fedbench.engine import sequential
 from fedbench.method import Setup
@@ -177,8 +177,8 @@ def untouched(*given: Any, what: str, instead: str = SEEDED) -> Iterator[None]:
     before, chance = copy.deepcopy(given), drawn()
     yield
     expect(same(before, given), f"{what} changes what it is given; work on a copy (`.clone()`)")
-    moved = [name for name, state in drawn().items() if state != chance[name]]
-    expect(not moved, f"{what} draws from a global generator (of {', '.join(moved)}); {instead}")
+    drew = moved(chance)
+    expect(not drew, f"{what} draws from a global generator (of {', '.join(drew)}); {instead}")
 
 
 @contextmanager
