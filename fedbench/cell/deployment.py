@@ -89,8 +89,7 @@ def offered_by(method: Method, scenario: Scenario) -> list[Size]:
     L = scenario.num_layers
     sizes = set(method.sizes or [Size(L)])
     if any(size.rank is not None for size in sizes):
-        ranks = () if scenario.ranks is None else scenario.ranks.tolist()
-        given = {Size(L, rank) for low, high in ranks for rank in range(low, high + 1)}
+        given = {Size(L, rank) for low, high in scenario.different("ranks") for rank in range(low, high + 1)}
         sizes = sizes | given if given else {Size(depth) for depth in range(1, L + 1)}
     found = sorted(sizes, key=order)
     return found if method.at is not None else found[-1:]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,77 +14,57 @@ from torch import Tensor
 from fedbench.cell.faults import Faults
 from fedbench.cell.pixels import Batch, Pixels, ahead
 from fedbench.cell.sizes import Sizes
-from fedbench.devices.dealt import devices_of, server_of
+from fedbench.devices.dealt import Dealt, devices_of, server_of
 from fedbench.devices.fitting import Costs, Fit, Work, fitted
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
-from fedbench.types import Client, Cohort, Device, Scenario, Size
-
-
-class Registered(Sequence[Client]):
-    """The registered clients in four arrays: one integer for each example, three for each client."""
-
-    def __init__(self, clients: Sequence[Client]) -> None:
-        self.domains = np.array([client.domain for client in clients])
-        self.starts = np.cumsum([0, *map(len, clients)])
-        self.indices = np.concatenate([client.indices for client in clients])
-        self.sizes = array("q", map(len, clients))  # asked for more often than anything else
-
-    def __len__(self) -> int:
-        return len(self.domains)
-
-    @overload
-    def __getitem__(self, i: int) -> Client: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> list[Client]: ...
-
-    def __getitem__(self, i: int | slice) -> Client | list[Client]:
-        if isinstance(i, slice):
-            return [self[n] for n in range(len(self))[i]]
-        if not 0 <= i < len(self):
-            raise IndexError(i)
-        return Client(i, int(self.domains[i]), self.indices[self.starts[i] : self.starts[i + 1]])
+from fedbench.types import Client, Clients, Cohort, Device, Scenario, Size
 
 
 class Federation:
     """The clients of one cell over its rounds; every draw is a function of (seed, round, client) alone."""
 
-    def __init__(self, config: Mapping[str, Any], clients: list[Client], num_layers: int, pixels: Pixels) -> None:
-        self.clients, self.pixels = Registered(clients), pixels
+    def __init__(self, config: Mapping[str, Any], clients: Sequence[Client], num_layers: int, pixels: Pixels) -> None:
+        self.clients, self.pixels = Clients.of(clients), pixels
         self.seed, self.train = config["seed"], config["train"]
         self.participation = config["participation"]
         self.num_layers = num_layers
         self.faults = Faults(config.get("faults", {}), self.seed)
-        refuse_idle(clients)
-        self.fewest = min(map(self._batches, self.clients.sizes))
-        self.devices: Sequence[Device] | None = None
+        refuse_idle(self.clients)
+        self.fewest = self._batches(int(self.clients.sizes.min()))
+        self.devices: Dealt[Device] | None = None
         self.server: Device | None = None
-        self.fitted: Sequence[Size | None] | None = None
-        self.able = np.ones(len(clients), dtype=bool)
+        self.fitted: Dealt[Size | None] | None = None
         if given := config.get("devices"):
-            self.devices = devices_of(given, self.clients.domains.tolist(), self.seed)
+            self.devices = devices_of(given, self.clients.domains, self.seed)
             self.server = server_of(given)
-            self._give({"capacities": {"uniform": [1, num_layers]}, "widths": {"uniform": [0.0, 1.0]}}, clients, True)
+            self._give({"capacities": {"uniform": [1, num_layers]}, "widths": {"uniform": [0.0, 1.0]}}, True)
         else:
-            self._give(config, clients)
+            self._give(config)
 
-    def _give(self, given: Mapping[str, Any], clients: Sequence[Client], fitting: bool = False) -> None:
+    def _give(self, given: Mapping[str, Any], fitting: bool = False) -> None:
         """Sizes to every client, by the keys of a configuration. fitting: whether those are yet to be found."""
-        N, L = len(clients), self.num_layers
+        clients, N, L = self.clients, len(self.clients), self.num_layers
         self.capacities = Sizes("capacity", given["capacities"], N, self.seed, everybody=L)
         self.ranks = Sizes("rank", given["ranks"], N, self.seed) if "ranks" in given else None
         self.widths = Sizes("width", given["widths"], N, self.seed) if "widths" in given else None
         L_n = self.capacities.ranges(clients)
         r_n, width = (sizes.ranges(clients) if sizes else None for sizes in (self.ranks, self.widths))
         self.scenario = Scenario(self.clients, L_n, L, self.train["rounds"], r_n, width, fitting)
+        self._drawn_from = self._able if self._able is not None else N
+        self._by_domain = _by_domain(clients.domains, self._able) if "per_domain" in self.participation else ()
 
-    def fits(self, sizes: Sequence[tuple[Size, Costs]], config: Mapping[str, Any] | None) -> list[Size | None]:
+    def fits(self, sizes: Sequence[tuple[Size, Costs]], config: Mapping[str, Any] | None) -> Dealt[Size | None]:
         """The size that each client takes of these, with their costs, by what the configuration says must fit; without
-        one everybody takes the last."""
+        one everybody takes the last. Clients of one device that have equally many images do the same work."""
         assert self.devices is not None and self.server is not None
-        works = [self.work(client) for client in range(len(self.clients))]
-        return fitted(sizes, Fit.of(config, self.server) if config else None, self.devices, works)
+        held = self.clients.sizes
+        alike = self.devices.which.astype(np.int64) * (held.max() + 1) + held
+        _, first, which = np.unique(alike, return_index=True, return_inverse=True)
+        some = first.tolist()
+        devices, works = [self.devices[client] for client in some], [self.work(client) for client in some]
+        found = Dealt.of(fitted(sizes, Fit.of(config, self.server) if config else None, devices, works))
+        return Dealt(found.kinds, found.which[which])
 
     def work(self, client: int, steps: int | None = None) -> Work:
         """What a client does in so many steps of a round, or in one in which nothing goes wrong."""
@@ -105,32 +83,36 @@ class Federation:
         size; None where clients have no devices."""
         if self.fitted is None:
             return None
-        held = np.diff(self.clients.starts)
-        sizes = Counter(str(size) for size in sorted(filter(None, self.fitted), key=_order))
+        held, able, many = self.clients.sizes, self._able, np.bincount(self.fitted.which).tolist()
+        had = [(size, count) for size, count in zip(self.fitted.kinds, many, strict=True) if size is not None]
         return {
-            "clients": int(self.able.sum()),
-            "of_clients": len(self.clients),
-            "images": int(held[self.able].sum()),
+            "clients": len(held) if able is None else len(able),
+            "of_clients": len(held),
+            "images": int(held.sum() if able is None else held[able].sum()),
             "of_images": int(held.sum()),
-            "sizes": dict(sizes),
+            "sizes": {str(size): count for size, count in sorted(had, key=lambda one: _order(one[0]))},
         }
 
     def with_sizes(self, fitted: Sequence[Size | None]) -> Federation:
         """The same clients with these sizes, one or None for each; who has none takes no part. For methods that look at
         everybody's sizes, those have the least size that anybody took. Raises NotApplicable where nobody has one."""
-        took = [size for size in fitted if size is not None]
+        made, dealt = copy.copy(self), Dealt.of(fitted)
+        took = [size for size in dealt.kinds if size is not None]
         if not took:
             raise NotApplicable("no client's device can hold any size of the method")
         least = min(took, key=_order)
-        all_of = [size or least for size in fitted]
-        given: dict[str, dict[str, list[Any]]] = {"capacities": {"by_client": [size.capacity for size in all_of]}}
+        all_of = [size or least for size in dealt.kinds]
+
+        def of_each(values: Iterable[Any]) -> dict[str, np.ndarray]:
+            return {"by_client": np.array(list(values))[dealt.which]}
+
+        given = {"capacities": of_each(size.capacity for size in all_of)}
         if least.rank is not None:
-            given["ranks"] = {"by_client": [size.rank for size in all_of]}
+            given["ranks"] = of_each(size.rank for size in all_of)
         if least.width is not None:
-            given["widths"] = {"by_client": [size.width for size in all_of]}
-        made = copy.copy(self)
-        made.fitted, made.able = list(fitted), np.array([size is not None for size in fitted])
-        made._give(given, self.clients)
+            given["widths"] = of_each(size.width for size in all_of)
+        made.fitted = dealt
+        made._give(given)
         return made
 
     def cohort(self, t: int) -> Cohort:
@@ -140,7 +122,7 @@ class Federation:
         return Cohort(
             ids=ids,
             capacities=_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
-            num_examples=_numbers(self.clients.sizes[i] for i in ids),
+            num_examples=_numbers(map(self.clients.examples, ids)),
             steps=_numbers(steps for steps, _ in done),
             batches=Batches(self, t, ids),
             arrives=_numbers(arrives for _, arrives in done).bool(),
@@ -148,19 +130,26 @@ class Federation:
             widths=_numbers((self.widths.of(t, self.clients[i]) for i in ids), torch.float64) if self.widths else None,
         )
 
+    @property
+    def _able(self) -> np.ndarray | None:
+        """(n,) int64: the clients that have a size, in order; None where all have."""
+        if self.fitted is None or None not in self.fitted.kinds:
+            return None
+        return np.flatnonzero(self.fitted.which != self.fitted.kinds.index(None))
+
     def _sample(self, t: int) -> list[int]:
-        how, able = self.participation, np.flatnonzero(self.able)
-        draw = numpy_generator(self.seed, t, use="participation")
-        if "all" in how:
-            return able.tolist()
+        how, draw = self.participation, numpy_generator(self.seed, t, use="participation")
         if "per_domain" in how:
             chosen: list[int] = []
-            for domain in np.unique(self.clients.domains):
-                here = able[self.clients.domains[able] == domain]
+            for here in self._by_domain:
                 chosen += draw.choice(here, size=min(how["per_domain"], len(here)), replace=False).tolist()
             return sorted(chosen)
-        count = how["count"] if "count" in how else max(1, round(how["fraction"] * len(able)))
-        return sorted(able[draw.choice(len(able), size=min(count, len(able)), replace=False)].tolist())
+        among = self._drawn_from
+        if "all" in how:
+            return list(range(among)) if isinstance(among, int) else among.tolist()
+        number = among if isinstance(among, int) else len(among)
+        count = how["count"] if "count" in how else max(1, round(how["fraction"] * number))
+        return sorted(draw.choice(among, size=min(count, number), replace=False).tolist())
 
     def _steps(self, client: int, epochs: int | None = None) -> int:
         """local_epochs, or so many, of the client's batches, at most max_steps; `smallest`: at most what the largest
@@ -191,12 +180,12 @@ class Federation:
     def _epoch(self, client: int) -> int:
         """Its batches in one epoch; `smallest`: at most one more than the smallest client has (the FedRA authors'
         code)."""
-        batches = self._batches(self.clients.sizes[client])
+        batches = self._batches(self.clients.examples(client))
         return min(batches, self.fewest + 1) if self._by_smallest else batches
 
     def images(self, client: int, steps: int) -> int:
         """How many images `steps` batches hold, short last batches counted as they are."""
-        size, own, epoch = self.train["batch_size"], self.clients.sizes[client], self._epoch(client)
+        size, own, epoch = self.train["batch_size"], self.clients.examples(client), self._epoch(client)
         epochs, rest = divmod(steps, epoch)
         return epochs * min(epoch * size, own) + min(rest * size, own)
 
@@ -211,10 +200,16 @@ class Federation:
                 yield order[first : first + size]
 
 
-def refuse_idle(clients: Iterable[Client]) -> None:
+def refuse_idle(clients: Clients) -> None:
     """Raises UserError where a client has no images."""
-    if idle := [client.id for client in clients if not len(client)]:
-        raise UserError(f"the partition gave clients {idle[:5]} no training images; every client needs one")
+    if idle := np.flatnonzero(clients.sizes == 0)[:5].tolist():
+        raise UserError(f"the partition gave clients {idle} no training images; every client needs one")
+
+
+def _by_domain(domains: np.ndarray, able: np.ndarray | None) -> list[np.ndarray]:
+    """The clients of each domain that there is, in order, of those who are able; None: all are."""
+    among = np.arange(len(domains)) if able is None else able
+    return [among[domains[among] == domain] for domain in np.unique(domains)]
 
 
 def _order(size: Size) -> tuple[float, ...]:

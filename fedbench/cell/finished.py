@@ -37,7 +37,7 @@ def keep(folder: Path, trial: Trial) -> None:
         "image_size": trial.evaluation.test.images.x.shape[-1],
         "clients": {
             "domain": torch.from_numpy(clients.domains),
-            "examples": torch.from_numpy(np.diff(clients.starts)),
+            "examples": torch.from_numpy(clients.sizes.copy()),
         },
     }
     save(folder, {"method": trial.state, "world": world})

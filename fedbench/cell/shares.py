@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.results.choice import VALIDATION
-from fedbench.types import GLOBAL, Client, Dataset, Images
+from fedbench.types import GLOBAL, Clients, Dataset, Images
 
 TEST = "test"  # what is scored beside VALIDATION, as results call it
+MOST_BY_CLIENT = 100_000  # clients whose validation images are evaluated one by one: a row each in every evaluation
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def of_domains(dataset: Dataset, test: Images) -> list[Share]:
 
 
 def of_clients(
-    dataset: Dataset, train: Images, test: Images, clients: Sequence[Client], generator: np.random.Generator
+    dataset: Dataset, train: Images, test: Images, clients: Clients, generator: np.random.Generator
 ) -> list[Share]:
     """For each client, test images that are distributed as its training images are.
 
@@ -43,8 +43,7 @@ def of_clients(
     Raises: UserError where nobody gets any.
     """
     train_owner, test_owner = np.full(len(train), -1), np.full(len(test), -1)
-    for client in clients:
-        train_owner[client.indices] = client.id
+    train_owner[clients.indices] = np.repeat(np.arange(len(clients)), clients.sizes)
     trained, tested = (images.domain * len(dataset.classes) + images.y for images in (train, test))
     for kind in np.unique(tested):
         holders = train_owner[trained == kind]
@@ -56,25 +55,31 @@ def of_clients(
     if (test_owner < 0).all():
         raise UserError("evaluation by client: no test image is of a domain and class that a client trains on")
     by_owner = np.argsort(test_owner, kind="stable")
-    ends = np.searchsorted(test_owner[by_owner], range(len(clients) + 1))
+    some, starts = np.unique(test_owner[by_owner], return_index=True)
     return [
-        Share(dataset.domain_name(client.domain), by_owner[ends[i] : ends[i + 1]], i)
-        for i, client in enumerate(clients)
-        if ends[i] < ends[i + 1]
+        Share(dataset.domain_name(int(clients.domains[i])), own, i)
+        for i, own in zip(some.tolist(), np.split(by_owner, starts[1:]), strict=True)
+        if i >= 0
     ]
 
 
-def of_validation(
-    dataset: Dataset, train: Images, clients: Sequence[Client], held: Sequence[np.ndarray], by_client: bool
-) -> list[Share]:
+def of_validation(dataset: Dataset, train: Images, held: Clients | None, by_client: bool) -> list[Share]:
     """The validation images that clients hold out, client by client, or all of a domain; those that have any.
 
-    held: (m_n,) of each client, positions in the training split.
+    held: the clients with them, positions in the training split. Raises UserError where too many clients would be
+    validated one by one.
     """
+    if held is None:
+        return []
     if by_client:
-        owned = zip(clients, held, strict=True)
-        return [Share(dataset.domain_name(c.domain), own, c.id, VALIDATION) for c, own in owned if len(own)]
-    everybodys = np.sort(np.concatenate(held))
+        some = np.flatnonzero(held.sizes).tolist()
+        if len(some) > MOST_BY_CLIENT:
+            raise UserError(
+                f"evaluation by client: {len(some):,} clients hold out validation images, and at most "
+                f"{MOST_BY_CLIENT:,} are evaluated one by one; evaluate by domain, or register fewer clients"
+            )
+        return [Share(dataset.domain_name(c.domain), c.indices, c.id, VALIDATION) for c in map(held.__getitem__, some)]
+    everybodys = np.sort(held.indices)
     domain = train.domain[everybodys]
     found = [Share(name, everybodys[domain == d], split=VALIDATION) for d, name in enumerate(dataset.domains)]
     return [share for share in found if len(share.indices)]

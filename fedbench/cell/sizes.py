@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
-from fedbench.types import MIXED, Client
+from fedbench.types import MIXED, Client, Clients
 from fedbench.words import counted
 
 # A suite's key, and what one value is called.
@@ -26,10 +26,19 @@ class Sizes:
     def __init__(self, what: str, given: Mapping[str, Any], number: int, seed: int, everybody: int = 0) -> None:
         self.what, self.given, self.number, self.seed, self.everybody = what, given, number, seed, everybody
 
-    def ranges(self, clients: Iterable[Client]) -> np.ndarray:
-        """(clients, 2) int64, of widths float64: the smallest and the largest size of each. Raises UserError where one
-        is given none."""
-        return np.array([self._range(client) for client in clients])
+    def ranges(self, clients: Clients) -> np.ndarray:
+        """(clients, 2) int64, of widths float64, not to be written to: the smallest and the largest size of each.
+        Raises UserError where one is given none."""
+        if "all" in self.given or "uniform" in self.given:
+            return np.broadcast_to(np.array(self._range(clients[0])), (len(clients), 2))
+        way = "by_client" if "by_client" in self.given else "by_domain"
+        places = np.arange(len(clients)) if way == "by_client" else clients.domains
+        values = np.asarray(self.given[way])
+        wrong = (places == MIXED) | (places >= len(values))
+        if wrong.any():
+            self._range(clients[int(wrong.argmax())])  # says what is wrong
+        own = values[: len(clients)] if way == "by_client" else values[places]
+        return np.broadcast_to(own[:, None], (len(clients), 2))
 
     def of(self, t: int, client: Client) -> float:
         """The size of a client in round t, a whole number but for widths."""
@@ -57,4 +66,5 @@ class Sizes:
             raise UserError(
                 f"{key}: {counted(len(values), 'value')} for {counted(self.number, 'client')}; give one for each"
             )
-        return values[place], values[place]
+        value = values[place].item() if isinstance(values, np.ndarray) else values[place]
+        return value, value

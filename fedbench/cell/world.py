@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.seeding import numpy_generator
-from fedbench.types import Client, Dataset
+from fedbench.types import Client, Clients, Dataset
 
 
 class World:
@@ -34,7 +34,7 @@ class World:
         num_layers: int,
         normalised: tuple[Any, Any],
         device: str = "cpu",
-        clients: list[Client] | None = None,
+        clients: Sequence[Client] | None = None,
         watched: Watched | None = None,
     ) -> None:
         """num_layers: L of the backbone · normalised: mean and deviation that its images are brought to · clients:
@@ -55,11 +55,12 @@ class World:
                 clients = dealt(partition, splits.train, len(dataset.domains), self.seed, self.proxy)
                 if fault := fault_of_clients(clients, len(splits.train)):
                     raise UserError(f"the partition {ref['name']!r} cannot be used: {fault}")
-                refuse_idle(clients)
+                refuse_idle(clients := Clients.of(clients))
             validation = config["evaluation"].get("validation")
         else:  # what was dealt to whom is not known, and one image stands for the server's
             self.proxy, validation = np.arange(1 if config["data"].get("proxy") else 0), None
-        self._everything, (kept, self._held) = clients, without_validation(splits.train, clients, validation, self.seed)
+        self._everything = registered = Clients.of(clients)
+        kept, self._held = without_validation(splits.train, registered, validation, self.seed)
         self.federation = Federation(config, kept, num_layers, self.train)
 
     def _refuse_images(self) -> None:
@@ -78,7 +79,7 @@ class World:
         """What is scored by itself: the test images of each domain, or of each client, then the validation images. The
         test images of each client are the same with and without what it has held out. Raises UserError."""
         train, test, clients = self.splits.train, self.splits.test, self._everything
-        validation = of_validation(self.dataset, train, clients, self._held, self.by_client)
+        validation = of_validation(self.dataset, train, self._held, self.by_client)
         if not self.by_client:
             return of_domains(self.dataset, test) + validation
         draw = numpy_generator(self.seed, use="test images of clients")

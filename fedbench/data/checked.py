@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fedbench.types import Client, Dataset, Images
+from fedbench.types import Client, Clients, Dataset, Images
 
 LOOKED_AT = 256  # float images whose range is looked at; a data set may be larger than memory
+NOBODY = "the partition makes no client at all"
 
 
 def fault_of_images(images: Images, dataset: Dataset, split: str) -> str:
@@ -33,22 +34,45 @@ def fault_of_images(images: Images, dataset: Dataset, split: str) -> str:
 
 def fault_of_clients(clients: Sequence[Client], n: int) -> str:
     """What is wrong with the clients who share out n images, in a sentence; "" where nothing is."""
+    if fault := _fault_of_arrays(clients) if isinstance(clients, Clients) else _fault_of_list(clients):
+        return fault
+    owned = clients.indices if isinstance(clients, Clients) else np.concatenate([one.indices for one in clients])
+    if not len(owned):
+        return ""
+    if owned.min() < 0 or owned.max() >= n:
+        return f"indices must be positions in y, from 0 to {n - 1}, not {owned.min()} to {owned.max()}"
+    owners = np.bincount(owned)
+    if owners.max() > 1:
+        return f"image {int(owners.argmax())} belongs to two clients; each has one owner at most"
+    return ""
+
+
+def _fault_of_list(clients: Sequence[Client]) -> str:
     if not isinstance(clients, list | tuple) or not all(isinstance(client, Client) for client in clients):
         return f"a partition returns a list of fedbench.types.Client, not {of_what(clients)}"
     if not clients:
-        return "the partition makes no client at all"
+        return NOBODY
     if [client.id for client in clients] != list(range(len(clients))):
         return "client ids must be 0, 1, 2, ... in order"
     for client in clients:
-        own = client.indices
-        if not (isinstance(own, np.ndarray) and own.ndim == 1 and own.dtype.kind == "i"):
+        if not _are_positions(own := client.indices):
             return f"the indices of client {client.id} must be positions in y, int64 (n,), not {of_what(own)}"
-    owned = np.concatenate([client.indices for client in clients])
-    if len(owned) and (owned.min() < 0 or owned.max() >= n):
-        return f"indices must be positions in y, from 0 to {n - 1}, not {owned.min()} to {owned.max()}"
-    if len(owned) and np.bincount(owned).max() > 1:
-        return f"image {int(np.bincount(owned).argmax())} belongs to two clients; each has one owner at most"
     return ""
+
+
+def _fault_of_arrays(clients: Clients) -> str:
+    if not len(clients):
+        return NOBODY
+    for what in ("domains", "indices"):
+        if not _are_positions(getattr(clients, what)):
+            return f"the {what} of all clients must be int64 (n,), not {of_what(getattr(clients, what))}"
+    if clients.sizes.min() < 0 or clients.starts[-1] != len(clients.indices):
+        return f"the sizes of all clients must add up to their {len(clients.indices)} images, each 0 or more"
+    return ""
+
+
+def _are_positions(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "i"
 
 
 def of_what(value: Any) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
-from fedbench.types import Client, Images
+from fedbench.types import Client, Clients, Images
 
-Partition = Callable[[np.ndarray, np.ndarray, int, np.random.Generator], list[Client]]
+Partition = Callable[[np.ndarray, np.ndarray, int, np.random.Generator], Sequence[Client]]
 
 
 def proxy_of(images: Images, how: Mapping[str, Any] | None, seed: int) -> np.ndarray:
@@ -46,42 +46,45 @@ def stratified(images: Images, among: np.ndarray, m: int, draw: np.random.Genera
     return np.sort(np.concatenate([draw.choice(own, k, replace=False) for own, k in zip(groups, counts, strict=True)]))
 
 
-def dealt(partition: Partition, images: Images, num_domains: int, seed: int, held_out: np.ndarray) -> list[Client]:
+def dealt(partition: Partition, images: Images, num_domains: int, seed: int, held_out: np.ndarray) -> Sequence[Client]:
     """The clients, and which of the images that are not held out each has, by its position in the training split."""
     draw = numpy_generator(seed, use="partition")
     if not len(held_out):
         return partition(images.y, images.domain, num_domains, draw)
     rest = np.setdiff1d(np.arange(len(images)), held_out)
     clients = partition(images.y[rest], images.domain[rest], num_domains, draw)
+    if isinstance(clients, Clients):
+        return clients.at(rest[clients.indices])
     return [replace(client, indices=rest[client.indices]) for client in clients]
 
 
 def without_validation(
-    images: Images, clients: Sequence[Client], fraction: float | None, seed: int
-) -> tuple[list[Client], list[np.ndarray]]:
-    """The clients with what is left for their training, and the validation images (m_n,) int64 of each, in order; none
-    without `evaluation.validation`.
+    images: Images, clients: Clients, fraction: float | None, seed: int
+) -> tuple[Clients, Clients | None]:
+    """The clients with what is left for their training, and with their validation images, in order; None without
+    `evaluation.validation`.
 
     A client of n images holds round(fraction n) of them out, of each class of each domain as large a part as of all,
     and trains on one at least. The draw knows of nobody but the client. Raises UserError where nobody has any.
     """
     if fraction is None:
-        return list(clients), [np.arange(0) for _ in clients]
-    held = [_validation_of(images, client, fraction, seed) for client in clients]
-    if not any(map(len, held)):
-        most = max(map(len, clients), default=0)
+        return clients, None
+    m = np.minimum(np.rint(fraction * clients.sizes).astype(np.int64), clients.sizes - 1)  # to even, as `round`
+    if m.max() < 1:
         raise UserError(
             f"evaluation.validation: {fraction:g} of a client's training images is less than one image, even of the "
-            f"{most} that the largest has; hold out a larger part, or deal the images to fewer clients"
+            f"{clients.sizes.max()} that the largest has; hold out a larger part, or deal the images to fewer clients"
         )
-    kept = [client.indices[~np.isin(client.indices, own)] for client, own in zip(clients, held, strict=True)]
-    return [replace(client, indices=rest) for client, rest in zip(clients, kept, strict=True)], held
+    held = [_validation_of(images, clients[i], int(m[i]), seed) for i in np.flatnonzero(m > 0).tolist()]
+    out = np.concatenate(held)
+    gone = np.zeros(len(images), dtype=bool)
+    gone[out] = True
+    kept = clients.indices[~gone[clients.indices]]
+    m = np.maximum(m, 0)
+    return Clients(clients.domains, clients.sizes - m, kept), Clients(clients.domains, m, out)
 
 
-def _validation_of(images: Images, client: Client, fraction: float, seed: int) -> np.ndarray:
+def _validation_of(images: Images, client: Client, m: int, seed: int) -> np.ndarray:
     """(m,) int64, in order: a client's validation images."""
-    m = min(round(fraction * len(client)), len(client) - 1)
-    if m < 1:
-        return np.arange(0)
     draw = numpy_generator(seed, client=client.id, use="validation images")
     return stratified(images, np.sort(client.indices), m, draw)

@@ -1,6 +1,6 @@
 """The nouns that the parts of fedbench hand to each other, with their shapes."""
 
-from fedbench.types.clients import GLOBAL, SIZES, Client, Cohort, Scenario
+from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario
 from fedbench.types.cost import ClientCost, Sent, ServerCost
 from fedbench.types.data import MIXED, Dataset, Images, Splits
 from fedbench.types.device import Device
@@ -14,6 +14,7 @@ __all__ = [
     "SIZES",
     "Client",
     "ClientCost",
+    "Clients",
     "Cohort",
     "Dataset",
     "Device",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,75 @@ class Client:
         return len(self.indices)
 
 
+class Clients(Sequence[Client]):
+    """Many clients, 0, 1, 2, ..., in a few arrays: a `Client` is made when it is asked for.
+
+    domains: (n,) int64, of each · starts: (n + 1,) int64 · indices: (images,) int64; client i has
+    indices[starts[i]:starts[i + 1]] · sizes: (n,) int64, how many images each has.
+    """
+
+    def __init__(self, domains: np.ndarray, sizes: np.ndarray, indices: np.ndarray) -> None:
+        import numpy as np
+
+        self.domains, self.indices = domains, indices
+        self.starts = np.zeros(len(domains) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=self.starts[1:])
+        self._sizes = array("q", np.asarray(sizes, dtype=np.int64).tobytes())  # read one by one, as Python's integers
+
+    @classmethod
+    def of(cls, clients: Sequence[Client]) -> Clients:
+        """The same clients; themselves where they are such."""
+        import numpy as np
+
+        if isinstance(clients, Clients):
+            return clients
+        domains, sizes = (
+            np.fromiter(each, dtype=np.int64, count=len(clients))
+            for each in ((client.domain for client in clients), map(len, clients))
+        )
+        return cls(domains, sizes, np.concatenate([client.indices for client in clients]))
+
+    @classmethod
+    def owning(cls, owner: np.ndarray, domains: np.ndarray) -> Clients:
+        """Of every position its owner: owner (images,) int64, the place of its client in `domains` (n,). A client has
+        its positions in ascending order."""
+        import numpy as np
+
+        sizes = np.bincount(owner, minlength=len(domains))
+        return cls(domains, sizes, np.argsort(owner, kind="stable"))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        import numpy as np
+
+        return np.frombuffer(self._sizes, dtype=np.int64)
+
+    def examples(self, i: int) -> int:
+        """How many images client i has."""
+        return self._sizes[i]
+
+    def at(self, indices: np.ndarray) -> Clients:
+        """The same clients, whose images stand at other positions, (images,) each in the place of the old."""
+        return type(self)(self.domains, self.sizes, indices)
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    @overload
+    def __getitem__(self, i: int) -> Client: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Client]: ...
+
+    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+        if isinstance(i, slice):
+            return [self[n] for n in range(len(self))[i]]
+        if not -len(self) <= i < len(self):
+            raise IndexError(i)
+        i %= len(self)
+        return Client(i, int(self.domains[i]), self.indices[self.starts[i] : self.starts[i + 1]])
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Who could take part: every registered client, and the smallest and largest L_n that may occur.
@@ -45,6 +115,20 @@ class Scenario:
     ranks: np.ndarray | None = None
     widths: np.ndarray | None = None
     fitting: bool = False
+
+    def different(self, what: str) -> list[tuple[Any, Any]]:
+        """The different (smallest, largest) sizes that clients may have, in order. what: one of SIZES; none where the
+        scenario does not give it."""
+        import numpy as np
+
+        given = getattr(self, what)
+        if given is None:
+            return []
+        rows = given[:1] if given.strides[0] == 0 else given  # the same for everybody
+        lows, place = np.unique(rows[:, 0], return_inverse=True)
+        return sorted(
+            (low, high) for i, low in enumerate(lows.tolist()) for high in np.unique(rows[place == i, 1]).tolist()
+        )
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def _occurring(setup: Setup) -> SizesOf:
     scenario = setup.scenario
     if scenario.fitting:
         return capacities
-    given = {depth for low, high in scenario.capacities.tolist() for depth in range(low, high + 1)}
+    given = {depth for low, high in scenario.different("capacities") for depth in range(low, high + 1)}
     return lambda model: [Size(depth) for depth in sorted(given)]
 
 

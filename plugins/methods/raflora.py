@@ -59,7 +59,7 @@ def raflora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross
 
 def levels_of(setup: Setup, R: int) -> list[int]:
     """R_1 < ... < R_m, the ranks that registered clients may have, and the adapter's R."""
-    given = [] if setup.scenario.ranks is None else setup.scenario.ranks.tolist()
+    given = setup.scenario.different("ranks")
     return sorted({R} | {rank for low, high in given for rank in range(low, high + 1)})
 
 

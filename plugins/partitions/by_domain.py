@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.options import Count, judged
-from fedbench.types import Client
+from fedbench.types import Clients
+
+from .iid import evenly
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 @judged("by_domain")
-def make(clients_per_domain: Count = 1) -> Callable[..., list[Client]]:
+def make(clients_per_domain: Count = 1) -> Callable[..., Clients]:
     """One client per domain, or each domain dealt evenly, at random, to `clients_per_domain` clients.
 
     Client ids are consecutive, domain by domain.
@@ -23,10 +25,10 @@ def make(clients_per_domain: Count = 1) -> Callable[..., list[Client]]:
     Raises: UserError where a domain has fewer training images than clients.
     """
 
-    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
+    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> Clients:
         import numpy as np
 
-        clients: list[Client] = []
+        owner = np.empty(len(y), dtype=np.int64)
         for d in range(num_domains):
             own = np.flatnonzero(domain == d)
             if len(own) < clients_per_domain:
@@ -35,9 +37,8 @@ def make(clients_per_domain: Count = 1) -> Callable[..., list[Client]]:
                     option="clients_per_domain",
                 )
             dealt = generator.permutation(own) if clients_per_domain > 1 else own
-            for part in np.array_split(dealt, clients_per_domain):
-                clients.append(Client(id=len(clients), domain=d, indices=np.sort(part)))
-        return clients
+            owner[dealt] = d * clients_per_domain + evenly(len(own), clients_per_domain)
+        return Clients.owning(owner, np.repeat(np.arange(num_domains), clients_per_domain))
 
     return partition
 

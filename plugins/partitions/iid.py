@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.options import Count, judged
-from fedbench.types import MIXED, Client
+from fedbench.types import MIXED, Clients
 from fedbench.words import counted
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @judged("iid")
-def make(clients: Count = 10) -> Callable[..., list[Client]]:
+def make(clients: Count = 10) -> Callable[..., Clients]:
     """All training images, of all domains together, dealt at random to `clients` clients whose sizes differ by at
     most one.
 
@@ -25,15 +25,25 @@ def make(clients: Count = 10) -> Callable[..., list[Client]]:
     Raises: UserError where there are fewer training images than clients.
     """
 
-    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
+    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> Clients:
         import numpy as np
 
         if len(y) < clients:
             raise UserError(f"iid: {counted(len(y), 'training image')} for {counted(clients, 'client')}")
-        parts = [np.sort(part) for part in np.array_split(generator.permutation(len(y)), clients)]
-        return [Client(id, MIXED if num_domains > 1 else 0, part) for id, part in enumerate(parts)]
+        owner = np.empty(len(y), dtype=np.int64)
+        owner[generator.permutation(len(y))] = evenly(len(y), clients)
+        return Clients.owning(owner, np.full(clients, MIXED if num_domains > 1 else 0))
 
     return partition
+
+
+def evenly(images: int, clients: int) -> np.ndarray:
+    """(images,) int64, ascending: the owner of each where the first clients have one more than the last, as
+    `numpy.array_split` cuts."""
+    import numpy as np
+
+    each, more = divmod(images, clients)
+    return np.repeat(np.arange(clients), each + (np.arange(clients) < more))
 
 
 @hookimpl

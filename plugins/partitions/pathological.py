@@ -7,21 +7,26 @@ each client, whose images are divided among the clients that have the class.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.options import Count, judged
-from fedbench.types import Client
+from fedbench.types import Clients
 from fedbench.words import counted
+
+from .iid import evenly
 
 if TYPE_CHECKING:
     import numpy as np
 
+TOGETHER = 2**16  # clients, about, whose classes are drawn at once
+
 
 @judged("pathological")
-def make(classes_per_client: Count = 2, clients_per_domain: Count = 5) -> Callable[..., list[Client]]:
+def make(classes_per_client: Count = 2, clients_per_domain: Count = 5) -> Callable[..., Clients]:
     """Each domain's clients have images of exactly `classes_per_client` random classes each, and all images belong to
     somebody.
 
@@ -32,20 +37,20 @@ def make(classes_per_client: Count = 2, clients_per_domain: Count = 5) -> Callab
     images of some would be nobody's), or fewer images of a class than clients that are to have it.
     """
 
-    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> list[Client]:
+    def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> Clients:
         import numpy as np
 
-        clients: list[Client] = []
+        owner = np.empty(len(y), dtype=np.int64)
         for d in range(num_domains):
             own = np.flatnonzero(domain == d)
             labels, of_class = np.unique(y[own], return_inverse=True)
             try:
                 has = classes(len(labels), clients_per_domain, classes_per_client, generator)
-                parts = divided(of_class, has, generator)
+                drawn = divided(of_class, has, generator)
             except UserError as error:
                 raise UserError(f"pathological: domain {d}: {error}", option=error.option) from None
-            clients += [Client(len(clients) + i, d, own[part]) for i, part in enumerate(parts)]
-        return clients
+            owner[own] = d * clients_per_domain + drawn
+        return Clients.owning(owner, np.repeat(np.arange(num_domains), clients_per_domain))
 
     return partition
 
@@ -67,17 +72,23 @@ def classes(num_classes: int, n: int, c: int, generator: np.random.Generator) ->
             option="clients_per_domain",
         )
     has = np.zeros((n, num_classes), dtype=bool)
-    takers = np.zeros(num_classes, dtype=np.int64)
-    for client in range(n):
-        chosen = np.lexsort((generator.random(num_classes), takers))[:c]
-        has[client, chosen] = True
-        takers[chosen] += 1
+    lap = num_classes // math.gcd(num_classes, c)  # after so many clients, all classes have equally many again
+    together = lap * max(1, TOGETHER // lap)
+    for first in range(0, n, together):
+        some = has[first : first + together]
+        chance = generator.random(some.shape)  # the same numbers as those drawn client by client
+        takers = np.zeros(some[::lap].shape, dtype=np.int64)
+        for client in range(min(lap, len(some))):  # of every lap at once
+            rows = some[client::lap]
+            chosen = np.lexsort((chance[client::lap], takers[: len(rows)]))[:, :c]
+            np.put_along_axis(rows, chosen, True, axis=1)
+            takers[: len(rows)] += rows
     return has
 
 
-def divided(y: np.ndarray, has: np.ndarray, generator: np.random.Generator) -> list[np.ndarray]:
-    """The ascending positions in y (N,), classes from 0, that each client gets: every class dealt evenly, at random,
-    to the clients that have it. has: (n, classes) bool."""
+def divided(y: np.ndarray, has: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """(N,) int64: the client that gets each of the images y (N,), classes from 0. Every class is dealt evenly, at
+    random, to the clients that have it. has: (n, classes) bool."""
     import numpy as np
 
     owner = np.empty(len(y), dtype=np.int64)
@@ -88,10 +99,8 @@ def divided(y: np.ndarray, has: np.ndarray, generator: np.random.Generator) -> l
                 f"a class has {counted(len(of_label), 'training image')}, fewer than its "
                 f"{counted(len(clients), 'client')}"
             )
-        for client, part in zip(clients, np.array_split(of_label, len(clients)), strict=True):
-            owner[part] = client
-    ends = np.cumsum(np.bincount(owner, minlength=len(has)))
-    return np.split(np.argsort(owner, kind="stable"), ends[:-1])
+        owner[of_label] = clients[evenly(len(of_label), len(clients))]
+    return owner
 
 
 @hookimpl

@@ -14,10 +14,10 @@ from fedbench.cell.trial import Trial
 from fedbench.engine.team import together
 from fedbench.method import Method
 from fedbench.results.tables import to_table
-from fedbench.types import MIXED, Client, Device, Scenario, Size
+from fedbench.types import MIXED, Client, Clients, Device, Scenario, Size
 
 L = 4
-CLIENTS = [Client(i, i, np.arange(1)) for i in range(3)]
+CLIENTS = Clients.of([Client(i, i, np.arange(1)) for i in range(3)])
 NOTHING = dict.fromkeys(("init", "round", "predictor", "cost"))
 
 

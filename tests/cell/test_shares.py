@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedbench.cell.shares import of_clients, of_domains
 from fedbench.errors import UserError
-from fedbench.types import GLOBAL, MIXED, Client, Dataset, Images
+from fedbench.types import GLOBAL, MIXED, Client, Clients, Dataset, Images
 
 DATA = Dataset(("sun", "rain"), ("a", "b", "c"), "f", lambda: None)
 
@@ -21,7 +21,7 @@ def images(*kinds):
 
 
 def dealt(train, test, clients, seed=0):
-    return of_clients(DATA, train, test, clients, np.random.default_rng(seed))
+    return of_clients(DATA, train, test, Clients.of(clients), np.random.default_rng(seed))
 
 
 def test_domains_have_their_own_images():
@@ -61,7 +61,7 @@ def test_of_few_test_images_no_client_gets_more_often_than_another():
     data = Dataset(("sun",), tuple(f"c{c}" for c in range(60)), "f", lambda: None)
     train, test = images(*[(0, c) for c in range(60)] * 10), images(*[(0, c) for c in range(60)])
     clients = [Client(i, 0, np.arange(60 * i, 60 * i + 60)) for i in range(10)]
-    shares = of_clients(data, train, test, clients, np.random.default_rng(0))
+    shares = of_clients(data, train, test, Clients.of(clients), np.random.default_rng(0))
     assert len(shares) == 10 and max(len(share.indices) for share in shares) <= 15  # of 6 expected
 
 

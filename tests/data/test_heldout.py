@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
-from fedbench.types import Client, Images
+from fedbench.types import Client, Clients, Images
 
 
 def images_of(domain, y):
@@ -67,10 +67,11 @@ def test_every_client_holds_its_part_out_by_class_and_trains_on_the_rest(sizes, 
     wanted = [max(0, min(round(f * size), size - 1)) for size in sizes]
     if not any(wanted):
         with pytest.raises(UserError, match="evaluation.validation: .* less than one image"):
-            without_validation(images, clients, f, seed)
+            without_validation(images, Clients.of(clients), f, seed)
         return
-    left, held = without_validation(images, clients, f, seed)
-    assert [len(own) for own in held] == wanted
+    left, held = without_validation(images, Clients.of(clients), f, seed)
+    assert [len(own) for own in held] == wanted and [one.domain for one in held] == [0] * len(sizes)
+    held = [own.indices for own in held]
     for before, after, own, size in zip(clients, left, held, sizes, strict=True):
         assert sorted([*after.indices, *own]) == sorted(before.indices) and (np.diff(own) > 0).all()
         assert after.indices.tolist() == [i for i in before.indices if i not in own]  # in the order they were dealt in
@@ -82,10 +83,14 @@ def test_every_client_holds_its_part_out_by_class_and_trains_on_the_rest(sizes, 
 
 def test_validation_images_depend_on_the_seed_and_the_client_alone():
     images = images_of([0] * 40, [0, 1] * 20)
-    one, other = Client(0, 0, np.arange(20)), Client(1, 0, np.arange(20, 40))
-    _, both = without_validation(images, [one, other], 0.25, 3)
-    _, (alone,) = without_validation(images, [Client(1, 0, other.indices[::-1])], 0.25, 3)
-    assert both[1].tolist() == alone.tolist() and (images.y[both[1]] == [0, 1, 0, 1, 0]).sum() != 5
-    assert both[0].tolist() != without_validation(images, [one, other], 0.25, 4)[1][0].tolist()
-    left, none = without_validation(images, [one, other], None, 3)
-    assert left == [one, other] and not any(map(len, none))
+
+    def held(one, other, seed=3):
+        clients = Clients.of([Client(0, 0, one), Client(1, 0, other)])
+        return [own.indices.tolist() for own in without_validation(images, clients, 0.25, seed)[1]]
+
+    (one, other), some = np.arange(40).reshape(2, 20), np.arange(8)
+    both, changed = held(one, other), held(some, other[::-1])
+    assert both[1] == changed[1] and (images.y[both[1]] == [0, 1, 0, 1, 0]).sum() != 5
+    assert both[0] != held(one, other, 4)[0] and len(changed[0]) == 2
+    everybody = Clients.of([Client(0, 0, one)])
+    assert without_validation(images, everybody, None, 3) == (everybody, None)

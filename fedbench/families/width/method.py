@@ -47,8 +47,8 @@ def widthwise(
     refuse_books(setup)
     aggregate = setup.component("aggregator", aggregator)
     scenario = setup.scenario
-    given = scenario.capacities if scenario.widths is None else scenario.widths
-    if not any(_rate(setup, rates, most, most) for most in given[:, 1].tolist()):
+    given = scenario.different("capacities" if scenario.widths is None else "widths")
+    if not any(_rate(setup, rates, most, most) for _, most in given):
         raise NotApplicable(f"no client can hold {min(rates):g} of the width, the smallest of the rates")
     whole = Whole(setup, cuts.model, _never, _never, aggregate, None)
     made = Widths(setup, whole, cuts, tuple(rates), train, functools.cache(lambda g: price(cuts.at(g, 0))), own_classes)

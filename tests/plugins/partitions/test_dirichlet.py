@@ -78,9 +78,16 @@ def listed_draw(y, alpha, n, balanced, generator):
 def test_the_draw_is_to_the_image_what_it_was_at_first(n, alpha, balanced):
     for seed in range(5):
         y = labels(1, 60, 7, seed)[0]
-        one = dirichlet.draw(y, alpha, n, balanced, np.random.default_rng(seed))
+        one = parts_of(y, alpha, n, balanced, np.random.default_rng(seed))
         two = listed_draw(y, alpha, n, balanced, np.random.default_rng(seed))
         assert [part.tolist() for part in one] == [part.tolist() for part in two]
+
+
+def parts_of(y, alpha, n, balanced, generator) -> list[np.ndarray]:
+    """One draw, client by client."""
+    owner, sizes = dirichlet.draw([np.flatnonzero(y == label) for label in np.unique(y)], alpha, n, balanced, generator)
+    assert sizes.tolist() == np.bincount(owner, minlength=n).tolist()
+    return [np.flatnonzero(owner == client) for client in range(n)]
 
 
 def test_balanced_client_overshoots_its_share_by_one_class_at_most():
@@ -112,8 +119,14 @@ def test_small_alpha_skews_labels_and_a_large_one_does_not():
 
 def test_vanishing_alpha_still_gives_every_image_away():
     y, domain = labels(1, 20, 12)
-    parts = dirichlet.draw(y, 1e-9, 4, True, np.random.default_rng(0))
+    parts = parts_of(y, 1e-9, 4, True, np.random.default_rng(0))
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(y)))
+
+
+def test_where_no_draw_comes_near_ten_are_enough():
+    y, domain = labels(1, 400, 6)
+    with pytest.raises(UserError, match=r"dirichlet: domain 0: in 10 draws with alpha 0.5 .* smallest of 2400 clients"):
+        dirichlet.make(0.5, 2400, min_examples=1)(y, domain, 1, np.random.default_rng(0))
 
 
 def test_each_client_has_min_examples():
@@ -150,5 +163,5 @@ def test_dirichlet_cuts_are_those_of_flwr_datasets(balanced):
         shares = np.random.default_rng(seed).dirichlet(np.full(4, 0.7), size=6)
         partitioner = DirichletPartitioner(4, "y", 0.7, min_partition_size=0, self_balancing=balanced)
         partitioner._rng = Shares(shares)
-        ours = dirichlet.draw(y, 0.7, 4, balanced, Shares(shares))
+        ours = parts_of(y, 0.7, 4, balanced, Shares(shares))
         assert [part.tolist() for part in ours] == [sorted(part.tolist()) for part in flowers(partitioner, y)]

@@ -149,6 +149,20 @@ def test_iid_sizes_are_those_of_flwr_datasets(n):
     assert [len(client) for client in ours] == [len(part) for part in flowers(IidPartitioner(n), y)]
 
 
+@pytest.mark.parametrize(("n", "num_classes", "c"), [(50, 6, 2), (7, 6, 4), (40, 10, 4), (9, 5, 5), (11, 7, 1)])
+def test_classes_of_many_clients_are_those_drawn_one_by_one(n, num_classes, c, monkeypatch):
+    monkeypatch.setattr(pathological, "TOGETHER", 13)
+    draw = np.random.default_rng(n)
+    takers, expected = np.zeros(num_classes, dtype=np.int64), np.zeros((n, num_classes), dtype=bool)
+    for client in range(n):
+        chosen = np.lexsort((draw.random(num_classes), takers))[:c]
+        expected[client, chosen] = True
+        takers[chosen] += 1
+    assert np.array_equal(
+        expected, pathological.classes(n=n, num_classes=num_classes, c=c, generator=np.random.default_rng(n))
+    )
+
+
 @pytest.mark.parametrize(("n", "c"), [(10, 2), (10, 5), (20, 3)])
 def test_pathological_counts_are_those_of_flwr_datasets(n, c):
     """With the classes that flwr-datasets' `deterministic` mode gives to the clients, every client has as many images
@@ -159,8 +173,8 @@ def test_pathological_counts_are_those_of_flwr_datasets(n, c):
     y, domain = labels(1, 27, 10)
     theirs = flowers(PathologicalPartitioner(n, "y", c, class_assignment_mode="deterministic"), y)
     counts = np.array([np.bincount(y[part], minlength=10) for part in theirs])
-    same_classes = pathological.divided(y, counts > 0, np.random.default_rng(0))
-    assert np.array_equal(counts, [np.bincount(y[part], minlength=10) for part in same_classes])
+    owner = pathological.divided(y, counts > 0, np.random.default_rng(0))
+    assert np.array_equal(counts, [np.bincount(y[owner == client], minlength=10) for client in range(n)])
     own = pathological.make(c, n)(y, domain, 1, np.random.default_rng(0))
     ours = np.array([np.bincount(y[client.indices], minlength=10) for client in own])
     assert ((ours > 0).sum(1) == (counts > 0).sum(1)).all()
