@@ -11,6 +11,7 @@ import click
 
 from fedbench.commands.choices import FORM
 from fedbench.commands.output import put, tell_left_out
+from fedbench.commands.reading import VERIFY, keeping
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ BESIDE = {"--images": ("right",), "--sizes": ("sizes", "deployed")}  # tables th
 @click.option("--columns", multiple=True, metavar="A,B,...", help="Only these columns beside the names, in this order.")
 @click.option("--no-pager", is_flag=True, help="Print at once what is longer than the screen.")
 @click.option("--hash", "hashes", is_flag=True, help="Only a hash of what each PATH says, without timings.")
+@VERIFY
 @FORM
 def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given), or a summary of many.
@@ -154,6 +156,7 @@ def _show(
     sort: Sequence[str],
     columns: Sequence[str],
     no_pager: bool,
+    verify: bool,
     **asked: Any,
 ) -> None:
     """Print what is asked for. asked: as of `fedbench.report.views.chosen`, and by parameter those of VIEWS."""
@@ -172,7 +175,7 @@ def _show(
         asking = partial(_changes, paths, chosen, fail_on, asked, must=not two)
         if asking(lambda view: tell(wanted.of(view) if wanted else view)):
             return
-    found = _found(_in(paths), chosen, given)
+    found = _found(_in(paths), chosen, given, verify)
     asked |= told
     try:
         tell(views.chosen(found.results, *given, form=form, wanted=wanted, **asked))
@@ -195,7 +198,9 @@ def _in(paths: Sequence[str]) -> Sequence[str]:
     return paths or ("results",)
 
 
-def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], given: Sequence[str]) -> Found:
+def _found(
+    paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], given: Sequence[str], verify: bool
+) -> Found:
     """What is compared, its tables read as far as a view needs them. Of a tuning nothing is left out: without a
     candidate another could win."""
     from fedbench.results import Found, examine, load
@@ -203,9 +208,9 @@ def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Resul
 
     if "--tuning" in given:
         return Found(chosen(load(paths, candidates=True)), [])
-    there = examine(paths)
     more = [table for view in given for table in BESIDE.get(view, ())]
-    return Found(chosen(there.results), there.wrong).read((*COMPARED, *more))
+    with keeping(verify) as kept:
+        return examine(paths, keeping=kept).only(chosen).read((*COMPARED, *more))
 
 
 def _hashes(paths: Sequence[str]) -> None:

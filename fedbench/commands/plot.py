@@ -10,6 +10,7 @@ import click
 
 from fedbench.commands.choices import PLUGINS
 from fedbench.commands.output import tell_left_out
+from fedbench.commands.reading import keeping
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -241,7 +242,7 @@ def _results(choices: dict, *also: str) -> list[Result]:
 
     from fedbench.errors import UserError
     from fedbench.report.grouping import select
-    from fedbench.results import Found, examine
+    from fedbench.results import examine
     from fedbench.results.result import COMPARED
 
     if find_spec("matplotlib") is None:
@@ -252,8 +253,9 @@ def _results(choices: dict, *also: str) -> list[Result]:
     if out and form not in (None, format_of(Path(out))):
         raise UserError(f"--out {out}: its suffix is not .{form}, which --format asks for")
     names = [choices[name] for name in ("scenarios", "methods", "seeds", "variants")]
-    there = examine(choices["paths"] or ("results",))
-    found = Found(select(there.results, *names), there.wrong).read((*COMPARED, *also))
+    with keeping() as kept:
+        there = examine(choices["paths"] or ("results",), keeping=kept)
+        found = there.only(lambda results: select(results, *names)).read((*COMPARED, *also))
     click.get_current_context().meta[WRONG] = found.wrong
     return found.results
 

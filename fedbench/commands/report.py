@@ -12,6 +12,7 @@ import click
 
 from fedbench.commands.choices import PLUGINS
 from fedbench.commands.output import tell_left_out
+from fedbench.commands.reading import VERIFY, keeping
 
 MARK = '<meta name="generator" content="fedbench">'  # in every page of ours, near its beginning
 BEGINNING = 2000  # bytes
@@ -40,8 +41,9 @@ BEGINNING = 2000  # bytes
 @click.option("--force", is_flag=True, help="Replace FILE whatever it is.")
 @click.option("--watch", is_flag=True, help="Write it anew whenever a cell ends, until Ctrl-C.")
 @click.option("--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between looks.")
+@VERIFY
 @PLUGINS
-def report(paths: tuple, out: str, force: bool, watch: bool, every: float, **asked: Any) -> None:
+def report(paths: tuple, out: str, force: bool, watch: bool, every: float, verify: bool, **asked: Any) -> None:
     """Write everything about the results under PATH (results/ if none is given) as one HTML file.
 
     It has the leaderboards with intervals and tie groups, curves, domains, costs, allocations, ranks, tunings, what a
@@ -60,15 +62,16 @@ def report(paths: tuple, out: str, force: bool, watch: bool, every: float, **ask
     if watch:
         _watch(file, given, every, asked)
         return
-    tell_left_out(_written(file, given, asked))
+    tell_left_out(_written(file, given, asked, verify))
 
 
-def _written(file: Path, paths: Sequence[str], asked: dict[str, Any]) -> list[str]:
+def _written(file: Path, paths: Sequence[str], asked: dict[str, Any], verify: bool = False) -> list[str]:
     """Put the page in its place, whole, and return what is left out of it. Raises: UserError."""
     from fedbench.disk import write_atomically
     from fedbench.report.html.whole import whole_page
 
-    text, wrong = whole_page(paths, **asked)
+    with keeping(verify) as kept:
+        text, wrong = whole_page(paths, **asked, keeping=kept)
     page = text.encode()
     write_atomically(file, page, mend="Choose another place with -o FILE.")
     click.echo(f"{file}  {len(page) / 1e6:.2f} MB")

@@ -16,8 +16,11 @@ from fedbench.errors import Interrupted
 from fedbench.runs.executors.signals import raising
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
+    from fedbench.results import Found
     from fedbench.runs.outcome import Listen
 
 MOST_SHOWN = 10  # failures listed at the end of a run
@@ -135,9 +138,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.commands.watch import left_out
     from fedbench.report.terminal import show
     from fedbench.report.views import chosen
-    from fedbench.results import examine
     from fedbench.results.expected import EXPECTED
-    from fedbench.results.result import COMPARED
     from fedbench.runs.executors.output import OUTPUT
     from fedbench.words import counted, duration
 
@@ -148,7 +149,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
         + (f", {outcome.elsewhere} by other runs" if outcome.elsewhere else "")
         + (f", {kept} kept from before" if kept else "")
     )
-    there = examine([outcome.folder]).read(COMPARED)
+    there = _read(outcome.folder)
     results = there.results
     measured = {name for result in results if result.status == "finished" for name in result.metrics}
     metric = "accuracy" if "accuracy" in measured or not measured else min(measured)
@@ -177,6 +178,15 @@ def _close(outcome, roles: dict[str, str]) -> None:
         left = counted(outcome.left, "cell")
         console.print(f"{why}; {left} left, which the same command runs.", style="red")
     tell_left_out(there.wrong)
+
+
+def _read(folder: Path) -> Found:
+    from fedbench.commands.reading import keeping
+    from fedbench.results import examine
+    from fedbench.results.result import COMPARED
+
+    with keeping() as kept:
+        return examine([folder], keeping=kept).read(COMPARED)
 
 
 def _list_failed(console: Console, outcome, spoke: set[str]) -> None:

@@ -67,10 +67,11 @@ def _tell_what_is_there(paths: Sequence[str]) -> None:
 
     from fedbench.errors import UserError
     from fedbench.results import examine
+    from fedbench.results.kept import Keeping
 
     click.echo(f"No run is at work in {', '.join(paths)}.")
     try:
-        results = examine(paths).results
+        results = examine(paths, keeping=Keeping()).results
     except UserError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

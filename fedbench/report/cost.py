@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fedbench.report.simulated import Simulated, mean_simulated, simulated
+from fedbench.results.scores import mean
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from fedbench.results import Result
 
 
@@ -61,59 +57,30 @@ class Cost:
 
 def cost(result: Result) -> Cost | None:
     """The cost of one finished run; None where no client ever took part."""
-    table = result.rounds
-    n = table.num_rows
-    if n == 0:
+    t = result.digest.totals
+    if not (n := t["rows"]):
         return None
-    # to_pylist, here and elsewhere: the columns are short, and Arrow's to_numpy would import pandas.
-    down, up, flops = (float(sum(table[name].to_pylist())) for name in ("bytes_down", "bytes_up", "flops"))
-    both = [table[name].to_pylist() for name in ("memory_bytes", "workspace_bytes")]
-    rounds, layers, arrived = (table[name].to_pylist() for name in ("round", "trained_layers", "arrived"))
-    gamma, coverage = layer_coverage(rounds, layers, arrived, result.num_rounds)
-    server = float(sum(result.server["flops"].to_pylist())) if result.server.num_rows else None
+    server = t["server_flops"]
     return Cost(
         client_rounds=n,
-        bytes_down=down / n,
-        bytes_up=up / n,
-        gflops=flops / n / 1e9,
-        total_bytes=down + up,
-        total_bytes_up=up,
-        total_gflops=flops / 1e9,
-        memory_bytes=float(max(memory + (beside or 0) for memory, beside in zip(*both, strict=True))),
+        bytes_down=t["bytes_down"] / n,
+        bytes_up=t["bytes_up"] / n,
+        gflops=t["flops"] / n / 1e9,
+        total_bytes=t["bytes_down"] + t["bytes_up"],
+        total_bytes_up=t["bytes_up"],
+        total_gflops=t["flops"] / 1e9,
+        memory_bytes=t["memory"],
         seconds=result.manifest.get("seconds", 0.0),
-        gamma=gamma,
-        coverage=coverage,
+        gamma=t["gamma"],
+        coverage=t["coverage"],
         server_gflops=None if server is None else server / n / 1e9,
         server_total_gflops=None if server is None else server / 1e9,
-        server_memory_bytes=None if server is None else float(max(result.server["memory_bytes"].to_pylist())),
-        exchange=_exchange(result.exchange, n),
+        server_memory_bytes=t["server_memory"],
+        exchange={
+            what: Traffic(down / n, up / n, float(down), float(up)) for what, (down, up) in t["exchange"].items()
+        },
         simulated=simulated(result),
     )
-
-
-def _exchange(table: pyarrow.Table, client_rounds: int) -> dict[str, Traffic]:
-    totals: dict[str, list[int]] = {}
-    for what, *both in zip(*(table[name].to_pylist() for name in ("what", "bytes_down", "bytes_up")), strict=True):
-        totals[what] = [a + b for a, b in zip(totals.get(what, (0, 0)), both, strict=True)]
-    return {
-        what: Traffic(down / client_rounds, up / client_rounds, float(down), float(up))
-        for what, (down, up) in totals.items()
-    }
-
-
-def layer_coverage(
-    rounds: Sequence[int], layers: Sequence[Sequence[int]], arrived: Sequence[bool], T: int
-) -> tuple[int | None, float | None]:
-    """(Gamma*, mean coverage) as `Cost` defines them; position i is one client in one of T rounds."""
-    returned: dict[int, list[int]] = {}
-    for t, held, came in zip(rounds, layers, arrived, strict=True):
-        if came and held:
-            returned.setdefault(t, []).extend(held)
-    if not returned:
-        return None, None
-    holders = [Counter(of_round) for of_round in returned.values()]  # of each layer that came back in a round
-    trained = set().union(*holders)
-    return min(min(of.values()) for of in holders), sum(map(len, returned.values())) / (T * len(trained))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost | None:
@@ -128,7 +95,7 @@ def mean_cost(costs: Sequence[Cost]) -> Cost | None:
 
 
 def _mean(seeds: Sequence[float]) -> float:
-    return float(np.mean(seeds))
+    return mean(seeds)
 
 
 def _mean_exchange(seeds: Sequence[Mapping[str, Traffic]]) -> dict[str, Traffic]:
@@ -137,7 +104,7 @@ def _mean_exchange(seeds: Sequence[Mapping[str, Traffic]]) -> dict[str, Traffic]
     kinds = dict.fromkeys(what for seed in seeds for what in seed)
     return {
         what: Traffic(
-            *(float(np.mean([getattr(seed.get(what, none), f) for seed in seeds])) for f in vars(none)),
+            *(mean([getattr(seed.get(what, none), f) for seed in seeds]) for f in vars(none)),
         )
         for what in kinds
     }

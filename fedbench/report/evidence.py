@@ -61,11 +61,12 @@ def _aside(board: Leaderboard) -> list[Pair]:
 
 
 def _rows(board: Leaderboard, pairs: Sequence[Pair], aside: Sequence[Pair]) -> list[Row]:
-    known = {(pair.method, pair.other): pair for pair in (*pairs, *(p.turned() for p in pairs), *aside)}
     enough = [row.label for row in contenders(board) if len(row.by_seed) >= FEWEST]
     apart = {frozenset((pair.method, pair.other)) for pair in pairs if pair.apart}
     groups = letters(enough, apart) if len(enough) > 1 else {}
     base = next((row for row in board.rows if row.label == board.baseline), None)
+    ours = [pair for pair in pairs if base and base.label in (pair.method, pair.other)]
+    known = {(pair.method, pair.other): pair for pair in (*ours, *(p.turned() for p in ours), *aside)}
     found = []
     for row in board.rows:
         gap = None

@@ -57,7 +57,7 @@ def settings(results: Sequence[Result]) -> Iterable[tuple[str, list[Result]]]:
         e = r.entry
         named.setdefault((r.suite, e.scenario, e.variant, e.backbone, e.dataset, e.profile), []).append(r)
     for (_, _, variant, *_), group in named.items():
-        for text, part in _apart(group, _shared):
+        for text, part in _apart(group, (*SHARED, "faults", "evaluation"), _shared):
             yield "; ".join(filter(None, (variant, text))), part
 
 
@@ -95,7 +95,7 @@ def cited(results: Sequence[Result], papers: Mapping[str, str]) -> list[str]:
 
 def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The results of one method's name, split where its options or own settings differ, with the text of what does."""
-    return _apart(results, lambda result: {key: result.manifest["config"].get(key) for key in OPTIONS})
+    return _apart(results, OPTIONS, lambda result: {key: result.manifest["config"].get(key) for key in OPTIONS})
 
 
 def by_label(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -110,8 +110,11 @@ def by_label(results: Sequence[Result]) -> dict[str, list[Result]]:
     }
 
 
-def _apart(results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]]) -> list[tuple[str, list[Result]]]:
-    """Results split by a part of their configuration, with the text of what differs ("" where nothing does).
+def _apart(
+    results: Sequence[Result], keys: Sequence[str], part_of: Callable[[Result], dict[str, Any]]
+) -> list[tuple[str, list[Result]]]:
+    """Results split by a part of their configuration, with the text of what differs ("" where nothing does). keys: what
+    of the configuration that part is made of, beside fingerprints and the suite's own.
 
     A cell that was not started has no configuration yet; it stays with the first of its name.
     """
@@ -120,17 +123,30 @@ def _apart(results: Sequence[Result], part_of: Callable[[Result], dict[str, Any]
     started = [r for r in results if r.manifest]
     if not started:
         return [("", list(results))]
-    flattened: dict[str, dict[str, str]] = {}  # most cells have their part in common with others
+    flattened: dict[str, str] = {}  # most cells have their part in common with others,
+    same: dict[tuple[int, ...], str] = {}  # and where they were kept the very values of it
     for r in results:
-        part = part_of(r if r.manifest else started[0])
-        text = json.dumps(part, sort_keys=True)
-        flat = flattened[text] if text in flattened else flattened.setdefault(text, dict(flatten(part)))
-        key = json.dumps(flat, sort_keys=True)
-        parts[key] = flat
-        groups.setdefault(key, []).append(r)
+        one = r if r.manifest else started[0]
+        values = _values(one, keys)
+        if values not in same:
+            part = part_of(one)
+            text = json.dumps(part, sort_keys=True)
+            if text not in flattened:
+                flat = dict(flatten(part))
+                flattened[text] = json.dumps(flat, sort_keys=True)
+                parts[flattened[text]] = flat
+            same[values] = flattened[text]
+        groups.setdefault(same[values], []).append(r)
     names = dict.fromkeys(name for flat in parts.values() for name in flat)
     differing = [name for name in names if len({flat.get(name) for flat in parts.values()}) > 1]
     return [("; ".join(f"{n}={parts[k][n]}" for n in differing if n in parts[k]), group) for k, group in groups.items()]
+
+
+def _values(result: Result, keys: Sequence[str]) -> tuple[int, ...]:
+    """Equal only for results whose values of these keys are the same objects, as long as those live."""
+    manifest, shared = result.manifest, result.entry.shared
+    config = manifest["config"]
+    return (*(id(config.get(key)) for key in keys), id(manifest.get("fingerprints")), id(shared))
 
 
 def flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:

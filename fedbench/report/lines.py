@@ -59,7 +59,7 @@ def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> d
 
 def points(result: Result, metric: str, x: str) -> dict[int, Point]:
     """By evaluated round; none where it is not known what was spent."""
-    found = curve(result.eval, metric)
+    found = curve(result.digest.scores, metric)
     if x == "rounds":
         return {t: Point(t, *values) for t, values in found.items()}
     spent = paid(result, x)

@@ -5,17 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
 from fedbench.results.choice import VALIDATION, best_round, higher_is_better, measure
-from fedbench.results.scores import average, by_client, by_domain, by_round
-
-if TYPE_CHECKING:
-    import pyarrow
+from fedbench.results.scores import Scores, average, by_client, by_domain, mean, spread
 
 AT = ("final", "best", "last4")
 UNCHOSEN = (
@@ -52,31 +46,30 @@ class Run:
     spent: float | None = None
 
 
-def metrics(table: pyarrow.Table, metric: str, split: str) -> list[str]:
+def metrics(scores: Scores, metric: str, split: str) -> list[str]:
     """`metric` and its second outputs (`accuracy/last`), as far as an evaluation has them, in its order."""
-    pairs = dict.fromkeys(zip(table["metric"].to_pylist(), table["split"].to_pylist(), strict=True))
-    return [name for name, part in pairs if part == split and (name == metric or name.startswith(f"{metric}/"))]
+    return [name for name in scores.of_split(split) if name == metric or name.startswith(f"{metric}/")]
 
 
-def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str, until: float = math.inf) -> Run | None:
-    """The values of one metric (exactly that name) in one evaluation table; None where it has none.
+def run(scores: Scores, seed: int, metric: str, split: str, at: str, until: float = math.inf) -> Run | None:
+    """The values of one metric (exactly that name) in one evaluation; None where it has none.
 
     at: one of AT; "best" is the round with the best average of that metric on validation images, of equal rounds the
     earliest · until: rounds after it are left out. Raises UserError where the best round is asked for and there are no
     validation images.
     """
-    values = {t: found for t, found in by_round(table, metric, split).items() if t <= until}
-    if not values:
+    rounds = sorted(t for t in scores.tested(metric, split) if t <= until)
+    if not rounds:
         return None
-    rounds = sorted(values)
     if at == "best":
-        validated = {t: average(v) for t, v in by_round(table, metric, VALIDATION).items() if t in values}
-        if not validated:
+        validated = {t: average(scores.after(t, metric, VALIDATION)) for t in scores.tested(metric, VALIDATION)}
+        if not (validated := {t: value for t, value in validated.items() if t in rounds}):
             raise UserError(UNCHOSEN)
         rounds = [best_round(validated, metric)]
     else:
         rounds = rounds[-4:] if at == "last4" else rounds[-1:]
-    clients = {key: float(np.mean([values[t][key] for t in rounds if key in values[t]])) for key in values[rounds[-1]]}
+    values = [scores.after(t, metric, split) for t in rounds]
+    clients = {key: mean([found[key] for found in values if key in found]) for key in values[-1]}
     domains = by_domain(clients)
     worst = min if higher_is_better(metric) else max
     own = list(clients.values()) if by_client(clients) else []
@@ -87,15 +80,15 @@ def run(table: pyarrow.Table, seed: int, metric: str, split: str, at: str, until
         domains,
         average(clients),
         worst(domains.values()),
-        spread=float(np.std(own)) if own else None,
+        spread=spread(own) if own else None,
         worst_clients=worst_tenth(own, metric) if own else None,
     )
 
 
-def curve(table: pyarrow.Table, metric: str, split: str = "test") -> dict[int, tuple[float, dict[str, float]]]:
+def curve(scores: Scores, metric: str, split: str = "test") -> dict[int, tuple[float, dict[str, float]]]:
     """The average, and the value of every domain, after each evaluated round, in order, as `Run` defines them; empty
-    where the table has no such metric."""
-    return {t: (average(v), by_domain(v)) for t, v in sorted(by_round(table, metric, split).items())}
+    where there is no such metric."""
+    return {t: (average(v), by_domain(v)) for t, v in sorted(scores.by_round(metric, split).items())}
 
 
 def worst_tenth(clients: Sequence[float], metric: str) -> float:
@@ -104,7 +97,7 @@ def worst_tenth(clients: Sequence[float], metric: str) -> float:
     This is the "worst 10%" of Li et al., Fair Resource Allocation in Federated Learning (arXiv 1905.10497), Table 1.
     """
     worst_first = sorted(clients, reverse=not higher_is_better(metric))
-    return float(np.mean(worst_first[: max(1, len(clients) // 10)]))
+    return mean(worst_first[: max(1, len(clients) // 10)])
 
 
 @dataclass(frozen=True)
@@ -125,8 +118,8 @@ class Score:
 def score(values: Sequence[float]) -> Score:
     around = interval(values)
     return Score(
-        mean=float(np.mean(values)),
-        std=float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        mean=mean(values),
+        std=spread(values, 1) if len(values) > 1 else None,
         n=len(values),
         low=around.low if around else None,
         high=around.high if around else None,

@@ -97,13 +97,11 @@ def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
         return f"{row.label}: {UNKNOWN[budget.what]}"
     late = []
     for r in results:
-        if r.status == "finished" and r.entry.seed not in shown:
-            names = r.eval["metric"].to_pylist()
-            tested = [t for t, name in zip(r.eval["round"].to_pylist(), names, strict=True) if name == row.metric]
-            if tested:
-                first = min(tested)
-                if spending := paid(r, budget.what):
-                    late.append((spending.by(first), first, r.entry.seed))
+        if r.status != "finished" or r.entry.seed in shown:
+            continue
+        tested, spending = r.digest.scores.tested(row.metric), paid(r, budget.what)
+        if tested and spending:
+            late.append((spending.by(min(tested)), min(tested), r.entry.seed))
     if not late:
         return ""
     spent, first, _ = min(late)

@@ -98,7 +98,7 @@ def needs(result: Result, metric: str, target: float) -> dict[str, float]:
     """What a run had needed, by the names of TITLES, when its average on test images first reached the target; empty
     where it never did."""
     higher = higher_is_better(metric)
-    averages = ((t, value) for t, (value, _) in curve(result.eval, metric).items())
+    averages = ((t, value) for t, (value, _) in curve(result.digest.scores, metric).items())
     first = next((t for t, value in averages if (value >= target if higher else value <= target)), None)
     if first is None:
         return {}
@@ -108,7 +108,7 @@ def needs(result: Result, metric: str, target: float) -> dict[str, float]:
 
 def _page(board: Leaderboard, rows: Sequence[Reach], group: Sequence[Result], goal: str) -> Page:
     notes = list(board.notes)
-    tested = {tuple(sorted(curve(r.eval, board.metric))) for r in group if r.status == "finished"}
+    tested = {tuple(sorted(curve(r.digest.scores, board.metric))) for r in group if r.status == "finished"}
     if len(tested) > 1:
         notes.append(
             "not all were tested after the same rounds, and what is tested more often can be seen to arrive earlier"

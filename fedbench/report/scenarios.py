@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fedbench.report.board import Leaderboard
 from fedbench.report.evidence import contenders, margin_of
@@ -19,9 +20,8 @@ class Standing:
     """Methods over the scenarios (blocks) of one suite.
 
     methods: the best mean rank first. scores: by block, then method, the mean over seeds, of incomplete blocks too;
-    ranks: by complete block, then method. left_out: the incomplete blocks, with the methods that each lacks. friedman:
-    (chi2, p); cd: Nemenyi's critical difference. pairs and groups are by paired tests and not by mean ranks. wilcoxon:
-    whether these are over blocks, not over seeds.
+    ranks: by complete block, then method. left_out: the incomplete blocks, with the methods that each lacks. pairs and
+    groups are by paired tests and not by mean ranks. wilcoxon: whether these are over blocks, not over seeds.
     """
 
     suite: str
@@ -34,11 +34,19 @@ class Standing:
     ranks: Mapping[str, Mapping[str, float]]
     left_out: Mapping[str, Sequence[str]]
     mean_ranks: Mapping[str, float]
-    friedman: tuple[float, float] | None
-    cd: float | None
     wilcoxon: bool
     pairs: Sequence[Pair]
     groups: Mapping[str, str]
+
+    @cached_property
+    def friedman(self) -> tuple[float, float] | None:
+        """(chi2, p). Made when asked for: scipy takes longer to import than all else."""
+        return ranks.friedman([self.scores[title] for title in self.ranks]) if len(self.ranks) > 1 else None
+
+    @cached_property
+    def cd(self) -> float | None:
+        """Nemenyi's critical difference."""
+        return ranks.critical_difference(len(self.methods), len(self.ranks)) if len(self.ranks) > 1 else None
 
 
 def standings(boards: Sequence[Leaderboard], equivalent: float | None = None) -> list[Standing]:
@@ -109,8 +117,6 @@ def _standing(
         ranks=placed,
         left_out={t: [n for n in everyone if n not in b] for t, b in blocks.items() if t not in complete},
         mean_ranks=means,
-        friedman=ranks.friedman([scores[title] for title in complete]) if tested else None,
-        cd=ranks.critical_difference(len(methods), len(used)) if tested else None,
         wilcoxon=len(used) >= ranks.WILCOXON_FROM,
         pairs=pairs,
         groups=letters(methods, apart) if tested and len(methods) > 1 and ranks.enough(used) else {},

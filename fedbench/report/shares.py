@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fedbench.report.cost import layer_coverage
 from fedbench.results import Result
 
-Rows = Sequence[Mapping[str, Any]]
-NEEDED = ["round", "client", "domain", "capacity", "trained_layers", "arrived"]
 MOST_CLIENTS = 24  # rows that stay readable; above, clients are drawn by domain
 
 
@@ -30,26 +26,34 @@ class Shares:
 def by_method(results: Mapping[str, Result]) -> tuple[dict[str, Shares], dict[str, list[int]]]:
     """(what is drawn of every method that trains layers, by label; the clients of each row, by its name); both empty
     where none does."""
-    rounds = {label: result.rounds.select(NEEDED).to_pylist() for label, result in results.items()}
-    rounds = {label: rows for label, rows in rounds.items() if any(row["trained_layers"] for row in rows)}
-    if not rounds:
+    trained = {label: found for label, r in results.items() if (found := r.digest.trained)["deepest"] >= 0}
+    if not trained:
         return {}, {}
-    everybody = [row for rows in rounds.values() for row in rows]
-    L = max(max(row["capacity"] for row in everybody), 1 + max(j for row in everybody for j in row["trained_layers"]))
-    groups = _groups(everybody)
-    found = {label: shares(rows, everybody, groups, L, results[label].num_rounds) for label, rows in rounds.items()}
-    return found, groups
+    clients = [client for found in trained.values() for client in found["clients"]]
+    L = max(max(most for *_, most in clients), 1 + max(found["deepest"] for found in trained.values()))
+    groups, there = _groups(clients), _rounds_of(results[label] for label in trained)
+    return {label: _shares(results[label], there, groups, L) for label in trained}, groups
 
 
-def _groups(everybody: Rows) -> dict[str, list[int]]:
-    """The rows of the heat-maps: a client each, or all clients of a domain where there are many."""
-    domain = dict(sorted({row["client"]: row["domain"] for row in everybody}.items()))
+def _rounds_of(results: Iterable[Result]) -> dict[int, int]:
+    """In how many rounds each client was there at all, whichever method asked it."""
+    asked: dict[int, set[int]] = {}
+    for result in results:
+        for client, rounds in result.digest.asked:
+            asked.setdefault(client, set()).update(rounds)
+    return {client: len(rounds) for client, rounds in asked.items()}
+
+
+def _groups(clients: Sequence[tuple[int, str, int, int]]) -> dict[str, list[int]]:
+    """The rows of the heat-maps: a client each, or all clients of a domain where there are many. clients: (client,
+    domain, least and most capacity), as many times as there are methods."""
+    domain = dict(sorted({client: domain for client, domain, *_ in clients}.items()))
     if len(domain) > MOST_CLIENTS:
         names = {d: [n for n in domain if domain[n] == d] for d in dict.fromkeys(domain.values())}
         return {f"{d} ({len(clients)})": clients for d, clients in names.items()}
     capacity: dict[int, set[int]] = {}
-    for row in everybody:
-        capacity.setdefault(row["client"], set()).add(row["capacity"])
+    for client, _, *span in clients:
+        capacity.setdefault(client, set()).update(span)
     return {f"{n} · {domain[n]} · {_span(capacity[n])}": [n] for n in domain}
 
 
@@ -57,17 +61,14 @@ def _span(values: set[int]) -> str:
     return str(min(values)) if len(values) == 1 else f"{min(values)} to {max(values)}"
 
 
-def shares(rows: Rows, everybody: Rows, groups: Mapping[str, Sequence[int]], L: int, T: int) -> Shares:
-    """One method's part of T rounds; everybody: the rows of all methods, which say in what rounds a client was there
-    at all."""
+def _shares(result: Result, rounds: Mapping[int, int], groups: Mapping[str, Sequence[int]], L: int) -> Shares:
+    """One method's part. rounds: in how many each client was there."""
     place = {client: i for i, clients in enumerate(groups.values()) for client in clients}
-    asked = {(row["round"], row["client"]) for row in everybody}
-    there = np.bincount([place[client] for _, client in asked], minlength=len(groups))
-    trained = np.zeros((len(groups), L))
-    for row in rows:
-        if row["arrived"]:
-            trained[place[row["client"]], row["trained_layers"]] += 1
-    rounds, held, arrived = ([row[name] for row in rows] for name in ("round", "trained_layers", "arrived"))
-    gamma, coverage = layer_coverage(rounds, held, arrived, T)
-    holders = trained.sum(0) / T
-    return Shares(trained / there[:, None], holders, gamma or 0, coverage or 0.0)
+    there, trained = np.zeros(len(groups)), np.zeros((len(groups), L))
+    for client, n in rounds.items():
+        there[place[client]] += n
+    for client, layer, n in result.digest.trained["layers"]:
+        trained[place[client], layer] += n
+    totals = result.digest.totals
+    holders = trained.sum(0) / result.num_rounds
+    return Shares(trained / there[:, None], holders, totals["gamma"] or 0, totals["coverage"] or 0.0)

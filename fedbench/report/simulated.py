@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from fedbench.results.digest import CLOCK
+from fedbench.results.scores import mean
 
 if TYPE_CHECKING:
     from fedbench.results import Result
 
 
-PARTS = ("down", "compute", "up", "server")
+PARTS = CLOCK
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,8 @@ class Simulated:
 
 def simulated(result: Result) -> Simulated | None:
     """Of one finished run; None where its clients have no devices."""
-    untold = any(result.rounds[f"{name}_seconds"].null_count for name in PARTS)
-    if untold or not (T := result.clock.num_rows):
-        return None
-    clients, durations, idle = (result.clock[name].to_pylist() for name in ("clients", "duration", "idle_share"))
-    total, spans = sum(durations), [n * duration for n, duration in zip(clients, durations, strict=True)]
-    waiting = sum(share * span for share, span in zip(idle, spans, strict=True))
-    down, compute, up, server = (_sum(result, f"{name}_seconds") / result.rounds.num_rows for name in PARTS)
-    joules = None if result.rounds["energy"].null_count else _sum(result, "energy")
-    return Simulated(total / T, total, down, compute, up, server, waiting / sum(spans) if sum(spans) else 0.0, joules)
-
-
-def _sum(result: Result, column: str) -> float:
-    return float(sum(result.rounds[column].to_pylist()))
+    found = result.digest.totals["simulated"]
+    return found and Simulated(**found)
 
 
 def mean_simulated(seeds: Sequence[Simulated]) -> Simulated:
@@ -56,5 +46,5 @@ def mean_simulated(seeds: Sequence[Simulated]) -> Simulated:
     found: dict[str, Any] = {}
     for name in Simulated.__dataclass_fields__:
         values = [getattr(seed, name) for seed in seeds]
-        found[name] = None if None in values else float(np.mean(values))
+        found[name] = None if None in values else mean(values)
     return Simulated(**found)

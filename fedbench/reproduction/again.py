@@ -16,7 +16,7 @@ from fedbench.report.grouping import flatten
 from fedbench.reproduction.recovered import recovered
 from fedbench.reproduction.told import Told
 from fedbench.results import examine
-from fedbench.results.said import Said, said
+from fedbench.results.said import Said
 from fedbench.runs import runner
 from fedbench.runs.options import Options, Preparing
 from fedbench.runs.plan import Cell, cells_of, references
@@ -130,5 +130,5 @@ def came_to(found: Plan, results: Path) -> dict[int, Said | str]:
         elif result.status != "finished":
             here[i] = f"{result.status}: {result.fault or result.manifest.get('reason') or 'no reason is known'}"
         else:
-            here[i] = said(result)
+            here[i] = result.digest.said
     return here

@@ -13,7 +13,7 @@ from fedbench.results import examine
 from fedbench.results.documents import parsed
 from fedbench.results.identity import identity
 from fedbench.results.manifest import HASHED, check_manifest
-from fedbench.results.said import Said, said
+from fedbench.results.said import Said
 from fedbench.results.tables import RESULT_VERSION
 from fedbench.results.untrusted import check, check_all
 
@@ -45,7 +45,7 @@ def told(paths: Sequence[str]) -> list[Told]:
             id=r.manifest["id"],
             config=r.manifest["config"],
             origin={name: r.manifest.get(name) for name in ORIGIN},
-            said=said(r),
+            said=r.digest.said,
         )
         for r in found.results
         if r.status == "finished"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from fedbench.results.agreement import disagreement, method_of
 from fedbench.results.columns import BESIDE, COLUMNS, TIMINGS
 from fedbench.results.files import ALWAYS
 from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, look_at_index, visible
+from fedbench.results.kept import LEAST, Keeping, Kept
 from fedbench.results.manifest import MANIFEST, read_manifest
-from fedbench.results.result import Result, checked_table, first_line, has_table
+from fedbench.results.result import COMPARED, Result, checked_table, first_line, has_table
 from fedbench.results.tables import what_is_said
 from fedbench.words import counted, shortened
 
@@ -33,13 +35,40 @@ class Found:
 
     results: list[Result]
     wrong: list[str]
+    kept: Mapping[Path, Kept] = field(default_factory=dict)  # by suite's folder, of those that are large
+    keeping: Keeping | None = None
 
     def read(self, kinds: Iterable[str]) -> Found:
-        """With the tables of these kinds read, as far as a result is finished."""
-        kinds = tuple(kinds)
-        read = [result.examined(kinds) for result in self.results]
+        """With the tables of these kinds read, as far as a result is finished; of large folders what leaderboards need
+        of them is written down for the next reader."""
+        kinds, read = tuple(kinds), []
+        unread = sum(not result.known for result in self.results)
+        tell = self.keeping.tell if self.keeping and self.kept and unread >= LEAST else None
+        for n, result in enumerate(self.results):
+            if tell:
+                tell(n, len(self.results))
+            read.append(self._digested(result, kinds) if result.folder.parent in self.kept else result.examined(kinds))
+        for kept in self.kept.values():
+            kept.save()
         torn = [now.fault for now, was in zip(read, self.results, strict=True) if now.fault != was.fault]
-        return Found(read, list(dict.fromkeys((*self.wrong, *torn))))
+        return replace(self, results=read, wrong=list(dict.fromkeys((*self.wrong, *torn))))
+
+    def only(self, chosen: Callable[[list[Result]], list[Result]]) -> Found:
+        """With these of the results."""
+        return replace(self, results=chosen(self.results))
+
+    def _digested(self, result: Result, kinds: Sequence[str]) -> Result:
+        """Of a large folder, without its tables: all of them together would take more memory than there is."""
+        if result.known and not set(kinds) - set(COMPARED):
+            return result
+        kept, cell = self.kept[result.folder.parent], result.folder.name
+        read = replace(result, known=result.known or kept.digest(cell)).examined(kinds)
+        if read.known or read.status != "finished":
+            return read
+        try:
+            return replace(result, known=kept.add_digest(cell, read.digest))
+        except UserError as error:
+            return replace(result, fault=first_line(error))
 
 
 def load(paths: Iterable[str | Path], candidates: bool = False) -> list[Result]:
@@ -61,21 +90,25 @@ def what_is_wrong(wrong: Sequence[str]) -> str:
     )
 
 
-def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
+def examine(paths: Iterable[str | Path], candidates: bool = False, keeping: Keeping | None = None) -> Found:
     """Everything under the given results roots, suite folders or cell folders, in the order of the suites, believed as
     far as the index, the manifests and their cells' ids agree.
 
-    candidates: those of tunings too, which are left out otherwise, but where a path is their own folder. Foreign files
-    are ignored. Two suites of one name in different folders are kept apart: the folder is added to the name. Raises:
-    UserError where a path holds no results, or an index cannot be read at all.
+    candidates: those of tunings too, which are left out otherwise, but where a path is their own folder · keeping:
+    believe of large folders what was kept of files that have not changed since, see `fedbench.results.kept`; None reads
+    all. Foreign files are ignored. Two suites of one name in different folders are kept apart: the folder is added to
+    the name. Raises: UserError where a path holds no results, or an index cannot be read at all.
     """
     found: dict[tuple[Path, tuple], Result] = {}
     wrong: dict[str, None] = {}
+    kept: dict[Path, Kept] = {}
     for path in paths:
-        there = _look(Path(path), candidates)
+        there = _look(Path(path), candidates, keeping)
+        kept |= there.kept
         wrong |= dict.fromkeys(there.wrong)
+        whole = functools.cache(Path.resolve)
         for result in there.results:
-            found.setdefault((result.folder.parent.resolve(), result.entry.key), result)
+            found.setdefault((whole(result.folder.parent), result.entry.key), result)
     folders: dict[str, set[Path]] = {}
     for (folder, _), result in found.items():
         folders.setdefault(result.suite, set()).add(folder)
@@ -84,10 +117,10 @@ def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
         replace(result, suite=f"{result.suite} ({result.folder.parent})") if result.suite in alike else result
         for result in found.values()
     ]
-    return Found(results, list(wrong))
+    return Found(results, list(wrong), kept, keeping)
 
 
-def _look(path: Path, candidates: bool) -> Found:
+def _look(path: Path, candidates: bool, keeping: Keeping | None) -> Found:
     if not path.is_dir():
         what = "a file, not a folder" if path.exists() else "no such folder"
         raise UserError(
@@ -96,23 +129,26 @@ def _look(path: Path, candidates: bool) -> Found:
     if (path / MANIFEST).is_file():
         return _look_at_cell(path)
     suites = [path] if (path / INDEX).is_file() else sorted(p.parent for p in path.glob(f"*/{INDEX}"))
-    there = [found for suite in suites if (found := _look_at_suite(suite))]
+    there = [found for suite in suites if (found := _look_at_suite(suite, keeping=keeping))]
     if results := [result for found in there for result in found.results]:
         chosen = [result for result in results if candidates or result.entry.candidate is None]
-        return Found(chosen, [line for found in there for line in found.wrong])
+        kept = {folder: one for found in there for folder, one in found.kept.items()}
+        return Found(chosen, [line for found in there for line in found.wrong], kept)
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
         f"found {shortened(visible(path), SOME) or 'nothing'}.\n{MAKE_SOME}"
     )
 
 
-def _look_at_suite(folder: Path, cell: str | None = None) -> Found | None:
+def _look_at_suite(folder: Path, cell: str | None = None, keeping: Keeping | None = None) -> Found | None:
     """The results of a suite's folder, or of one cell in it; None where it has no index."""
     index = look_at_index(folder)
     if index is None:
         return None
     entries = [entry for entry in index.entries if cell in (None, entry.cell)]
-    manifests, faults = _manifests(folder, dict.fromkeys(entry.cell for entry in entries))
+    cells = dict.fromkeys(entry.cell for entry in entries)
+    kept = keeping.of(folder, len(cells)) if keeping else None
+    manifests, faults = _manifests(folder, cells, kept)
     wrong = [f"{folder / INDEX}: {index.torn}"] if index.torn and not index.wrong else []
     wrong += [fault for fault in faults.values() if fault]
     if bare := [name for name, fault in faults.items() if not fault]:
@@ -128,16 +164,22 @@ def _look_at_suite(folder: Path, cell: str | None = None) -> Found | None:
             wrong.append(fault)
         elif entry.cell in faults:
             fault = faults[entry.cell] or f"{folder / entry.cell / MANIFEST}: missing"
-        results.append(Result(index.suite, entry, folder / entry.cell, {} if fault else manifest, fault or ""))
-    return Found(results, wrong)
+        known = kept.digest(entry.cell) if kept and not fault else None
+        results.append(Result(index.suite, entry, folder / entry.cell, {} if fault else manifest, fault or "", known))
+    return Found(results, wrong, {folder: kept} if kept else {})
 
 
-def _manifests(folder: Path, cells: Iterable[str]) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
+def _manifests(
+    folder: Path, cells: Iterable[str], kept: Kept | None
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
     """Of each cell that was started the manifest, or what is wrong with it: nothing of one that is missing, though the
     cell has tables, which nothing but its manifest can vouch for."""
     manifests: dict[str, Mapping[str, Any]] = {}
     faults: dict[str, str] = {}
     for cell in cells:
+        if kept and (known := kept.manifest(cell)):
+            manifests[cell] = known
+            continue
         try:
             manifest = read_manifest(folder / cell)
         except UserError as error:
@@ -145,6 +187,8 @@ def _manifests(folder: Path, cells: Iterable[str]) -> tuple[dict[str, Mapping[st
             continue
         if manifest is not None:
             manifests[cell] = manifest
+            if kept:
+                kept.add_manifest(cell, manifest)
         elif any((folder / cell / name).is_file() for name in ALWAYS):
             faults[cell] = ""
     return manifests, faults

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
+from fedbench.results.digest import Digest, digest_of
 from fedbench.results.files import ALWAYS, UNTOLD, fault
 from fedbench.results.index import Entry
 from fedbench.results.status import DAMAGED, PENDING
@@ -25,7 +26,8 @@ class Result:
     """One entry with its cell: the manifest at once, the tables when they are asked for.
 
     manifest is empty and status "pending" where the cell has not been started. fault: what is not as it was written,
-    where the cell is left out for it; its status is then "damaged".
+    where the cell is left out for it; its status is then "damaged". known: what leaderboards need of its tables where
+    that was kept; then none of COMPARED is read.
     """
 
     suite: str
@@ -33,6 +35,7 @@ class Result:
     folder: Path
     manifest: Mapping[str, Any]
     fault: str = ""
+    known: Digest | None = field(default=None, repr=False, compare=False)
 
     @property
     def status(self) -> str:
@@ -42,6 +45,8 @@ class Result:
         """This result, its tables of these kinds read; or where one is not as it was written, one that says so."""
         try:
             for kind in kinds if self.status == "finished" else ():
+                if self.known and kind in COMPARED:
+                    continue
                 if self._has(kind) or f"{kind}.parquet" in ALWAYS:
                     getattr(self, kind)
         except UserError as error:
@@ -51,13 +56,18 @@ class Result:
     @property
     def num_rounds(self) -> int:
         """T, as configured; where a stranger's configuration says less, the last round that is recorded."""
-        configured = self.manifest.get("config", {}).get("train", {}).get("rounds", 0)
-        return max(configured, *self.rounds["round"].to_pylist(), 1)
+        configured: int = self.manifest.get("config", {}).get("train", {}).get("rounds", 0)
+        return max(configured, self.digest.totals["last"], 1)
 
     @property
     def metrics(self) -> list[str]:
         """What was measured, by name."""
-        return list(self.eval["metric"].unique().to_pylist())
+        return self.digest.scores.metrics
+
+    @cached_property
+    def digest(self) -> Digest:
+        """What leaderboards need of the tables; of a finished cell."""
+        return self.known or digest_of(self)
 
     @cached_property
     def eval(self) -> pyarrow.Table:

@@ -7,13 +7,13 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from fedbench.results.columns import COLUMNS
-from fedbench.results.result import Result
 from fedbench.results.scores import average
+
+if TYPE_CHECKING:
+    import pyarrow
 
 CODES = {"int32": "i", "int64": "q", "float64": "d"}  # of Python's arrays
 
@@ -30,10 +30,10 @@ class Said:
     flops: int
 
 
-def said(result: Result) -> Said:
-    """Of a finished cell. Raises: UserError where a table is not as it was written."""
-    columns = {name: result.eval[name].to_pylist() for name in COLUMNS["eval"]}
-    total = {name: int(np.sum(result.rounds[name].to_numpy())) for name in ("bytes_down", "bytes_up", "flops")}
+def told(evaluation: pyarrow.Table, rounds: pyarrow.Table) -> Said:
+    """By the tables of a finished cell."""
+    columns = {name: evaluation[name].to_pylist() for name in COLUMNS["eval"]}
+    total = {name: sum(rounds[name].to_pylist()) for name in ("bytes_down", "bytes_up", "flops")}
     return Said(_digest(columns), _scores(columns), total["bytes_down"] + total["bytes_up"], total["flops"])
 
 

@@ -13,10 +13,11 @@ from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.budget import Budget, read_budget, spending
+from fedbench.report.budget import Budget, read_budget
 from fedbench.report.columns import columns, subtitle
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load
+from fedbench.results.spending import spending
 from fedbench.results.tables import to_table
 
 MB = 1_000_000

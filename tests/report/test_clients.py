@@ -16,6 +16,7 @@ from fedbench.report.clients import MOST, view
 from fedbench.report.columns import columns, legend
 from fedbench.report.measures import curve, run, worst_tenth
 from fedbench.results import load
+from fedbench.results.scores import Scores
 from fedbench.results.tables import to_table
 
 
@@ -65,10 +66,12 @@ def test_the_best_round_and_the_curve_go_by_the_mean_over_clients(tmp_path):
     validated = [r | {"split": "validation"} for r in rows]
     write_cell(tmp_path / "s", "fedv", evaluation=rows + validated, evaluation__by="client")
     (result,) = load([tmp_path])
-    assert run(result.eval, 0, "accuracy", "test", "best").round == 1
+    assert run(result.digest.scores, 0, "accuracy", "test", "best").round == 1
     worse = [r | {"split": "test", "value": 1 - r["value"]} for r in rows]
-    assert run(to_table("eval", validated + worse), 0, "accuracy", "test", "best").average == pytest.approx(0.3)
-    means = {t: average for t, (average, _) in curve(result.eval, "accuracy").items()}
+    assert run(Scores.of(to_table("eval", validated + worse)), 0, "accuracy", "test", "best").average == pytest.approx(
+        0.3
+    )
+    means = {t: average for t, (average, _) in curve(result.digest.scores, "accuracy").items()}
     assert means == {1: pytest.approx(0.7), 2: pytest.approx(0.625)}
 
 

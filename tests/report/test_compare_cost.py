@@ -10,8 +10,8 @@ from factories import eval_rows, prefix_rounds, round_row, write_cell
 from rich.console import Console
 
 from fedbench.report import traffic
-from fedbench.report.cost import layer_coverage
 from fedbench.report.terminal import show
+from fedbench.results.coverage import layer_coverage
 
 
 def test_gamma_and_coverage_by_hand():

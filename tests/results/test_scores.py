@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import struct
+
+import numpy as np
 import pytest
 
-from fedbench.results.scores import evaluated_rounds
+from fedbench.results.scores import evaluated_rounds, mean, spread
 
 
 @pytest.mark.parametrize(
@@ -29,3 +33,15 @@ def test_evaluation_is_spread_and_always_includes_the_last_round(rounds, every, 
 )
 def test_rounds_can_be_named_and_the_released_codes_are(rounds, at, expected):
     assert sorted(evaluated_rounds(rounds, None, at)) == expected
+
+
+def test_means_and_spreads_are_numpys_to_the_bit():
+    chance = random.Random(0)
+    odd = (0.0, -0.0, 1 / 3, 1e300, float("inf"), float("nan"))
+    for n in (*range(1, 12), 129):
+        for _ in range(40):
+            x = [chance.choice(odd) if chance.random() < 0.1 else chance.gauss(0.5, 0.2) for _ in range(n)]
+            with np.errstate(all="ignore"):
+                theirs = [np.mean(x), np.std(x), np.std(x, ddof=1)][: 3 if n > 1 else 2]
+                ours = [mean(x), spread(x), *([spread(x, 1)] if n > 1 else [])]
+            assert [struct.pack("d", v) for v in ours if v == v] == [struct.pack("d", v) for v in theirs if v == v], x

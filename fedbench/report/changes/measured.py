@@ -17,12 +17,8 @@ def measures(result: Result, at: str = "final") -> dict[str, float]:
 
     at: which round counts for metrics, one of `fedbench.report.measures.AT`. Raises UserError as `measures.run`.
     """
-    names = dict.fromkeys(
-        name
-        for name, split in zip(result.eval["metric"].to_pylist(), result.eval["split"].to_pylist(), strict=True)
-        if split == "test"
-    )
-    runs = {name: run(result.eval, result.entry.seed, name, "test", at) for name in names}
+    scores = result.digest.scores
+    runs = {name: run(scores, result.entry.seed, name, "test", at) for name in scores.of_split("test")}
     found = {name: one.average for name, one in runs.items() if one}
     rounds = {name: result.rounds[name].to_pylist() for name in ("round", "loss", "bytes_down", "bytes_up", "flops")}
     last = max(rounds["round"], default=0)

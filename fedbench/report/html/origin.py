@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from fedbench.results import Result
-from fedbench.results.said import said
 
 CELL = (
     "suite", "scenario", "variant", "method", "seed", "status", "reason", "cell", "id", "seconds", "origin", "config",
@@ -76,7 +75,7 @@ def _where(result: Result) -> dict[str, Any]:
 
 
 def _said(result: Result) -> dict[str, Any] | None:
-    return asdict(said(result)) if result.status == "finished" else None
+    return asdict(result.digest.said) if result.status == "finished" else None
 
 
 def _reason(result: Result) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from fedbench.registry.registry import Registry
 from fedbench.report.grouping import select
 from fedbench.report.html.data import Asked, gather
 from fedbench.report.html.document import document
-from fedbench.results import Found, examine
+from fedbench.results import examine
+from fedbench.results.kept import Keeping
 from fedbench.results.result import COMPARED
 
 
@@ -23,11 +25,12 @@ def whole_page(
     seeds: Sequence[int] = (),
     variants: Sequence[str] = (),
     plugins: Sequence[str] = (),
+    keeping: Keeping | None = None,
 ) -> tuple[str, list[str]]:
     """The page, and a line on everything that is left out because it is not as it was written. Raises: UserError for
     what no result has."""
-    there = examine(paths)
-    found = Found(select(there.results, scenarios, methods, seeds, variants), there.wrong).read(COMPARED)
+    chosen = partial(select, scenarios=scenarios, methods=methods, seeds=seeds, variants=variants)
+    found = examine(paths, keeping=keeping or Keeping()).only(chosen).read(COMPARED)
     catalogue = Registry(plugins).catalogue
     asked = Asked(metric, at, baseline, equivalent, catalogue.roles, catalogue.papers)
     return document(gather(found.results, asked, found.wrong)), found.wrong

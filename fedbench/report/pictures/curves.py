@@ -37,7 +37,7 @@ def curves(
     """
     panels = by_panel(boards, metric, by_domain, x)
     if not panels:
-        have = [m for b in boards for part in b.methods.values() for r in part for m in r.eval["metric"].to_pylist()]
+        have = [m for b in boards for part in b.methods.values() for r in part for m in r.metrics]
         raise UserError(unknown("metric", metric, sorted(set(have))))
     columns = len(panels) if len(panels) < 4 else 2 if len(panels) == 4 else 3
     width = WIDTH if columns > 1 else NARROW
