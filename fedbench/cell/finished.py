@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedbench.cell.order import config_of
 from fedbench.cell.state import STRUCTURE, load, save
@@ -18,10 +19,12 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.files import TENSORS, fault
-from fedbench.types import Client, Dataset, Images, Splits
+from fedbench.types import Clients, Dataset, Images, Splits
 from fedbench.words import shortened
 
 AGAIN = "Run the suite again with --force: the cell is computed anew."
+FEW = 10_000  # clients, of whom a finished cell keeps the facts one by one
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # the smallest first
 
 
 def keep(folder: Path, trial: Trial) -> None:
@@ -36,8 +39,8 @@ def keep(folder: Path, trial: Trial) -> None:
         "domains": list(trial.dataset.domains),
         "image_size": trial.evaluation.test.images.x.shape[-1],
         "clients": {
-            "domain": torch.from_numpy(clients.domains),
-            "examples": torch.from_numpy(clients.sizes.copy()),
+            "domain": _kept(clients.domains),
+            "examples": _kept(clients.sizes),
         },
     }
     save(folder, {"method": trial.state, "world": world})
@@ -135,7 +138,29 @@ def _blank(world: Mapping[str, Any]) -> Dataset:
     return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(image, image))
 
 
-def _clients(world: Mapping[str, Any]) -> list[Client]:
+def _kept(numbers: np.ndarray) -> dict[str, Tensor] | Tensor:
+    """A whole number (n,) int64 of each client; of a crowd, runs of equal ones, in as few bytes as hold them."""
+    if len(numbers) <= FEW:
+        return torch.tensor(numbers)
+    begins = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+    runs = {"number": numbers[begins], "clients": np.diff(begins, append=len(numbers))}
+    return {what: torch.tensor(values, dtype=_smallest(values)) for what, values in runs.items()}
+
+
+def _smallest(values: np.ndarray) -> torch.dtype:
+    """The smallest type of integers that holds them all."""
+    low, high = int(values.min()), int(values.max())
+    return next(kind for kind in INTEGERS if torch.iinfo(kind).min <= low and high <= torch.iinfo(kind).max)
+
+
+def _given(kept: Mapping[str, Tensor] | Tensor) -> np.ndarray:
+    """(n,) int64: what was kept."""
+    if isinstance(kept, Mapping):
+        return np.repeat(kept["number"].numpy().astype(np.int64), kept["clients"].numpy())
+    return kept.numpy().astype(np.int64)
+
+
+def _clients(world: Mapping[str, Any]) -> Clients:
     """The clients with as many examples as they had, which ones is not known."""
-    facts = zip(world["clients"]["domain"].tolist(), world["clients"]["examples"].tolist(), strict=True)
-    return [Client(i, domain, np.arange(examples)) for i, (domain, examples) in enumerate(facts)]
+    domains, sizes = _given(world["clients"]["domain"]), _given(world["clients"]["examples"])
+    return Clients(domains, sizes, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes))

@@ -17,6 +17,7 @@ from fedbench.cell.evaluation import Right, Score
 from fedbench.cell.federation import Federation
 from fedbench.devices.clock import RoundSeconds
 from fedbench.disk import hash_of_bytes
+from fedbench.errors import UserError
 from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
@@ -28,6 +29,7 @@ from fedbench.types import ClientCost, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]
+MOST_DEPLOYED = 100_000  # clients, each a row of deployed.parquet for every metric
 
 
 class Tested(Protocol):
@@ -44,7 +46,8 @@ class Diverged(Exception):
 class Ledger:
     """Who accounts for a cell: a method for each table, which makes its rows of one round.
 
-    t counts rounds from 0, their rows from 1. See docs/results.md for what the columns mean.
+    t counts rounds from 0, their rows from 1. See docs/results.md for what the columns mean. Raises UserError where
+    tables would have a row for each of more clients than MOST_DEPLOYED.
     """
 
     def __init__(self, config: Mapping[str, Any], dataset: Dataset, federation: Federation) -> None:
@@ -52,6 +55,11 @@ class Ledger:
         self.T, evaluation = config["train"]["rounds"], config["evaluation"]
         self.evaluated = evaluated_rounds(self.T, evaluation["every"], evaluation.get("at"))
         self.weights, self.sized = _weights(config["method"]), evaluation.get("sizes", False)
+        if self.sized and len(federation.clients) > MOST_DEPLOYED:
+            raise UserError(
+                f"evaluation.sizes: results say of each client what it can run, and of at most {MOST_DEPLOYED:,} "
+                f"clients, not of {len(federation.clients):,}; leave it out, or register fewer"
+            )
         self.clocked = Clock(config, federation)
         measured = [metric["name"] for metric in evaluation["metrics"]]
         self.chooser = "accuracy" if "accuracy" in measured else measured[0]

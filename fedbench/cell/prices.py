@@ -27,6 +27,7 @@ T = TypeVar("T")
 LOOKED_AT = ("seed", "clients", *SIZES, "proxy")
 OF_METHODS = ("method", "adapter", "backbone", "profile", "precision", "engine")  # which no world depends on
 WORLDS, METHODS, VARIANTS = 64, 8, 16  # kept at a time; the last: of one method, for what it has looked at
+REGISTERED = 3_000_000  # clients of all worlds that are kept, unless one alone has more
 
 
 class _Noting:
@@ -158,7 +159,10 @@ class Prices:
             with shapes_alone():
                 return World(config, self.assets.registry, dataset, layers, (half, half), "meta")
 
-        return _kept(self._worlds, key, WORLDS, make)
+        world = _kept(self._worlds, key, WORLDS, make)
+        while len(self._worlds) > 1 and sum(len(one.federation.clients) for one in self._worlds.values()) > REGISTERED:
+            self._worlds.popitem(last=False)
+        return world
 
 
 def _totals(built: _Built, cell: _Cell) -> dict[str, Any]:

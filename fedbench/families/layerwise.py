@@ -229,11 +229,13 @@ class Layerwise:
         return holding_of(plan, 0)
 
     def smallest(self) -> Plan:
-        """What clients hold in a round in which each has the least that the scenario may give it."""
+        """What clients hold in a round in which each has the least that the scenario may give it; of a crowd, some
+        stand for all."""
         scenario, L = self.setup.scenario, self.model.num_layers
-        L_n, even = torch.tensor(scenario.capacities[:, 0]), torch.ones(len(scenario.capacities))
-        r_n = None if scenario.ranks is None else torch.tensor(scenario.ranks[:, 0])
-        everybody = Cohort(range(len(L_n)), L_n, even, even, lambda n: iter(()), ranks=r_n)
+        who = scenario.some()
+        L_n, even = torch.tensor(scenario.capacities[who, 0]), torch.ones(len(who))
+        r_n = None if scenario.ranks is None else torch.tensor(scenario.ranks[who, 0])
+        everybody = Cohort(who.tolist(), L_n, even, even, lambda n: iter(()), ranks=r_n)
         blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
         draw = seeding.generator(0, use="check")  # what reads no seed is checked, and priced, once for all
         return self.plan({**blank, "memory": {}}, 0, everybody, draw)[0]

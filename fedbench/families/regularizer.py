@@ -89,12 +89,16 @@ def _booked(
     ids: Sequence[int],
 ) -> dict[str, Any]:
     """g_n <- g_n - a (w_n - w_start) for whatever client n returned, h <- h - a / m * sum_n (w_n - w_start)."""
-    g, h = {client: dict(own) for client, own in before["g"].items()}, dict(before["h"])
+    g, h = dict(before["g"]), dict(before["h"])  # what others returned in earlier rounds stays theirs, uncopied
+    entered: set[str] = set()
     for place, rows in places(came):
         changes = a * (rows - started(start[place], plan, place, rows.dim() - 1))  # (n, ...)
         for n, change in zip(trainers(plan, place), changes, strict=True):
             if arrived[n]:
-                own = g.setdefault(str(ids[n]), {})
+                if (client := str(ids[n])) not in entered:
+                    g[client] = dict(g.get(client, {}))
+                    entered.add(client)
+                own = g[client]
                 own[place] = own.get(place, 0.0) - change
                 h[place] = h.get(place, 0.0) - change / registered
     return {"g": g, "h": h}

@@ -130,6 +130,13 @@ class Scenario:
             (low, high) for i, low in enumerate(lows.tolist()) for high in np.unique(rows[place == i, 1]).tolist()
         )
 
+    def some(self, most: int = 1000) -> np.ndarray:
+        """(m,) int64, in order: all clients, or of a crowd the first `most` and the first of every smallest L_n."""
+        import numpy as np
+
+        first = np.unique(self.capacities[:, 0], return_index=True)[1]
+        return np.union1d(np.arange(min(most, len(self.capacities))), first)
+
 
 @dataclass(frozen=True)
 class Cohort:

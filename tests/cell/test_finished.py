@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from command import TINY, fedbench, run, write_suite
 
-from fedbench.cell.finished import reopen
+from fedbench.cell.finished import _clients, _given, _kept, reopen
 from fedbench.cell.state import STRUCTURE, TENSORS, load
 from fedbench.errors import UserError
 from fedbench.models.globalmodel import GlobalModel
@@ -18,6 +19,7 @@ from fedbench.results import read_manifest, read_rows, write_manifest
 from fedbench.results.identity import identity
 from fedbench.results.manifest import HASHED
 from fedbench.testing import check_state
+from fedbench.types import MIXED
 
 METHODS = ["fedra", "depthfl", "allsmall", "head_only", "inclusivefl", "exclusive"]
 SLOW = ["fedra", "depthfl"]  # by the sequential engine too
@@ -71,6 +73,22 @@ def test_the_same_model_is_there_without_the_images(ran, plugins, method, monkey
     assert trial.dataset.classes == whole.dataset.classes and trial.dataset.domains == whole.dataset.domains
     assert [len(client) for client in trial.federation.clients] == [len(client) for client in whole.federation.clients]
     assert (trial.federation.scenario.capacities == whole.federation.scenario.capacities).all()
+
+
+def test_of_a_crowd_runs_are_kept():
+    few, crowd = np.arange(5) % 2, np.repeat([MIXED, 300, 2], [6000, 3, 4000])
+    assert torch.equal(_kept(few), torch.tensor(few)) and np.array_equal(_given(_kept(few)), few)
+    kept = _kept(crowd)
+    assert {what: (value.tolist(), value.dtype) for what, value in kept.items()} == {
+        "number": ([MIXED, 300, 2], torch.int16),
+        "clients": ([6000, 3, 4000], torch.int16),
+    }
+    assert np.array_equal(_given(kept), crowd)
+    uneven = np.random.default_rng(0).integers(1, 200, 20_000)
+    assert sum(value.nbytes for value in _kept(uneven).values()) <= 2 * len(uneven)
+    assert np.array_equal(_given(_kept(uneven)), uneven)
+    given = _clients({"clients": {"domain": _kept(few), "examples": torch.tensor([2, 0, 1, 3, 1])}})
+    assert [client.indices.tolist() for client in given] == [[0, 1], [], [0], [0, 1, 2], [0]]
 
 
 def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):

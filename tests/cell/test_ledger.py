@@ -16,6 +16,7 @@ from fedbench.cell.ledger import Ledger
 from fedbench.cell.shares import Share
 from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
+from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.results.columns import COLUMNS
 from fedbench.results.tables import to_table
@@ -43,6 +44,13 @@ TWO_LAYERS = {"name": "vit_tiny_patch16_224", "pretrained": False, "img_size": 3
 
 def test_every_table_is_made_by_a_method_of_its_name():
     assert all(callable(getattr(Ledger, kind)) for kind in COLUMNS)
+
+
+def test_a_table_with_a_row_for_each_of_a_crowd_is_refused(cells):
+    config = {**cells["skew", "fedra"], "evaluation": {**cells["skew", "fedra"]["evaluation"], "sizes": True}}
+    Ledger(config, None, SimpleNamespace(faults=None, clients=range(100_000)))
+    with pytest.raises(UserError, match=r"evaluation.sizes: .* of at most 100,000 clients, not of 100,001"):
+        Ledger(config, None, SimpleNamespace(faults=None, clients=range(100_001)))
 
 
 def test_a_score_is_a_row_with_its_share(registry, cells):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.cell.shares import of_clients, of_domains
+from fedbench.cell.shares import of_clients, of_domains, of_validation
 from fedbench.errors import UserError
 from fedbench.types import GLOBAL, MIXED, Client, Clients, Dataset, Images
 
@@ -30,6 +30,16 @@ def test_domains_have_their_own_images():
         ("sun", [1], GLOBAL),
         ("rain", [0, 2], GLOBAL),
     ]
+
+
+def test_too_many_clients_are_not_validated_one_by_one():
+    some = Clients(np.zeros(100_002, dtype=np.int64), np.arange(100_002) > 0, np.zeros(100_001, dtype=np.int64))
+    with pytest.raises(
+        UserError, match="100,001 clients hold out validation images, and at most 100,000 are evaluated"
+    ):
+        of_validation(DATA, images((0, 0)), some, by_client=True)
+    (share,) = of_validation(DATA, images((0, 0)), some, by_client=False)
+    assert len(share.indices) == 100_001 and of_validation(DATA, images((0, 0)), None, True) == []
 
 
 def test_clients_get_test_images_in_proportion_to_their_training_images():

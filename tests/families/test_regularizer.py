@@ -78,6 +78,16 @@ def test_two_rounds_of_books_by_hand():
     assert rows == [4.75, 2.75]
 
 
+def test_a_round_copies_the_books_of_those_who_return_alone():
+    state = state_of(1.0)
+    state["feddyn"]["g"] = {str(client): {"r/0/w": torch.tensor([float(client)])} for client in range(50)}
+    given = state["feddyn"], FEDDYN, 1000
+    _, new = server_step(*given[1:], state, state, uploads_of([2.0, 3.0], [True, False]), plan_of(1, 1), [7, 8])
+    before, after = given[0]["g"], new["feddyn"]["g"]
+    assert [client for client in before if after[client] is not before[client]] == ["7"]
+    assert before["7"]["r/0/w"].item() == 7.0 and after["7"]["r/0/w"].item() == 7.0 - A * (2.0 - 1.0)
+
+
 def test_a_lost_upload_changes_neither_its_g_nor_h():
     rows, state = step(state_of(1.0), [3.0, 9.0], [True, False], held=[1, 1], ids=[0, 1])
     assert state["feddyn"]["g"].keys() == {"0"} and state["feddyn"]["h"]["r/0/w"].item() == -0.25

@@ -50,4 +50,5 @@ def test_different_sizes_are_told_once():
     rows = np.array([[3, 3], [1, 4], [3, 3], [1, 2]])
     scenario = Scenario([], rows, 4, 1, widths=np.broadcast_to(np.array([0.5, 1.0]), (5, 2)))
     assert scenario.different("capacities") == [(1, 2), (1, 4), (3, 3)]
+    assert scenario.some().tolist() == [0, 1, 2, 3] and scenario.some(1).tolist() == [0, 1]
     assert scenario.different("widths") == [(0.5, 1.0)] and scenario.different("ranks") == []
