@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.method import Setup
+from fedbench.models.kernels import means
 from fedbench.options import Count, NotNegative, judged
 from fedbench.types import Objective
 
@@ -19,6 +20,12 @@ from fedbench.types import Objective
 def cross_entropy(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
     """sum_i CE(o_i, y) over the exits' logits (B, C); y (B,). Batch means."""
     return torch.stack([F.cross_entropy(o, y) for o in exits]).sum()
+
+
+def each_cross_entropy(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
+    """`cross_entropy` (n,) of each of n clients: exits (n, B, C), y (n, B)."""
+    each = [F.cross_entropy(o.flatten(0, 1), y.flatten(), reduction="none").view(y.shape) for o in exits]
+    return torch.stack([means(own) for own in each], 1).sum(1)
 
 
 def ramp_up(t: int, ramp_rounds: int) -> float:
@@ -41,6 +48,22 @@ def mutual_kl(exits: Sequence[Tensor], y: Tensor, t: int, ramp_rounds: int, epsi
     return loss + ramp_up(t, ramp_rounds) / (m - 1) * torch.stack(pairs).sum()
 
 
+def each_mutual_kl(exits: Sequence[Tensor], y: Tensor, t: int, ramp_rounds: int, epsilon: float = 0.0) -> Tensor:
+    """`mutual_kl` (n,) of each of n clients: exits (n, B, C), y (n, B)."""
+    loss = each_cross_entropy(exits, y, t)
+    m, B = len(exits), y.shape[1]
+    if m == 1:
+        return loss
+    log_p = [F.log_softmax(o, dim=2) for o in exits]
+    targets = [F.softmax(o.detach(), dim=2) + epsilon for o in exits]
+    apart = [F.kl_div(log_p[i], targets[j], reduction="none") for i in range(m) for j in range(m) if i != j]
+    pairs = torch.stack([own.flatten(1).sum(1) / B for own in apart], 1)
+    return loss + ramp_up(t, ramp_rounds) / (m - 1) * pairs.sum(1)
+
+
+cross_entropy.stacked = each_cross_entropy  # type: ignore[attr-defined]  # how an engine asks for many clients' losses
+
+
 def make_cross_entropy() -> Objective:
     """sum_i CE(o_i, y), the batch mean at each classifier."""
     return cross_entropy
@@ -54,7 +77,9 @@ def make_mutual_kl(setup: Setup, ramp_rounds: Count | None = None, epsilon: NotN
     epsilon is added to the distribution that is imitated.
     """
     T_w = setup.train["rounds"] if ramp_rounds is None else ramp_rounds
-    return functools.partial(mutual_kl, ramp_rounds=T_w, epsilon=epsilon)
+    made = functools.partial(mutual_kl, ramp_rounds=T_w, epsilon=epsilon)
+    made.stacked = functools.partial(each_mutual_kl, ramp_rounds=T_w, epsilon=epsilon)  # type: ignore[attr-defined]
+    return made
 
 
 @hookimpl

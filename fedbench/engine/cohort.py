@@ -11,22 +11,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from fedbench.engine import shortcuts
 from fedbench.engine.groups import Part, grouped, joined, merged
-from fedbench.engine.leaves import Leaves, clip_each, others_frozen
+from fedbench.engine.leaves import Leaves
+from fedbench.engine.losses import Losses
 from fedbench.engine.passes import Batch, halved, inputs_of, passes
 from fedbench.engine.pulling import Pulling
+from fedbench.engine.readout import Answers, ReadOut
 from fedbench.engine.replay import Replayed
+from fedbench.engine.stepped import clip_each, others_frozen
 from fedbench.engine.team import ALONE, Team
+from fedbench.engine.tokens import Tokens
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks
+from fedbench.models.draws import Draws
 from fedbench.models.lowrank import Terms
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.places import places
@@ -74,46 +80,58 @@ def train_group(
     """All steps of the clients of one group. size: what they add up to in a pass, see `passes`."""
     began = time.perf_counter()
     leaves = Leaves(model, start, plan, group)
-    draws = {n: generator(job.seed, job.t, cohort.ids[n], "dropout", model.device) for n in group}
+    draws = {n: Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)) for n in group}
     take = stepping(model, leaves, plan, job, draws)
     if model.device.type == "cuda" and size <= REPLAYED_BYTES:
-        take = Replayed(take, draws.values())
+        take = Replayed(take, [own.generator for own in draws.values()])
     batches = {n: iter(inputs_of(cohort)(n)) for n in group}
-    losses: dict[int, list[Tensor]] = {n: [] for n in group}
+    told: list[tuple[list[int], Tensor]] = []
     for step in range(max((int(cohort.steps[n]) for n in group), default=0)):
         now = {n: next(batches[n], None) for n in group if step < int(cohort.steps[n])}
         inputs = {n: batch for n, batch in now.items() if batch is not None}
         if not inputs:
             break
-        for n, loss in zip(inputs, take(inputs), strict=True):
-            losses[n].append(loss)
+        told.append((list(inputs), take(inputs)))
     work = (plan.M[list(group)].sum(1) * cohort.steps[list(group)]).double()
     return leaves.part() | {
-        "loss": means(list(losses.values())),
+        "loss": means(told, group),
         "seconds": (time.perf_counter() - began) * work / work.sum().clamp(min=1),  # shared out by layers x steps
     }
 
 
-def means(losses: Sequence[Sequence[Tensor]]) -> Tensor:
-    """(n,) float64 on the CPU: the mean of each client's losses, 0 without one. Waits for a GPU once."""
-    each = [sum(own[1:], own[0]) / len(own) for own in losses if own]
-    found = iter(torch.stack(each).double().tolist() if each else [])
-    return torch.tensor([next(found) if own else 0.0 for own in losses], dtype=torch.float64)
+def means(told: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[int]) -> Tensor:
+    """(n,) float64 on the CPU: the mean of each client's losses, 0 without one. Waits for a GPU once.
+
+    told: of every step, the clients that took it and their losses.
+    """
+    sums: dict[int, Tensor] = {}
+    steps = dict.fromkeys(group, 0)
+    for clients, span in groupby(told, lambda step: list(step[0])):
+        losses = [loss for _, loss in span]
+        if any(n in sums for n in clients):  # the same ones, but for those that have finished
+            losses.insert(0, torch.stack([sums[n] for n in clients]))
+        total = sum(losses[1:], losses[0])
+        sums |= dict(zip(clients, total.unbind(), strict=True))
+    for clients, _ in told:
+        for n in clients:
+            steps[n] += 1
+    each = torch.stack([sums[n] / steps[n] for n in sums]).double().tolist() if sums else []
+    found = dict(zip(sums, each, strict=True))
+    return torch.tensor([found.get(n, 0.0) for n in group], dtype=torch.float64)
 
 
 def stepping(
-    model: Blocks, leaves: Leaves, plan: Plan, job: Job, draws: dict[int, torch.Generator]
+    model: Blocks, leaves: Leaves, plan: Plan, job: Job, draws: dict[int, Draws]
 ) -> Callable[[dict[int, Batch]], Tensor]:
     """A function that takes one optimiser step for every client that has a batch, and returns their losses."""
     trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
     optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
     pull = Pulling(model, leaves, job.pull, plan) if job.pull else None
+    losses = Losses(job.objective)
 
     def step(inputs: dict[int, Batch]) -> Tensor:
-        logits = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
-        for o in (o for own in logits.values() for o in own if o.requires_grad):
-            o.retain_grad()  # which tells what the objective used
-        each = torch.stack([job.objective(logits[n], y, job.t) for n, (_, y) in inputs.items()])
+        answers = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
+        each = losses.of(answers, {n: y for n, (_, y) in inputs.items()}, job.t)
         if optimizer is None or not each.requires_grad:  # nobody here trains anything in this round
             return each.detach()
         optimizer.zero_grad()
@@ -123,7 +141,7 @@ def stepping(
         leaves.mask()
         if job.clip is not None:
             clip_each(leaves, job.clip)
-        with others_frozen(leaves, plan, logits, pulled=pull.places if pull else ()):
+        with others_frozen(leaves, plan, answers, pulled=pull.places if pull else ()):
             optimizer.step()
         leaves.restore()
         return each.detach()
@@ -131,37 +149,27 @@ def stepping(
     return step
 
 
-def forward(
-    model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], draws: dict[int, torch.Generator]
-) -> dict[int, list[Tensor]]:
+def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]) -> list[Answers]:
     """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of some clients."""
-    clients, sizes = list(x), [len(part) for part in x.values()]
-    with stacked(model, Stack(leaves.outside(clients), sizes, [draws[n] for n in clients])):
-        tokens = dict(zip(clients, model.embed(torch.cat(list(x.values()))).split(sizes), strict=True))
-    depth, deepest = dict.fromkeys(clients, 0), {n: int(plan.M[n].sum()) for n in clients}
-    lowest = {n: leaves.lowest(n) if leaves.fixed else 0 for n in clients}
-    logits: dict[int, dict[str, Tensor]] = {n: {} for n in clients}
-
-    def read(n: int) -> None:
-        here = [exit.classifier for exit in plan.exits[n] if exit.depth == depth[n]]
-        if here:
-            with stacked(model, Stack(leaves.read_out(n), [len(tokens[n])], [draws[n]])):
-                features = model.features(tokens[n])
-            logits[n] |= {name: nn.functional.linear(features, *leaves.classifier(name, n)) for name in here}
-
+    clients, sizes = list(x), {n: len(part) for n, part in x.items()}
     for n in clients:
-        read(n)
+        draws[n].begin()
+    tokens, out = Tokens(sizes), ReadOut(model, leaves, plan, draws)
+    with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), [draws[n] for n in clients])):
+        tokens.put(clients, model.embed(torch.cat(list(x.values()))))
+    depth, lowest = dict.fromkeys(clients, 0), {n: leaves.lowest(n) if leaves.fixed else 0 for n in clients}
+    deepest = {n: sum(leaves.held[n]) for n in clients}
+    out.read(tokens, {n: 0 for n in clients if deepest[n]})
     for j in range(model.num_layers):
-        held = [n for n in clients if plan.M[n, j]]
+        held = [n for n in clients if leaves.held[n][j]]
         ending = [n for n in held if depth[n] + 1 == deepest[n]] if shortcuts.reads_class_token(model, j) else []
         for some, is_last in parts_of(held, ending, [n for n in held if lowest[n] > j]):
             if some:
-                out = layer(model, leaves, j, some, [tokens[n] for n in some], [draws[n] for n in some], is_last)
-                tokens |= dict(zip(some, out, strict=True))
-        for n in held:
-            depth[n] += 1
-            read(n)
-    return {n: [logits[n][exit.classifier] for exit in plan.exits[n]] for n in clients}
+                tokens.put(some, layer(model, leaves, j, some, tokens, [draws[n] for n in some], is_last))
+        depth |= {n: depth[n] + 1 for n in held}
+        out.read(tokens, {n: depth[n] for n in held if depth[n] < deepest[n]})
+    out.read(tokens, deepest)  # together, in whichever layers they have ended
+    return out.answers(sizes)
 
 
 def parts_of(held: list[int], ending: list[int], asleep: list[int]) -> Iterator[tuple[list[int], bool]]:
@@ -178,21 +186,23 @@ def layer(
     leaves: Leaves,
     j: int,
     clients: Sequence[int],
-    tokens: Sequence[Tensor],
-    draws: Sequence[torch.Generator],
+    tokens: Tokens,
+    draws: Sequence[Draws],
     is_last: bool,
-) -> Sequence[Tensor]:
-    """Layer j for clients that hold it, each with its own adapters. tokens: (B_n, T, D) for each of them.
+) -> Tensor:
+    """Layer j for clients that hold it, each with its own adapters: (B_1 + ... + B_n, T, D).
 
-    is_last: nothing but the class token is read afterwards, and (B_n, 1, D) is enough.
+    is_last: nothing but the class token is read afterwards, and T = 1 is enough.
     """
-    block, values, sizes = model.blocks[j], leaves.layer(j, clients), [len(part) for part in tokens]
-    stack = Stack(values, sizes, draws, tokens=tokens[0].shape[1] if is_last else None)
+    block, values, sizes = model.blocks[j], leaves.layer(j, clients), [tokens.sizes[n] for n in clients]
+    x = tokens.of(clients)
+    stack = Stack(values, sizes, draws, tokens=x.shape[1] if is_last else None)
     if stack.covers(block):
         with stacked(block, stack):
-            x = torch.cat(list(tokens)) if len(tokens) > 1 else tokens[0]
-            return (shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)).split(sizes)
-    return [  # an adapter that cannot be stacked: exact all the same, client by client
-        functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
-        for i, part in enumerate(tokens)
-    ]
+            return shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)
+    return torch.cat(  # an adapter that cannot be stacked: exact all the same, client by client
+        [
+            functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
+            for i, part in enumerate(x.split(sizes))
+        ]
+    )

@@ -1,9 +1,8 @@
-"""What a group of clients trains: one tensor for all holders of an adapter, and what is done to each client's rows."""
+"""What a group of clients trains: one tensor for all holders of an adapter, a row for each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from fedbench.engine.groups import Part
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Terms, pairs
-from fedbench.models.places import holders, holds, places, trainers
+from fedbench.models.places import holders, places, trainers
 from fedbench.types import Plan
 
 READ_OUT = ("norm.", "fc_norm.", "attn_pool.", "head")  # timm's modules after the layers begin so
@@ -23,7 +22,7 @@ class Leaves:
 
     at: by place · trainers: whose rows they are · fixed, holders: the rows of all that hold a tensor which some of them
     do not train, and whose they are · within, loaded, begun: of tensors that are trained in part, which coordinates of
-    each row are, the rows as training began, and as the server gave them.
+    each row are, the rows as training began, and as the server gave them · held: M, of all clients of the round.
     """
 
     def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan, group: Sequence[int]) -> None:
@@ -49,6 +48,7 @@ class Leaves:
                 self.loaded[place] = self.at[place].detach().clone()
                 self.begun[place] = pick(begun, held, trains)
         self.names = [_within(self.at, f"r/{j}/") for j in range(model.num_layers)]
+        self.held: list[list[bool]] = plan.M.tolist()
         self.factors = _factors(model, plan)
 
     def __iter__(self) -> Iterator[tuple[Tensor, str, list[int]]]:
@@ -75,24 +75,19 @@ class Leaves:
         """Layer j's tensors, the rows of these clients."""
         return {name: self.rows(place, clients) for name, place in self.names[j].items()}
 
-    def classifier(self, name: str, client: int) -> tuple[Tensor, Tensor]:
-        """Weight (C, D) and bias (C,) of one client's classifier."""
-        weight, bias = (self._row(f"shared/{name}.{part}", client) for part in ("weight", "bias"))
+    def classifier(self, name: str, clients: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Weights (n, C, D) and biases (n, C) of these clients' classifiers of that name."""
+        weight, bias = (self.rows(f"shared/{name}.{part}", clients) for part in ("weight", "bias"))
         return weight, bias
-
-    def _row(self, place: str, client: int) -> Tensor:
-        if place in self.fixed:
-            return self.rows(place, [client])[0]
-        return self.at[place][self.trainers[place].index(client)]
 
     def outside(self, clients: Sequence[int]) -> dict[str, Tensor]:
         """The adapters that stand in no layer, by their names in the model."""
         return {f"model.{name}": self.rows(place, clients) for name, place in _within(self.at, "shared/model.").items()}
 
-    def read_out(self, client: int) -> dict[str, Tensor]:
-        """Of these one client's, those between the last layer and the classifiers, by their names in the model."""
+    def read_out(self, clients: Sequence[int]) -> dict[str, Tensor]:
+        """Of these, those between the last layer and the classifiers, by their names in the model."""
         late = {f"shared/model.{name}" for name in _within(self.at, "shared/model.") if name.startswith(READ_OUT)}
-        return {place.removeprefix("shared/"): self.rows(place, [client]) for place in self.at if place in late}
+        return {place.removeprefix("shared/"): self.rows(place, clients) for place in self.at if place in late}
 
     def lowest(self, n: int) -> int:
         """The lowest layer in which a client trains something; 0 where it trains what stands before all layers."""
@@ -124,54 +119,6 @@ class Leaves:
         }
 
 
-def clip_each(leaves: Leaves, most: float) -> None:
-    """Scale each client's gradient, over all its layers and classifiers, to a norm of at most `most`."""
-    rows: dict[int, list[Tensor]] = {}
-    for tensor, _, clients in leaves:
-        if tensor.grad is not None:
-            for n, row in zip(clients, tensor.grad, strict=True):
-                rows.setdefault(n, []).append(row)
-    for own in rows.values():
-        norm = torch.stack(torch._foreach_norm(own)).norm()
-        torch._foreach_mul_(own, (most / (norm + 1e-6)).clamp(max=1.0))
-
-
-@contextmanager
-def others_frozen(
-    leaves: Leaves, plan: Plan, logits: Mapping[int, Sequence[Tensor]], pulled: Collection[str] = ()
-) -> Iterator[None]:
-    """Around an optimiser step: momentum and weight decay move nothing of a client that has taken all its steps, and
-    nothing that its objective did not use, as an optimiser of its own would not.
-
-    logits: of those who take the step, after the backward pass, with their gradients retained · pulled: places that a
-    further term of their losses uses.
-    """
-    used = {
-        n: [exit for exit, o in zip(plan.exits[n], own, strict=True) if o.grad is not None] for n, own in logits.items()
-    }
-
-    beneath = (plan.M.cumsum(1) - plan.M.long()).tolist()  # how many layers each client holds below each
-
-    def moves(n: int, place: str) -> bool:
-        if place in pulled:
-            return n in used
-        exits, (kind, _, rest) = used.get(n, []), place.partition("/")
-        if kind == "shared":
-            return bool(exits) and holds({exit.classifier for exit in exits}, rest)
-        return beneath[n][int(rest.partition("/")[0])] < max((exit.depth for exit in exits), default=0)
-
-    still = [
-        tensor.detach()[row]
-        for tensor, place, clients in leaves
-        for row, n in enumerate(clients)
-        if not moves(n, place)
-    ]
-    kept = [row.clone() for row in still]
-    yield
-    for row, values in zip(still, kept, strict=True):
-        row.copy_(values)
-
-
 def _rows(parameter: nn.Parameter, value: Tensor, clients: Sequence[int], plan: Plan, place: str) -> Tensor:
     """One row for each of `clients`, of a value that is shared by all, or one row for each client that holds it."""
     if value.dim() == parameter.dim():
@@ -191,7 +138,25 @@ def _factors(model: Blocks, plan: Plan) -> dict[str, Tensor]:
 
 
 def pick(tensor: Tensor, holders: Sequence[int], clients: Sequence[int]) -> Tensor:
+    """The rows of these clients, of a tensor that has one for each holder."""
     if list(holders) == list(clients):
         return tensor
-    rows = tensor.unbind()  # no index is copied to a GPU
-    return torch.stack([rows[holders.index(n)] for n in clients]) if clients else tensor[:0]
+    if not clients:
+        return tensor[:0]
+    picked: Tensor = _Picked.apply(tensor, [holders.index(n) for n in clients])
+    return picked
+
+
+class _Picked(torch.autograd.Function):
+    """Some rows of a tensor: tensor[which], but that no index is copied to a GPU."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, which: list[int]) -> Tensor:
+        ctx.which, ctx.all, rows = which, len(tensor), tensor.unbind()
+        return torch.stack([rows[i] for i in which])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        own = dict(zip(ctx.which, grad.unbind(), strict=True))
+        none = torch.zeros_like(grad[0])
+        return torch.stack([own.get(i, none) for i in range(ctx.all)]), None

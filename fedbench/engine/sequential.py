@@ -15,6 +15,7 @@ from torch.linalg import vector_norm
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks
+from fedbench.models.draws import Draws
 from fedbench.models.lowrank import Terms, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.places import by_layer, holders, places, trained_by
@@ -98,10 +99,12 @@ def _tune(
     S_n, trained = plan.M[n].nonzero().flatten().tolist(), [tuned.parameter for tuned in mine.values()]
     optimizer = make_optimizer(trained, job.optimizer) if trained else None
     pull, tail = _term(job.pull, mine, rows), _tail(model, job.pull, mine, n)
-    seed_dropout(model, generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
+    draws = Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
+    seed_dropout(model, draws)
     losses = []
     with scaled(model, None if plan.scales is None else float(plan.scales[n])):
         for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
+            draws.begin()
             loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
             losses.append(loss.item())
             if optimizer is None:  # it trains nothing in this round

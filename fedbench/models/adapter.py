@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
+from fedbench.models.draws import Draws, drawn_by
 from fedbench.options import Text
 from fedbench.words import meant
 
@@ -116,7 +118,7 @@ class SeededDropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
-        self.generator: torch.Generator | None = None
+        self.generator: Draws | torch.Generator | None = None
         self.mask: Tensor | None = None
         self.seen: list[tuple[SeededDropout, torch.Size]] | None = None
 
@@ -140,8 +142,8 @@ class SeededDropout(nn.Module):
 
     def draw_masks(self, shape: Sequence[int], stack: Stack) -> Tensor:
         """(B, *shape) bool: which inputs are kept, the rows of each client drawn from its own generator."""
-        draws = zip(stack.sizes, stack.draws, strict=True)
-        return torch.cat([torch.rand((n, *shape), generator=g, device=g.device) >= self.p for n, g in draws])
+        numbers = drawn_by(stack.draws, [B * math.prod(shape) for B in stack.sizes])
+        return numbers.view(-1, *shape) >= self.p
 
 
 _inputs: WeakKeyDictionary[nn.Module, tuple[torch.Size, list[tuple[SeededDropout, torch.Size]]]] = WeakKeyDictionary()
@@ -190,7 +192,7 @@ class Stack:
 
     values: dict[str, Tensor]
     sizes: Sequence[int]
-    draws: Sequence[torch.Generator]
+    draws: Sequence[Draws | torch.Generator]
     tokens: int | None = None
     even: bool = field(init=False)  # whether every client has equally many rows, and products can be batched
 
@@ -253,7 +255,7 @@ def fold(blocks: Blocks) -> None:
             add()
 
 
-def seed_dropout(blocks: Blocks, generator: torch.Generator | None) -> None:
+def seed_dropout(blocks: Blocks, generator: Draws | torch.Generator | None) -> None:
     """Let every adapter's dropout draw from `generator` (in the order of the forward pass), or switch it off
     with None."""
     for module in blocks.modules():

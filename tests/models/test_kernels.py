@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from fedbench import machine
 from fedbench.models import kernels
 from fedbench.models.kernels import frozen_linear, low_rank_linear, product
 
@@ -108,3 +109,16 @@ def test_a_weight_that_is_trained_is_refused():
     x, A, B = torch.randn(2, 3, 5), torch.randn(2, 2, 5), torch.randn(2, 7, 2)
     with pytest.raises(ValueError, match="frozen weight"):
         low_rank_linear(x, torch.randn(7, 5, requires_grad=True), None, A, B, 1.0)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 64, 3), (3, 16, 64, 6), (5, 7, 192, 10)], ids=str)
+def test_classifiers_of_many_clients_are_to_the_bit_each_ones_own_where_the_processor_is_amds(shape):
+    n, B, D, C = shape
+    draw = torch.Generator().manual_seed(0)
+    x, W, b = (torch.randn(of, generator=draw).requires_grad_() for of in ((n, B, D), (n, C, D), (n, C)))
+    alone = torch.stack([F.linear(x[i], W[i], b[i]) for i in range(n)])
+    at_once = kernels.linears(x, W, b)
+    grads = [torch.autograd.grad(y.square().sum(), (x, W, b)) for y in (alone, at_once)]
+    apart = 0 if "AMD" in machine.vendor() else 1e-5
+    for one, two in zip((alone, *grads[0]), (at_once, *grads[1]), strict=True):
+        torch.testing.assert_close(one, two, rtol=apart, atol=apart)

@@ -1,0 +1,63 @@
+"""The numbers that a client's dropout draws: those of a whole step in few calls, however many adapters ask for some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+AT_ONCE = 2**22  # numbers of one call at most, but for an adapter that asks for more
+
+
+class Draws:
+    """One client's numbers in [0, 1). From the second step on, several adapters' are drawn by one call, if each asks
+    for as many as in the step before.
+
+    On a CPU they are those that a call for each would draw; on a GPU they are others, and all engines draw so.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+        self.before: list[int] = []  # how many each adapter asked for in the step before, and in this one
+        self.asked: list[int] = []
+        self.ahead: list[Tensor] = []  # drawn and not yet asked for, the next one last
+
+    def begin(self) -> None:
+        """A step begins."""
+        self.before, self.asked = self.asked, []
+        if self.generator.device.type != "cpu":  # a recorded step must not depend on what was left
+            self.ahead = []
+
+    def numbers(self, count: int) -> Tensor:
+        """(count,) float32"""
+        if not self.ahead:
+            self.ahead = self._drawn(count)
+        self.asked.append(count)
+        found = self.ahead.pop()
+        if len(found) == count:
+            return found
+        left = torch.cat([found, *reversed(self.ahead)])  # another batch than before
+        if len(left) < count:
+            left = torch.cat([left, self._rand(count - len(left))])
+        self.ahead = [left[count:]] if len(left) > count else []
+        return left[:count]
+
+    def _drawn(self, count: int) -> list[Tensor]:
+        """So many, and what the step will then go on to ask for if it is as the one before."""
+        coming = self.before[len(self.asked) :]
+        sizes = [count]
+        if coming[:1] == [count]:
+            while len(sizes) < len(coming) and sum(sizes) + coming[len(sizes)] <= AT_ONCE:
+                sizes.append(coming[len(sizes)])
+        return list(self._rand(sum(sizes)).split(sizes))[::-1] if len(sizes) > 1 else [self._rand(count)]
+
+    def _rand(self, count: int) -> Tensor:
+        return torch.rand(count, generator=self.generator, device=self.generator.device)
+
+
+def drawn_by(draws: Sequence[Draws | torch.Generator], counts: Sequence[int]) -> Tensor:
+    """The numbers of several clients, so many of each, one after the other."""
+    of_each = [draw if isinstance(draw, Draws) else Draws(draw) for draw in draws]
+    parts = [draw.numbers(count) for draw, count in zip(of_each, counts, strict=True)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
