@@ -52,8 +52,8 @@ def slope(
     losses = []
     for sign in (1, -1):
         with perturbed(modules, direction, sign * epsilon):
-            losses.append(float(loss()))
-    plus, minus = losses
+            losses.append(loss().double())
+    plus, minus = torch.stack(losses).tolist()  # waits for a GPU once
     return (plus - minus) / (2 * epsilon), plus, minus
 
 

@@ -69,16 +69,17 @@ def fit(
     group are clipped together · then: a turn of others, with an optimiser of their own, on every batch after that.
     """
     turns = [_turn(setup, loss_of, groups), *([_turn(setup, *then)] if then else [])]
-    losses = [[take(x, y) for take in turns][0] for x, y in itertools.islice(batches, steps)]
+    told = [[take(x, y) for take in turns][0] for x, y in itertools.islice(batches, steps)]
+    losses: list[float] = torch.stack(told).tolist() if told else []  # waits for a GPU once, not in every step
     return sum(losses) / max(len(losses), 1)
 
 
-def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Iterable[Tensor]]) -> Callable[[Tensor, Tensor], float]:
+def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Iterable[Tensor]]) -> Callable[[Tensor, Tensor], Tensor]:
     """One step on a batch; returns the loss reported."""
     groups = [list(group) for group in given]
     optimizer = make_optimizer([tensor for group in groups for tensor in group], setup.train["optimizer"])
 
-    def take(x: Tensor, y: Tensor) -> float:
+    def take(x: Tensor, y: Tensor) -> Tensor:
         loss, further = loss_of(x, y)
         optimizer.zero_grad()
         (loss + further).backward()
@@ -86,7 +87,7 @@ def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Iterable[Tensor]]) -> C
             for group in groups:
                 nn.utils.clip_grad_norm_(group, setup.train["clip"])
         optimizer.step()
-        return loss.item()
+        return loss.detach()
 
     return take
 

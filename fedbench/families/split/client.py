@@ -28,7 +28,7 @@ class Participant:
         self.w = {name: nn.Parameter(value.clone()) for name, value in w.items()}
         self.optimizer = make_optimizer(list(self.w.values()), setup.train["optimizer"])
         self.received: Values = {name: value.detach() for name, value in self.w.items()}
-        self.losses: list[float] = []
+        self.told: list[Tensor] = []
         self.seconds = 0.0
 
     def local_step(self, l_c: Objective, server: Server | None) -> Values:
@@ -53,7 +53,7 @@ class Participant:
         for name, w in trained.items():
             told[name] = torch.zeros_like(w) if w.grad is None else w.grad
             w.requires_grad_(False).grad = None
-        self.losses.append(loss.item())
+        self.told.append(loss.detach())
         self.seconds += time.perf_counter() - began
         return told
 
@@ -86,12 +86,18 @@ class Participant:
         return {name: values[name] for name in told}
 
     @property
+    def losses(self) -> list[float]:
+        """Of the steps taken; waits for a GPU once."""
+        found: list[float] = torch.stack(self.told).tolist() if self.told else []
+        return found
+
+    @property
     def arrived(self) -> bool:
         return self.arrives and not self.refused
 
     def outcome(self, with_own: bool) -> Outcome:
         """with_own: head and tail were to be sent."""
-        loss = sum(self.losses) / max(len(self.losses), 1)
+        loss = sum(self.losses) / max(len(self.told), 1)
         return Outcome(self.arrived, self.refused, loss, self.seconds, self.received if with_own else {})
 
 

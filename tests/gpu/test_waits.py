@@ -1,0 +1,35 @@
+"""How often the CPU waits for a GPU, counted on the pretended one: not in every step, and once an evaluation."""
+
+import dataclasses
+
+import pretended
+import pytest
+from engine.test_cohort import SGD
+
+from fedbench.engine import cohort as fast
+from fedbench.seeding import generator
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+
+
+@pytest.fixture
+def gpu():
+    with pretended.gpu() as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", ["fedra", "fedavg", "ditto", "fedrod", "heterofl", "fedv"])
+def test_a_round_waits_no_more_often_for_more_steps(registry, gpu, name):
+    """Without clipping: torch's own asks below Python where tensors are, and finds that these are on the CPU."""
+
+    def waits(steps):
+        setup = setup_of(registry, tiny_vit(), [4] * 3, engine=fast.train, optimizer=SGD, clip=None)
+        method = registry.make("method", {"name": name}, setup=dataclasses.replace(setup, device="cuda"))
+        cohort = cohort_of([4] * 3, steps=steps)
+        there = [[(x.to("cuda"), y.to("cuda")) for x, y in cohort.batches(n)] for n in range(3)]
+        state = method.init(generator(0))
+        gpu.waits.clear()
+        method.round(state, 0, dataclasses.replace(cohort, batches=lambda n: iter(there[n])), generator(0, 0))
+        return dict(gpu.waits)
+
+    few, many = waits(3), waits(7)
+    assert sum(few.values()) == sum(many.values()), {place: (few.get(place, 0), many[place]) for place in many}
