@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -18,6 +19,17 @@ OF_OTHERS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LI
 # Shared machines stall for a second now and then; and the suite must give the same verdict twice.
 hypothesis.settings.register_profile("fedbench", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("fedbench")
+
+
+def pytest_configure():
+    """What imports and collection make stays to the end: garbage collection needs to look at it once, not again."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def live_bytes() -> int:
-    """Of all tensors that this process holds, each memory once; those of a compiler or of shapes alone have none.
+    """Of all tensors made since tests were collected, each memory once; those of shapes alone have none.
 
     What nobody can reach any more is collected first: it would be counted, or be gone by the next count.
     """
