@@ -36,7 +36,7 @@ def moved(before: dict[str, object]) -> list[str]:
 
 def _of_numpy() -> object:
     """`np.random.get_state` writes 624 numbers one by one, which takes 0.1 ms; the generator says where they lie."""
-    bits = np.random.get_bit_generator()
+    bits = np.random.get_bit_generator()  # type: ignore[attr-defined]  # which its stubs lack
     if isinstance(bits, np.random.MT19937):
         return ctypes.string_at(bits.ctypes.state_address, 4 * WORDS)
     return repr(bits.state)
@@ -44,7 +44,7 @@ def _of_numpy() -> object:
 
 def _of_python() -> object:
     """`random.getstate` makes 625 Python numbers; they are read from where CPython has them instead."""
-    return _words() if _lie_open() else PYTHON.getstate(), PYTHON.gauss_next
+    return _words() if _lie_open() else PYTHON.getstate(), getattr(PYTHON, "gauss_next", None)
 
 
 def _words() -> bytes:

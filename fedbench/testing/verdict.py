@@ -7,6 +7,10 @@ from dataclasses import dataclass
 OK, SKIPPED, BROKEN = "ok", "skipped", "BROKEN"
 
 
+class Untried(Exception):
+    """A component that cannot be tried here, and why."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """verdict: OK, SKIPPED or BROKEN · what: it is said of, as in `allocation strided` · why: in a sentence, unless it

@@ -13,7 +13,7 @@ from fedbench.data import root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import KINDS, REQUIRED, Component, inputs_of
 from fedbench.registry.registry import LIFECYCLE, Registry
-from fedbench.testing.verdict import BROKEN, OK, SKIPPED, Verdict
+from fedbench.testing.verdict import BROKEN, OK, SKIPPED, Untried, Verdict
 from fedbench.testing.whole import check_component
 from fedbench.words import meant
 
@@ -77,6 +77,8 @@ def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: M
         check_component(registry, kind, name, **own)
     except KeyboardInterrupt:
         raise
+    except Untried as error:
+        return Verdict(SKIPPED, what, str(error))
     except AssertionError as error:
         return Verdict(BROKEN, what, str(error) or _told(error, registry, plugin))
     except BaseException as error:  # whatever the component raises, SystemExit among it

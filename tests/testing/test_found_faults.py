@@ -26,8 +26,10 @@ CASES = [(kind, fault) for kind, faults in OF_KIND.items() for fault in faults]
 
 
 @pytest.mark.parametrize(("kind", "fault"), CASES, ids=[f"{kind}-{fault}" for kind, fault in CASES])
-def test_a_fault_is_found_and_told(tmp_path, kind, fault):
+def test_a_fault_is_found_and_told(tmp_path, kind, fault, monkeypatch):
     body, told = OF_KIND[kind][fault]
+    if "sleep" in body:
+        monkeypatch.setattr("fedbench.testing.executors.PATIENCE", 2.0)
     said = why(tmp_path, plugin(kind, body))
     assert said.startswith(("BROKEN: ", "skipped: it needs")) and re.search(told, said), said
 

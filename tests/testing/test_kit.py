@@ -18,11 +18,17 @@ OPTIONS = {
 }
 
 
-def built_in() -> list[tuple[str, str]]:
-    return [(component.kind, component.name) for component in Registry().catalogue]
+# Whose cells are processes that import everything anew.
+LONG = {("executor", "ray"), ("executor", "slurm")}
 
 
-@pytest.mark.parametrize(("kind", "name"), built_in(), ids=["-".join(pair) for pair in built_in()])
+def built_in():
+    for component in Registry().catalogue:
+        pair = component.kind, component.name
+        yield pytest.param(*pair, id="-".join(pair), marks=[pytest.mark.slow] if pair in LONG else [])
+
+
+@pytest.mark.parametrize(("kind", "name"), list(built_in()))
 def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, name):
     options = {"name": name, **OPTIONS.get((kind, name), {})}
     if name == "image_folder":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickletools
-import stat
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +15,7 @@ from command import TINY, run, write_suite
 import fedbench
 from fedbench.errors import UserError
 from fedbench.results import content_hash
+from fedbench.testing.slurm import install
 from fedbench_plugins.executors.slurm import on_slurm
 
 submitit = pytest.importorskip("submitit")
@@ -118,45 +117,6 @@ def test_a_run_that_is_interrupted_leaves_no_job(tmp_path):
 
 # --- Slurm's commands ----------------------------------------------------------------------------------------------
 
-# A Slurm of one machine: sbatch starts every task of an array, and the others ask what became of their processes.
-SLURM = """#!PYTHON
-import os, re, signal, subprocess, sys
-from pathlib import Path
-home, command, words = Path("HOME"), Path(sys.argv[0]).name, sys.argv[1:]
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-if command == "sbatch":
-    text = Path(words[0]).read_text()
-    number = str(1 + len(list(home.glob("*.sbatch"))))
-    (home / f"{number}.sbatch").write_text(text)
-    array = re.search("--array=0-([0-9]+)", text)
-    for task in map(str, range(int(array[1]) + 1)) if array else [""]:
-        own = {"SLURM_ARRAY_JOB_ID": number, "SLURM_ARRAY_TASK_ID": task} if task else {}
-        name = f"{number}_{task}" if task else number
-        job = subprocess.Popen(["bash", words[0]], env={**os.environ, **own, "SLURM_JOB_ID": number, "NAME": name},
-                               start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        (home / f"{name}.pid").write_text(str(job.pid))
-    print("Submitted batch job", number)
-elif command == "srun":
-    out, error = (open(words[words.index(word) + 1].replace("%A_%a", os.environ["NAME"]).replace(
-        "%j", os.environ["NAME"]).replace("%t", "0"), "a") for word in ("--output", "--error"))
-    sys.exit(subprocess.call(words[words.index("--error") + 2 :], stdout=out, stderr=error))
-elif command == "sacct":
-    print("JobID|State|NodeList")
-    for file in sorted(home.glob("*.pid")):
-        word = home / (file.stem + ".state")
-        state = "RUNNING" if alive(file.read_text()) else word.read_text() if word.exists() else "COMPLETED"
-        print(f"{file.stem}|{state}|here")
-elif command == "scancel":
-    (home / (words[-1] + ".state")).write_text("CANCELLED by 0")
-    os.killpg(int((home / (words[-1] + ".pid")).read_text()), signal.SIGTERM)
-"""
-
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
@@ -164,10 +124,7 @@ def slurm(tmp_path, monkeypatch):
     home, commands = tmp_path / "slurm", tmp_path / "bin"
     home.mkdir()
     commands.mkdir()
-    for name in ("sbatch", "srun", "sacct", "scancel"):
-        file = commands / name
-        file.write_text(SLURM.replace("PYTHON", sys.executable).replace("HOME", str(home)))
-        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    install(home, commands)
     monkeypatch.setenv("PATH", os.pathsep.join([str(commands), os.environ["PATH"]]))
     monkeypatch.setattr("fedbench_plugins.executors.slurm.POLL", {"slurm": 0.25, "local": 0.25})
     monkeypatch.setattr("fedbench_plugins.executors.slurm.ASK", 1.0)
