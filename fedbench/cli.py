@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from fedbench import __version__
-from fedbench.commands import completing
+from fedbench.commands import completing, joined
 from fedbench.errors import UserError
 from fedbench.words import meant, visible
 
@@ -39,6 +39,7 @@ COMMANDS = (
     "doctor",
 )
 GROUP = "fedbench.commands"
+joined.teach()
 
 
 class Commands(click.Group):

@@ -2,9 +2,7 @@
 
 import json
 import resource
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +71,8 @@ def study(tmp_path, monkeypatch, registry):
         ("data check fash", ["fashion_mnist"]),
         ("backbones micro_v", ["micro_vit"]),
         ("completion --shell z", ["zsh"]),
+        ("run mine.yaml --scenario=h", ["hard"]),
+        ("run mine.yaml --method=own --scenario=", ["hard", "easy"]),
     ],
 )
 def test_names_are_offered(line, values, study):
@@ -90,16 +90,6 @@ def test_what_the_table_speaks_of_is_there():
 def test_plugins_are_offered_before_anything_is_known_of_them(study, monkeypatch):
     monkeypatch.setenv("FEDBENCH_CACHE", str(study / "empty"))
     assert "inclusivefl" in offered("plugins show ")
-
-
-@pytest.fixture
-def program(tmp_path):
-    """`fedbench` as an installer writes it, in a folder for PATH."""
-    file = tmp_path / "bin/fedbench"
-    file.parent.mkdir()
-    file.write_text(f"#!{sys.executable}\nfrom fedbench.cli import main\nmain()\n")
-    file.chmod(0o755)
-    return file
 
 
 @pytest.mark.parametrize(
@@ -124,15 +114,6 @@ def test_an_answer_takes_no_longer_than_a_key_press_may(line, some, program, reg
         taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
         assert some in done.stdout and not done.stderr
     assert min(taken) < SECONDS
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    for variable in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    (tmp_path / "home").mkdir()
-    return tmp_path / "home"
 
 
 @pytest.mark.parametrize(
@@ -187,38 +168,3 @@ def test_what_cannot_be_is_told(words, shell, told, home, monkeypatch):
     done = fedbench("completion", *words, cwd=home)
     assert done.exit_code == 2 and told in done.output
     assert not (home / ".bashrc").exists()
-
-
-PRESSED = """
-. {start}
-COMP_WORDS=(fedbench run quick) COMP_CWORD=2
-{function} fedbench
-echo "${{COMPREPLY[@]}}"
-"""
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
-def test_bash_completes_a_name(home, program, tmp_path):
-    fedbench("completion", "--install", "--shell", "bash", cwd=home)
-    pressed = PRESSED.format(start=home / ".bashrc", function="_fedbench_completion")
-    path = {**environment(), "PATH": f"{program.parent}:/usr/bin:/bin"}
-    done = subprocess.run(["bash", "--norc", "-c", pressed], env=path, capture_output=True, text=True, cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("quickstart\n", "")
-
-
-@pytest.mark.skipif(not shutil.which("fish"), reason="no fish here")
-def test_fish_completes_a_name(home, program, tmp_path):
-    fedbench("completion", "--install", "--shell", "fish", cwd=home)
-    path = {**environment(), "PATH": f"{program.parent}:/usr/bin:/bin"}
-    asked = ["fish", "-c", "complete -C 'fedbench run quick'"]
-    done = subprocess.run(asked, env=path, capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout.split() == ["quickstart"]
-
-
-@pytest.mark.skipif(not shutil.which("zsh"), reason="no zsh here")
-def test_zsh_takes_the_script(home, program):
-    fedbench("completion", "--install", "--shell", "zsh", cwd=home)
-    path = {**environment(), "PATH": f"{program.parent}:/usr/bin:/bin"}
-    asked = ["zsh", "-f", "-c", f". {home}/.zshrc; echo $_comps[fedbench]"]
-    done = subprocess.run(asked, env=path, capture_output=True, text=True)
-    assert done.stdout == "_fedbench_completion\n"
