@@ -46,10 +46,10 @@ def make(
     amount = f"{classes}x({train_per_class}+{test_per_class})"
     fingerprint = f"strokes6-renderer{glyphs.RENDERER}-{image_size}px-{amount}-draw{draw}"
 
-    def build(_new_array: NewArray) -> Splits:
+    def build(new_array: NewArray) -> Splits:
         return Splits(
-            train=_images(strokes, image_size, train_per_class, draw, "train"),
-            test=_images(strokes, image_size, test_per_class, draw, "test"),
+            train=_images(strokes, image_size, train_per_class, draw, "train", new_array),
+            test=_images(strokes, image_size, test_per_class, draw, "test", new_array),
         )
 
     names = tuple("-".join(map(str, row)) for row in strokes)
@@ -62,28 +62,27 @@ def _most_classes() -> int:
     return len(glyphs.class_strokes("downstream", None))
 
 
-def _images(strokes: np.ndarray, size: int, per_class: int, draw: int, split: str) -> Images:
-    """`per_class` images of each class in each style, by domain, then class."""
-    label = np.repeat(np.arange(len(strokes)), per_class)
-    x = [
-        _draw(strokes[label], style, size, numpy_generator(draw, use=f"strokes6 {split} {style}"))
-        for style in glyphs.STYLES
-    ]
+def _images(strokes: np.ndarray, size: int, per_class: int, draw: int, split: str, new_array: NewArray) -> Images:
+    """`per_class` images of each class in each style, by domain, then class; drawn in their place on disk."""
+    label, styles = np.repeat(np.arange(len(strokes)), per_class), glyphs.STYLES
+    x = new_array(f"{split}_x", (len(styles) * len(label), 3, size, size))
+    for d, style in enumerate(styles):
+        own = x[d * len(label) : (d + 1) * len(label)]
+        _draw(own, strokes[label], style, numpy_generator(draw, use=f"strokes6 {split} {style}"))
     return Images(
-        x=np.concatenate(x),
-        y=np.tile(label, len(x)).astype(np.int64),
-        domain=np.repeat(np.arange(len(x)), len(label)).astype(np.int64),
+        x=x,
+        y=np.tile(label, len(styles)).astype(np.int64),
+        domain=np.repeat(np.arange(len(styles)), len(label)).astype(np.int64),
     )
 
 
-def _draw(strokes: np.ndarray, style: str, size: int, generator: np.random.Generator) -> np.ndarray:
-    """(n, 3, size, size) uint8, one image for each row of stroke numbers (n, 4)."""
-    images = np.empty((len(strokes), 3, size, size), dtype=np.uint8)
+def _draw(images: np.ndarray, strokes: np.ndarray, style: str, generator: np.random.Generator) -> None:
+    """Draw images (n, 3, H, H) uint8, one for each row of stroke numbers (n, 4)."""
+    size = images.shape[-1]
     for start in range(0, len(strokes), glyphs.CHUNK):
         part = slice(start, start + glyphs.CHUNK)
         lines = glyphs.draw_glyphs(strokes[part], generator, wobble=WOBBLE.get(style, 0.0))
         images[part] = glyphs.paint(glyphs.distance(lines, size), style, generator)
-    return images
 
 
 @hookimpl
