@@ -11,7 +11,7 @@ import click
 
 from fedbench.commands.choices import FORM
 from fedbench.commands.output import put, tell_left_out
-from fedbench.commands.reading import VERIFY, keeping
+from fedbench.commands.reading import VERIFY, keeping, uncollected
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
     if hashes:
         _hashes(_in(paths))
     else:
-        _show(paths, **asked)
+        with uncollected():
+            _show(paths, **asked)
 
 
 def _show(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
 VERIFY = click.option(
     "--verify", is_flag=True, help="Read and check every file anew, whatever is kept of a large folder."
 )
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """While Python looks for no circles of objects: of many cells that takes a quarter of the time, and finds none."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import click
 
 from fedbench.commands.choices import PLUGINS
 from fedbench.commands.output import tell_left_out
-from fedbench.commands.reading import VERIFY, keeping
+from fedbench.commands.reading import VERIFY, keeping, uncollected
 
 MARK = '<meta name="generator" content="fedbench">'  # in every page of ours, near its beginning
 BEGINNING = 2000  # bytes
@@ -70,7 +70,7 @@ def _written(file: Path, paths: Sequence[str], asked: dict[str, Any], verify: bo
     from fedbench.disk import write_atomically
     from fedbench.report.html.whole import whole_page
 
-    with keeping(verify) as kept:
+    with uncollected(), keeping(verify) as kept:
         text, wrong = whole_page(paths, **asked, keeping=kept)
     page = text.encode()
     write_atomically(file, page, mend="Choose another place with -o FILE.")

@@ -118,25 +118,24 @@ def _apart(
 
     A cell that was not started has no configuration yet; it stays with the first of its name.
     """
+    started = [r for r in results if r.manifest]
+    values = {id(r): _values(r, keys) for r in started}  # where cells were kept, those in common are the same objects
+    if len(set(values.values())) < 2:
+        return [("", list(results))]
+    texts: dict[tuple[int, ...], str] = {}
+    flattened: dict[str, str] = {}  # most cells have their part in common with others
     parts: dict[str, dict[str, str]] = {}
     groups: dict[str, list[Result]] = {}
-    started = [r for r in results if r.manifest]
-    if not started:
-        return [("", list(results))]
-    flattened: dict[str, str] = {}  # most cells have their part in common with others,
-    same: dict[tuple[int, ...], str] = {}  # and where they were kept the very values of it
     for r in results:
         one = r if r.manifest else started[0]
-        values = _values(one, keys)
-        if values not in same:
+        if (own := values[id(one)]) not in texts:
             part = part_of(one)
-            text = json.dumps(part, sort_keys=True)
-            if text not in flattened:
+            if (text := json.dumps(part, sort_keys=True)) not in flattened:
                 flat = dict(flatten(part))
                 flattened[text] = json.dumps(flat, sort_keys=True)
                 parts[flattened[text]] = flat
-            same[values] = flattened[text]
-        groups.setdefault(same[values], []).append(r)
+            texts[own] = flattened[text]
+        groups.setdefault(texts[own], []).append(r)
     names = dict.fromkeys(name for flat in parts.values() for name in flat)
     differing = [name for name in names if len({flat.get(name) for flat in parts.values()}) > 1]
     return [("; ".join(f"{n}={parts[k][n]}" for n in differing if n in parts[k]), group) for k, group in groups.items()]

@@ -12,10 +12,10 @@ import json
 import os
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +136,13 @@ class Kept:
             self._changed = False
 
     def _read(self, parts: Sequence[bytes]) -> dict[str, Any]:
-        values = [self._value(json.loads, part) for part in parts]
-        (rest, names), n = values[0], len(values[0][0]) + 1
-        manifest = dict(zip(rest, values[1:n], strict=True))
-        manifest["config"] = dict(zip(names, values[n:], strict=True))
+        rest, names = self._value(json.loads, parts[0])
+        said, config = parts[1 : 1 + len(rest)], parts[1 + len(rest) :]
+        manifest = {
+            name: Later(part) if name == "files" else self._value(json.loads, part)
+            for name, part in zip(rest, said, strict=True)
+        }
+        manifest["config"] = {name: self._value(json.loads, part) for name, part in zip(names, config, strict=True)}
         declare(manifest.get("metrics", {}))
         return manifest
 
@@ -152,6 +155,27 @@ class Kept:
         if key not in self._made:
             self._made[key] = decode(part)
         return self._made[key]
+
+
+class Later(Mapping[str, Any]):
+    """A JSON object that is read when somebody looks into it; few look into the files of ten thousand cells."""
+
+    def __init__(self, part: bytes) -> None:
+        self._part = part
+
+    @cached_property
+    def _found(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = json.loads(self._part)
+        return found
+
+    def __getitem__(self, key: str) -> Any:
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def stamp_of(cell: str) -> Stamp:
