@@ -123,6 +123,7 @@ class _Maker:
 
     def __post_init__(self) -> None:
         self.seeds = self._by_seed() if self.detailed else {}
+        self.sources = cited(self.results, self.asked.papers)
         # Of all leaderboards at once: who is told apart depends on how many are looked at.
         view = partial(sizes.view, self.results, self.boards, self.asked.equivalent)
         self.sizes = {tuple(page.pop("place")): page for page in self._pages("sizes", view)}
@@ -216,7 +217,7 @@ class _Maker:
 
     def _page(self, key: str, view: View) -> dict[str, Any]:
         (page,) = view.pages
-        self.texts[key] = texts(view, cited(self.results, self.asked.papers) if key.startswith("board") else ())
+        self.texts[key] = texts(view, self.sources if key.startswith("board") else ())
         return plain(page) | {"key": key, "legend": list(view.legend)}
 
 
