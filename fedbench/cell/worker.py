@@ -13,8 +13,8 @@ from typing import Any
 # Imported before the workers are forked, so that each starts with them in place (see runs/executors/workers.py).
 import pandas  # noqa: F401  (pyarrow imports it with its first table)
 import pyarrow.parquet  # noqa: F401
-import timm  # noqa: F401
 import torch
+import torch._dynamo  # (its optimizers ask for it with their first step)
 
 from fedbench import machine
 from fedbench.cell.checkpoint import Checkpoints, Progress, forget

@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from typing import TypeGuard
 
 import torch
-from timm.models.vision_transformer import Attention, Block
 from torch import Tensor, nn
-from torch._dynamo.exc import TorchDynamoException
 
 from fedbench.models.adapter import Stack, drawn
 from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear
+from fedbench.models.uncompiled import Attention, Block
 
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128
@@ -68,6 +67,8 @@ def pays(x: Tensor) -> bool:
 @functools.cache
 def _compiled() -> Callable[[nn.Module, Tensor], Tensor]:
     """One compiled function for all blocks and numbers of clients; plain where this machine cannot compile."""
+    from torch._dynamo.exc import TorchDynamoException  # the compiler takes seconds to import
+
     compiled = torch.compile(_called, dynamic=True)
 
     def block(module: nn.Module, x: Tensor) -> Tensor:

@@ -132,7 +132,6 @@ class SeededDropout(nn.Module):
         mask: Tensor = self._mask(x, stack) if self.mask is None else self.mask
         return x * mask.to(x.dtype) / (1 - self.p)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # generators cannot be traced; torch has no types here
     def _mask(self, x: Tensor, stack: Stack | None) -> Tensor:
         if stack is None:
             assert self.generator is not None  # `forward` has seen to it

@@ -27,12 +27,12 @@ class Architecture:
 
     def make(self, num_classes: int) -> nn.Module:
         """The model, its weights drawn from torch's current random state."""
+        from fedbench.models.uncompiled import timm
+
         module, _, kind = self.name.rpartition(":")
         if module:
             made: nn.Module = getattr(import_module(module), kind)(num_classes=num_classes, **self.args)
             return made
-        import timm
-
         return timm.create_model(self.name, num_classes=num_classes, **self.args)
 
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from fedbench.models.copying import copied, moved
+from fedbench.models.uncompiled import flop_registry
 
 Model = TypeVar("Model", bound=nn.Module)
 Found = TypeVar("Found")

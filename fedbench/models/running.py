@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fedbench.models.backbone import Blocks
-from fedbench.models.counting import Model, blank, one_image
+from fedbench.models.counting import Model, blank, one_image, quickest
 from fedbench.models.lowrank import pairs
 from fedbench.models.places import holds
 from fedbench.types import Exit
@@ -25,10 +25,14 @@ def to_answer(
     """Bytes, beside weights, that exist at once at most while answer(model, x (1, 3, H, W)) computes: the image and
     what is made of it, attention scores included (fused kernels do not keep them). unused: parts of the model that the
     answer does not call."""
-    twin = blank(model, unused)
-    x, _ = one_image(twin, image_size)
-    with torch.no_grad():
-        return int(x.nbytes) + most_alive(lambda: answer(twin, x))
+
+    def on(device: str) -> int:
+        twin = blank(model, unused, device)
+        x, _ = one_image(twin, image_size)
+        with torch.no_grad():
+            return int(x.nbytes) + most_alive(lambda: answer(twin, x))
+
+    return quickest(on, model, image_size, unused)
 
 
 def most_alive(work: Callable[[], Any]) -> int:
@@ -75,6 +79,11 @@ class _Alive(TorchDispatchMode):
         super().__init__()
         self.now = self.most = 0
         self.holders: Counter[int] = Counter()  # tensors of each piece of memory, by its address in torch
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """See `counting.Counter`."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))

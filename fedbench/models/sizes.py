@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
 
 from fedbench.models.backbone import Source, TimmModel
+from fedbench.models.uncompiled import FlopCounterMode, flop_registry, sdpa_flop_count
 
 SECONDS = 2.0  # about as long as the timed passes of one backbone take together
 FEWEST, MOST = 3, 50  # timed passes

@@ -12,6 +12,8 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 _DRAWS = {getattr(init, name) for name in ("kaiming_uniform_", "kaiming_normal_", "uniform_", "normal_", "constant_")}
+# Of these timm makes draws of its own. Some of them are Python on the meta device, which torch's compiler comes with.
+_DRAWS |= {getattr(Tensor, name) for name in ("uniform_", "normal_", "erfinv_", "mul_", "add_", "clamp_")}
 
 
 class _Undrawn(TorchFunctionMode):

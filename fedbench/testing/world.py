@@ -35,22 +35,22 @@ TRAIN = {
 
 def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm ViT for 8x8 images: four patches, weights from seed 0."""
-    from timm.models.vision_transformer import VisionTransformer
+    from fedbench.models.uncompiled import timm
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return VisionTransformer(
+        return timm.models.VisionTransformer(
             img_size=8, patch_size=4, embed_dim=dim, depth=depth, num_heads=2, mlp_ratio=2.0, num_classes=0
         )
 
 
 def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm MLP-Mixer of the same size."""
-    from timm.models.mlp_mixer import MlpMixer
+    from fedbench.models.uncompiled import timm
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return MlpMixer(img_size=8, patch_size=4, embed_dim=dim, num_blocks=depth, num_classes=0)
+        return timm.models.MlpMixer(img_size=8, patch_size=4, embed_dim=dim, num_blocks=depth, num_classes=0)
 
 
 def cohort_of(
