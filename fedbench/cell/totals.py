@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.disk import remembered
+from fedbench.cell.alike import of_one_method
+from fedbench.disk import cache_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, told
 from fedbench.registry.assets import Assets
 
@@ -16,22 +18,52 @@ Config = Mapping[str, Any]
 
 
 class Totals:
-    """The totals of the cells of a suite; what some of them have in common is computed once."""
+    """The totals of the cells of a suite; what some of them have in common is computed once.
+
+    Cells of one method have a file of the cache together, which is written once another method is asked for, and by
+    `close`, which the end of a `with` block calls: ask for cells of a method one after the other.
+    """
 
     def __init__(self, assets: Assets) -> None:
         self.assets = assets
         self._prices: Prices | None = None
+        self._file: Path | None = None
+        self._known: dict[str, Any] = {}  # what is in that file, by the ids of cells
+        self._new: dict[str, Any] = {}
+
+    def __enter__(self) -> Totals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def of(self, cell_id: str, config: Config) -> dict[str, Any]:
         """What a cell will cost, see `Ledger.totals`; or the reason why not, under `not_applicable`, or under `unknown`
         where a plugin broke. Raises UserError."""
         try:
-            stamp = self.assets.stamp("method", config["method"])
-            return remembered("totals", [cell_id, stamp], lambda: self._computed(config))
+            self._open(cache_file("totals", [of_one_method(config), self._stamp(config)]))
+            if cell_id not in self._known:
+                self._known[cell_id] = self._new[cell_id] = self._computed(config)
+            found: dict[str, Any] = self._known[cell_id]
+            return found
         except UserError:
             raise
         except Exception as error:  # of a plugin; the other cells' costs are wanted all the same
             return {"unknown": told(error)}
+
+    def close(self) -> None:
+        """Write what is new, beside what others have written meanwhile."""
+        if self._file and self._new:
+            keep(self._file, _there(self._file) | self._new)
+        self._file, self._known, self._new = None, {}, {}
+
+    def _open(self, file: Path) -> None:
+        if file != self._file:
+            self.close()
+            self._file, self._known = file, _there(file)
+
+    def _stamp(self, config: Config) -> list[Any]:
+        return self.assets.stamp("method", config["method"])
 
     def _computed(self, config: Config) -> dict[str, Any]:
         if self._prices is None:
@@ -44,6 +76,12 @@ class Totals:
             return {"not_applicable": str(reason)}
 
 
+def _there(file: Path) -> dict[str, Any]:
+    found = kept(file)
+    return found if isinstance(found, dict) else {}
+
+
 def totals_of(assets: Assets, cell_id: str, config: Config) -> dict[str, Any]:
     """Of one cell alone, see `Totals.of`."""
-    return Totals(assets).of(cell_id, config)
+    with Totals(assets) as known:
+        return known.of(cell_id, config)

@@ -51,15 +51,15 @@ def forecast(
     reporting = cells_of(suite.points(**chosen), registry, assets)
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]
-    known = Totals(assets)
     totals, refusals = {}, Refusals(given)
-    for done, cell in enumerate(alike_together(every, lambda cell: cell.config)):
-        preparing(done, len(every))
-        try:
-            totals[cell.id] = known.of(cell.id, cell.config)
-        except UserError as error:
-            refusals.add(cell, error)
-            totals[cell.id] = {"unknown": str(error)}
+    with Totals(assets) as known:
+        for done, cell in enumerate(alike_together(every, lambda cell: cell.config)):
+            preparing(done, len(every))
+            try:
+                totals[cell.id] = known.of(cell.id, cell.config)
+            except UserError as error:
+                refusals.add(cell, error)
+                totals[cell.id] = {"unknown": str(error)}
     refusals.raise_any(len(every))
     shares = {cell.id: one.share for one in contests for cell in one.every}
     time = _time(every, totals, folder, registry, options, shares, trying) if trying else None

@@ -205,20 +205,21 @@ def _prepare_data(
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
     is left out of the data, and what cells will cost, by their ids."""
     found, totals = LeftOut(), dict[str, Any]()
-    known, prepared = Totals(assets), set()
-    for done, cell in enumerate(alike_together(missing, lambda cell: cell.config)):
-        preparing(done, len(missing))
-        try:
-            dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
-            if dealt not in prepared:
-                if left := assets.prepare(cell.config):
-                    found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
-                prepared.add(dealt)
-            totals[cell.id] = known.of(cell.id, cell.config)  # built from shapes: options that cannot work end here
-        except UserError as error:  # it fails for that in its turn, unless all do
-            refusals.add(cell, error)
-        except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
-            continue
+    prepared = set()
+    with Totals(assets) as known:
+        for done, cell in enumerate(alike_together(missing, lambda cell: cell.config)):
+            preparing(done, len(missing))
+            try:
+                dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
+                if dealt not in prepared:
+                    if left := assets.prepare(cell.config):
+                        found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
+                    prepared.add(dealt)
+                totals[cell.id] = known.of(cell.id, cell.config)  # built from shapes: options that cannot work end here
+            except UserError as error:  # it fails for that in its turn, unless all do
+                refusals.add(cell, error)
+            except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
+                continue
     refusals.raise_any(len(missing))
     return found, totals
 

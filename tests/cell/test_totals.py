@@ -1,0 +1,70 @@
+"""Totals of cells in the cache: one file for the cells of a method, however many there are."""
+
+import pytest
+
+from fedbench.cell.totals import Totals
+from fedbench.disk import cache_dir
+from fedbench.errors import NotApplicable
+
+
+class Facts:
+    def stamp(self, kind, ref):
+        return [kind, ref["name"]]
+
+
+class Counting(Totals):
+    """Totals whose prices are the seeds; those it has computed are in `asked`."""
+
+    asked: list[int] = []
+
+    def _computed(self, config):
+        self.asked.append(config["seed"])
+        return {"images": config["seed"]}
+
+
+def config(seed, method="fedra"):
+    return {"seed": seed, "method": {"name": method}, "data": {"name": "dots", "partition": {"name": "iid"}}}
+
+
+@pytest.fixture
+def totals(own_cache, monkeypatch):
+    monkeypatch.setattr(Counting, "asked", [])
+    return Counting
+
+
+def files():
+    return len(list((cache_dir() / "totals").glob("*")))
+
+
+def test_cells_of_a_method_are_kept_together_and_computed_once(totals):
+    for _ in range(2):
+        with totals(Facts()) as known:
+            assert [known.of(f"a{seed}", config(seed)) for seed in (1, 2)] == [{"images": 1}, {"images": 2}]
+            assert known.of("b", config(3, "depthfl")) == {"images": 3}
+    assert totals.asked == [1, 2, 3] and files() == 2
+
+
+def test_what_another_process_kept_meanwhile_stays(totals):
+    with totals(Facts()) as one, totals(Facts()) as other:
+        one.of("a", config(1))
+        other.of("b", config(2))
+    with totals(Facts()) as known:
+        assert known.of("a", config(1)) == {"images": 1} and known.of("b", config(2)) == {"images": 2}
+    assert totals.asked == [1, 2]
+
+
+def test_what_breaks_is_not_kept_and_a_reason_is(totals, monkeypatch):
+    class Price:
+        def totals(self, config):
+            if config["seed"] == 1:
+                raise NotApplicable("not here")
+            raise RuntimeError("broke")
+
+    known = Totals(Facts())
+    known._prices = Price()
+    with known:
+        assert known.of("a", config(1)) == {"not_applicable": "not here"}
+        assert "broke" in known.of("b", config(2))["unknown"]
+    with totals(Facts()) as again:
+        assert again.of("a", config(1)) == {"not_applicable": "not here"}
+        assert again.of("b", config(2)) == {"images": 2}
