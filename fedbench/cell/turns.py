@@ -6,7 +6,6 @@ that a process shares, and the warnings it has given, are set back.
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import warnings
@@ -19,6 +18,7 @@ import torch
 from fedbench.cell.found import Found
 from fedbench.cell.order import Order
 from fedbench.models.backbone import Source
+from fedbench.models.copying import copied
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
 from fedbench.results.status import HALVED, KEPT
 from fedbench.seeding import seed_of
@@ -46,11 +46,11 @@ class Shared:
         UserError."""
         key = json.dumps(config["backbone"], sort_keys=True)
         if key in self._sources:
-            return copy.deepcopy(self._sources[key])
+            return _own(self._sources[key])
         source, drawn = source_of(config, self.registry)
         if not drawn:
             self._sources = {key: source}
-            return copy.deepcopy(source)
+            return _own(source)
         return source
 
     def dataset(self, config: Config, image_size: int) -> Dataset:
@@ -61,6 +61,10 @@ class Shared:
             found = dataset_of(data, self.registry, image_size)
             self._datasets = {key: replace(found, load=functools.cache(found.load))}
         return self._datasets[key]
+
+
+def _own(source: Source) -> Source:
+    return replace(source, model=copied(source.model))
 
 
 def source_of(config: Config, registry: Registry, load: bool = True) -> tuple[Source, bool]:

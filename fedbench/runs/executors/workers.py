@@ -34,7 +34,7 @@ PATIENCE = 0.2  # seconds at most between two looks at the clock, and at what th
 def start_server() -> None:
     """Start the process that workers are forked from, with torch loaded and one thread; it is not to hear Ctrl-C,
     nor what a scheduler sends to every process of a job."""
-    forkserver.set_forkserver_preload(["fedbench.cell.worker", "fedbench.runs.executors.supervisor"])
+    forkserver.set_forkserver_preload(["fedbench.runs.executors.preloaded"])
     resource_tracker.ensure_running()  # by itself, because it unblocks signals for whoever starts after it
     before = dict(os.environ)
     os.environ.update({name: os.environ.get(name, value) for name, value in ONE_THREAD.items()})
