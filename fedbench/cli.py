@@ -40,7 +40,7 @@ COMMANDS = (
     "doctor",
 )
 GROUP = "fedbench.commands"
-SWEPT = (20_000, 20, 50)  # for `gc.set_threshold`: what is imported stays, and sweeping it took a seventh of a plan
+SWEPT = (10_000, 10, 10)  # for `gc.set_threshold`: what is imported stays, and sweeping it took a seventh of a plan
 joined.teach()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,7 @@ class Totals:
         if self._prices is None:
             from fedbench.cell.prices import Prices  # `fedbench plan` starts without torch, and may do without
 
+            gc.freeze()  # a million objects of torch's, which are there to stay
             self._prices = Prices(self.assets)
         try:
             return self._prices.totals(config)

@@ -8,8 +8,11 @@ from fedbench.errors import NotApplicable
 
 
 class Facts:
+    def __init__(self, test):
+        self.test = test
+
     def stamp(self, kind, ref):
-        return [kind, ref["name"]]
+        return [kind, ref["name"], self.test]
 
 
 class Counting(Totals):
@@ -27,9 +30,9 @@ def config(seed, method="fedra"):
 
 
 @pytest.fixture
-def totals(own_cache, monkeypatch):
+def totals(own_cache, monkeypatch, request):
     monkeypatch.setattr(Counting, "asked", [])
-    return Counting
+    return lambda kind=Counting: kind(Facts(request.node.name))
 
 
 def files():
@@ -37,34 +40,35 @@ def files():
 
 
 def test_cells_of_a_method_are_kept_together_and_computed_once(totals):
+    before = files()
     for _ in range(2):
-        with totals(Facts()) as known:
+        with totals() as known:
             assert [known.of(f"a{seed}", config(seed)) for seed in (1, 2)] == [{"images": 1}, {"images": 2}]
             assert known.of("b", config(3, "depthfl")) == {"images": 3}
-    assert totals.asked == [1, 2, 3] and files() == 2
+    assert Counting.asked == [1, 2, 3] and files() == before + 2
 
 
 def test_what_another_process_kept_meanwhile_stays(totals):
-    with totals(Facts()) as one, totals(Facts()) as other:
+    with totals() as one, totals() as other:
         one.of("a", config(1))
         other.of("b", config(2))
-    with totals(Facts()) as known:
+    with totals() as known:
         assert known.of("a", config(1)) == {"images": 1} and known.of("b", config(2)) == {"images": 2}
-    assert totals.asked == [1, 2]
+    assert Counting.asked == [1, 2]
 
 
-def test_what_breaks_is_not_kept_and_a_reason_is(totals, monkeypatch):
+def test_what_breaks_is_not_kept_and_a_reason_is(totals):
     class Price:
         def totals(self, config):
             if config["seed"] == 1:
                 raise NotApplicable("not here")
             raise RuntimeError("broke")
 
-    known = Totals(Facts())
+    known = totals(Totals)
     known._prices = Price()
     with known:
         assert known.of("a", config(1)) == {"not_applicable": "not here"}
         assert "broke" in known.of("b", config(2))["unknown"]
-    with totals(Facts()) as again:
+    with totals() as again:
         assert again.of("a", config(1)) == {"not_applicable": "not here"}
         assert again.of("b", config(2)) == {"images": 2}
