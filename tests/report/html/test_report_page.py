@@ -22,6 +22,11 @@ def column(seen, title, board=FIRST):
     )
 
 
+# Names that reach out of their cell, and so into the numbers beside them.
+OVERFULL = """[...document.querySelectorAll("tbody th")].filter((th) => th.scrollWidth > th.clientWidth + 1)
+  .map((th) => th.textContent)"""
+
+
 def heads(seen, board=FIRST):
     return [text.strip() for text in seen.page.locator(f"{board} thead th").all_inner_texts()]
 
@@ -34,6 +39,7 @@ def test_it_renders_in_both_themes_on_phone_and_desk(browser, page, width, theme
         assert seen.page.locator("section.board table").count() >= 3
         assert seen.page.locator("svg.chart").count() >= 8
         assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+        assert seen.page.evaluate(OVERFULL) == []
         paper = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, paper.strip("rgb()").split(","))) < 200) == (theme == "dark")
         assert "[object" not in seen.page.locator("main").text_content()

@@ -35,6 +35,6 @@ const heat = (board, W) => {
     shown.flatMap((label) => found.methods[label].share.map((line, i) => [`${label}, ${found.rows[i]}`, ...line.map((v) => (v === null ? "" : String(v)))])));
   return figure(`Who trains which layer, seed ${found.methods[shown[0]].seed}`, picture(W, H, told, ...parts), {
     wide: true, numbers,
-    note: `Rows: ${found.alone ? "client · domain · layers it can hold" : "domain (clients)"}. Darker: in more of its rounds, up to all. Below: clients of a layer in a mean round, up to ${brief(most)}.`,
+    note: `Rows: ${found.alone ? "client · domain · layers it can hold" : "domain (clients)"}. The stronger the colour, the more of its rounds, up to all. Below: clients of a layer in a mean round, up to ${brief(most)}.`,
   });
 };
