@@ -6,11 +6,12 @@ read back to the bit: `fedbench.results.kept`. Whoever asks cannot tell which of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedbench.results.coverage import layer_coverage
+from fedbench.results.coverage import WIDE, layer_coverage
 from fedbench.results.said import Said, told
 from fedbench.results.scores import Layout, Scores
 from fedbench.results.spending import PAID, Spending, spending
@@ -167,19 +168,17 @@ def _trained(result: Tables) -> dict[str, Any]:
     """clients: (client, domain, least and most capacity) · layers: (client, layer, in so many rounds it trained it and
     its work arrived) · deepest: the last layer that anybody trained, arrived or not; -1 for none."""
     clients: dict[int, tuple[str, int, int]] = {}
-    counts: dict[tuple[int, int], int] = {}
-    deepest, names = -1, ("client", "domain", "capacity", "trained_layers", "arrived")
-    for client, domain, capacity, layers, arrived in zip(
-        *(result.rounds[name].to_pylist() for name in names), strict=True
-    ):
+    names = ("client", "domain", "capacity", "trained_layers", "arrived")
+    own, domains, capacities, layers, arrived = (result.rounds[name].to_pylist() for name in names)
+    for client, domain, capacity in zip(own, domains, capacities, strict=True):
         _, least, most = clients.get(client, (domain, capacity, capacity))
         clients[client] = (domain, min(least, capacity), max(most, capacity))
-        deepest = max(deepest, *layers) if layers else deepest
-        for layer in layers if arrived else ():
-            counts[client, layer] = counts.get((client, layer), 0) + 1
+    there = [held if came else () for held, came in zip(layers, arrived, strict=True)]
+    counts = Counter(client * WIDE + j for client, held in zip(own, there, strict=True) for j in held if j >= 0)
+    deepest = max((max(held) for held in layers if held), default=-1)
     return {
         "clients": [(client, *facts) for client, facts in clients.items()],
-        "layers": [(*place, n) for place, n in sorted(counts.items())],
+        "layers": [(*divmod(place, WIDE), n) for place, n in sorted(counts.items())],
         "deepest": deepest,
     }
 

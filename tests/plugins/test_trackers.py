@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from contextlib import contextmanager
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from command import fedbench, run, write_suite
@@ -13,7 +21,7 @@ from factories import config, eval_rows, round_row, write_cell
 from fedbench.commands.trackers import files
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.results import content_hash
+from fedbench.results import content_hash, read_rows
 from fedbench_plugins.trackers.following import Told, of_round, parameters
 
 TESTED = [*eval_rows({2: {"solid": 0.5, "sketch": 0.7}}), *eval_rows({2: {"solid": 0.4}}, split="validation")]
@@ -73,10 +81,8 @@ def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkey
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     from mlflow import MlflowClient
 
-    for name in ("MLFLOW_DISABLE_TELEMETRY", "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_TIMEOUT"):
-        monkeypatch.setenv(name, "1")
+    _mlflow_at((tmp_path / "store").as_uri(), monkeypatch)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
     for _ in range(2):  # the second goes on in the runs of the first
         with followed(tmp_path, "mlflow") as folder:
             client = MlflowClient()
@@ -92,6 +98,63 @@ def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkey
     (artefact,) = client.list_artifacts(runs["s"].info.run_id)
     assert artefact.path == "report.html" and artefact.file_size > 10_000
     assert capsys.readouterr().err == ""
+
+
+def _mlflow_at(uri, monkeypatch):
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+
+
+@contextmanager
+def server(folder):
+    """MLflow's own server on this machine, with a data base and artefacts in a folder; its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = f"server --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri sqlite:///m.db"
+    command = [sys.executable, "-m", "mlflow", *words.split(), "--artifacts-destination", str(folder / "artefacts")]
+    address = f"http://127.0.0.1:{port}"
+    with open(folder / "server.log", "wb") as log:
+        made = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+    try:
+        for _ in range(300):
+            with suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=1):
+                break
+            assert made.poll() is None, (folder / "server.log").read_text()
+            time.sleep(0.2)
+        yield address
+    finally:
+        os.killpg(made.pid, signal.SIGKILL)
+        made.wait()
+
+
+@pytest.mark.slow  # a server takes seconds to begin
+def test_mlflows_server_has_rows_parameters_and_the_report(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    pytest.importorskip("flask", reason="MLflow's server is not installed: pip install mlflow")
+    write_suite(tmp_path, "fedra, allsmall")
+    with server(tmp_path) as address:
+        _mlflow_at(address, monkeypatch)
+        done = run("--tracker", "mlflow", cwd=tmp_path)
+        assert done.exit_code == 0 and "mlflow" not in done.stderr, done.output
+        from mlflow import MlflowClient
+
+        client, there = MlflowClient(address), (tmp_path / "r" / "tiny").glob("*/manifest.json")
+        cells = {file.parent: json.loads(file.read_text()) for file in there}
+        experiment = client.get_experiment_by_name("tiny").experiment_id
+        runs = {run.info.run_name: run for run in client.search_runs([experiment])}
+        assert len(cells) == 2 and runs.keys() == {"tiny", *(cell.name for cell in cells)}
+        for cell, manifest in cells.items():
+            one, rows = runs[cell.name], read_rows(cell, "rounds")
+            assert one.info.status == "FINISHED" and one.data.params["id"] == manifest["id"]
+            assert one.data.params["config.train.rounds"] == "2"
+            sent = {m.step: m.value for m in client.get_metric_history(one.info.run_id, "bytes_up")}
+            assert sent == {t: sum(row["bytes_up"] for row in rows if row["round"] == t) for t in (1, 2)}
+        (artefact,) = client.list_artifacts(runs["tiny"].info.run_id)
+        page = Path(client.download_artifacts(runs["tiny"].info.run_id, artefact.path, str(tmp_path))).read_text()
+        assert '<meta name="generator" content="fedbench">' in page and all(m["id"] in page for m in cells.values())
 
 
 def test_a_run_says_the_same_with_a_tracker_and_with_one_that_fails(tmp_path):
