@@ -27,8 +27,8 @@ FEW = 10_000  # clients, of whom a finished cell keeps the facts one by one
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # the smallest first
 
 
-def keep(folder: Path, trial: Trial) -> None:
-    """Write what a trial that has run leaves into its cell's folder: see `fedbench.cell.state`.
+def keep(folder: Path, trial: Trial, *, lasting: bool = True) -> None:
+    """Write what a trial that has run leaves into its cell's folder: see `fedbench.cell.state.save`.
 
     `method` is its last state, `world` what the method was built from beside the configuration: enough to build
     it where the images are not.
@@ -43,7 +43,7 @@ def keep(folder: Path, trial: Trial) -> None:
             "examples": _kept(clients.sizes),
         },
     }
-    save(folder, {"method": trial.state, "world": world})
+    save(folder, {"method": trial.state, "world": world}, lasting=lasting)
 
 
 def reopen(

@@ -149,6 +149,7 @@ class _Computation:
     ) -> None:
         """check: raises Taken where the cell is another run's; asked before anything is written."""
         self.order, self.folder, self.shared = order, order.folder, shared
+        self.lasting = shared is None  # waiting for a disk takes as long as a small cell
         self.registry = shared.registry if shared else Registry(order.plugins)
         self.tell, self.stopping, self.check = send, stopping, check
         self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
@@ -186,7 +187,7 @@ class _Computation:
 
         together(min(processes, trial.shares), work)
         self._write_tables()
-        keep(self.folder, trial)
+        keep(self.folder, trial, lasting=self.lasting)
         return {"status": "finished", "files": described(self.folder)}
 
     def _built(self, config: dict[str, Any], device: str) -> Trial:
@@ -211,7 +212,7 @@ class _Computation:
         self.check()
         for kind, rows in self.progress.tables.items():
             if rows or kind not in ONLY_WITH_ROWS:
-                write_rows(self.folder, kind, rows)
+                write_rows(self.folder, kind, rows, lasting=self.lasting)
 
     def _take_up(self, device: str) -> None:
         """Clear the folder of what a killed run left half written, and go on from the checkpoint."""

@@ -27,6 +27,7 @@ from fedbench.results.processes import is_gone, this_process
 
 LOCK = ".claims.lock"
 BEATS = 6  # signs of life within the time after which a claim is stale
+POLL = 0.01  # seconds between two tries at the lock, which is held for less
 
 Claim = dict[str, str]  # `file` and `token`, and `attempt` where it was handed out: what a job is handed
 
@@ -152,7 +153,7 @@ def joined(claim: Claim | None) -> Iterator[Callable[[], None]]:
         check()
         content, _ = _read(file) or ({}, 0)
         with suppress(UserError):  # a full disk: the run's own sign of life stands, and the next write tells of it
-            write_atomically(file, json.dumps({**content, "worker": this_process()}).encode())
+            _write(file, {**content, "worker": this_process()})
     stop = _beat({"": claim})
     try:
         yield check
@@ -202,7 +203,12 @@ def _amend(claim: Claim, **changes: Any) -> None:
         found = _read(file)
         if found is None or not is_held(claim):
             raise Taken("another run has taken the cell over")
-        write_atomically(file, json.dumps({**found[0], **changes}).encode())
+        _write(file, {**found[0], **changes})
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    """Not to last: with the machine, those at work on it are gone, and others wait for the lock meanwhile."""
+    write_atomically(file, json.dumps(content).encode(), lasting=False)
 
 
 def _beat(claims: dict[str, Claim]) -> Callable[[], None]:
@@ -233,7 +239,7 @@ def _lock(suite_folder: Path) -> Iterator[None]:
 
     lock = FileLock(suite_folder / LOCK)
     try:
-        lock.acquire()
+        lock.acquire(poll_interval=POLL)
     except OSError as error:
         raise cannot_write(suite_folder / LOCK, error) from error
     try:

@@ -142,9 +142,10 @@ def what_is_said(kind: str, table: pyarrow.Table) -> dict[str, list[Any]]:
     }
 
 
-def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
-    write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows))
+def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]], *, lasting: bool = True) -> None:
+    """All rows of one table of a cell, replacing the file; lasting: see `write_atomically`. Raises: ValueError for a
+    wrong row."""
+    write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows), lasting=lasting)
 
 
 def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from command import TINY
 from every_method import METHODS, changed, tiny_cells
 from kills import order_of
 
+from fedbench import disk
 from fedbench.cell import turns, worker
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.found import Found
@@ -201,3 +202,13 @@ def test_one_that_fails_after_others_is_left_to_be_computed_again(orders, monkey
 def test_an_order_says_its_turn(orders):
     assert Order.from_json(orders[0].to_json()).turn == "t"
     assert '"turn"' not in replace(orders[0], turn=None).to_json()
+
+
+def test_one_in_turn_waits_for_the_disk_with_its_manifests_alone(orders, monkeypatch):
+    """What else it writes is torn at worst, which the next run sees; see docs/suites.md."""
+    waited = []
+    monkeypatch.setattr(disk, "settle", lambda file: waited.append(file.name.split(".")[1]))
+    assert worker.run(orders[0], shared=Shared(orders[0].plugins))["status"] == "finished"
+    assert waited == ["manifest", "manifest"]
+    assert worker.run(orders[1])["status"] == "finished"
+    assert {"eval", "rounds", "state"} <= set(waited[2:])
