@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 
-def place(error: Exception, files: Iterable[Path]) -> str:
+def place(error: BaseException, files: Iterable[Path]) -> str:
     """The last line of a user's own file that an exception came through, as ` (mine.py:12)`; the folder is left out, so
     that a cell says the same wherever it is computed."""
     own = {str(file) for file in files}
@@ -17,6 +17,6 @@ def place(error: Exception, files: Iterable[Path]) -> str:
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
-def out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: BaseException) -> bool:
     """Whether an allocation was refused; on a CPU torch says so by a plain RuntimeError."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -241,7 +241,8 @@ class Trial:
             with self._calling():
                 state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
             if t == 0:
-                taken_apart(state)  # what cannot be kept is refused now, not after the last round
+                with self._calling():
+                    taken_apart(state)  # what cannot be kept is refused now, not after the last round
             clients = ledger.enter(tables, t, report)
             if on_layers:
                 on_layers(ledger.layers(t, self.model, before, state, report))

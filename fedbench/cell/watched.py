@@ -7,19 +7,18 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedbench.cell.chance import drawn, moved
+from fedbench.cell.ledger import Diverged
+from fedbench.cell.strangers import called, checked_by, strangers, suspicion
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.catalogue import Component
-from fedbench.registry.named import references
 from fedbench.registry.registry import Registry
 
-OURS = "fedbench"  # the package whose components the tests of fedbench hold to all of this
 SEEDS = 16  # with which an allocation is asked again
 WITHIN = ("adapter", "backbone")  # whose modules are at work inside what a method computes, call by call unseen
 
@@ -32,8 +31,7 @@ class Watched:
 
     def __init__(self, registry: Registry, config: Mapping[str, Any]) -> None:
         self.registry, self.warnings = registry, list[str]()
-        found = [registry.catalogue.find(kind, ref["name"]) for kind, ref in references(config)]
-        self.strangers = {(c.kind, c.name): c for c in found if c.package != OURS}
+        self.config, self.strangers = config, strangers(registry, config)
         self._error: BaseException | None = None
         self._blamed: Component | None = None  # for that error
         self._last: Component | None = None
@@ -70,8 +68,8 @@ class Watched:
 
     def warn(self, component: Component, what: str, others: Sequence[Component] = ()) -> None:
         """Note what a component does, or else one of the others; the same thing once."""
-        who = ", or ".join(self._who(one) for one in (component, *others)) + ("," if others else "")
-        checks = dict.fromkeys(self._check(one) for one in (component, *others))
+        who = ", or ".join(called(self.registry, one) for one in (component, *others)) + ("," if others else "")
+        checks = dict.fromkeys(checked_by(one) for one in (component, *others))
         told = f"{who} {what}: {', '.join(checks)}"
         if told not in self.warnings:
             self.warnings.append(told)
@@ -129,11 +127,13 @@ class Watched:
         """Whose fault an exception is likely to be, and how to find out: `; the metric 'f1' of mine.py: ...`; "" where
         nobody else's code is about."""
         culprit, guess = self._culprit(error), ""
+        if isinstance(error, Diverged):  # by a learning rate, or by what trains
+            return suspicion(self.registry, self.config)
         if culprit is None and not isinstance(error, UserError | NotApplicable):  # it came up in our own code
             culprit, guess = self._last or next(iter(self.strangers.values()), None), "perhaps "
         if culprit is None:
             return ""
-        return f"; {guess}{self._who(culprit)}: {self._check(culprit)}"
+        return f"; {guess}{called(self.registry, culprit)}: {checked_by(culprit)}"
 
     def _culprit(self, error: BaseException) -> Component | None:
         """Who raised it, or was called as it was raised, or is named by what is the suite's fault as well."""
@@ -145,17 +145,6 @@ class Watched:
             return blamed or raised
         named = [c for c in self.strangers.values() if self.registry.package(c.plugin) in str(error)]
         return named[0] if named else None
-
-    def _who(self, component: Component) -> str:
-        return f"the {component.kind} {component.name!r} of {self._file(component)}"
-
-    def _file(self, component: Component) -> str:
-        """The folder is left out, so that a cell says the same wherever it is computed."""
-        file = self.registry.module_file(component.plugin)
-        return Path(file).name if file else component.package
-
-    def _check(self, component: Component) -> str:
-        return f"fedbench plugins check {component.plugin}"
 
 
 def _like(made: Any, watched: Callable[..., Any]) -> Callable[..., Any]:

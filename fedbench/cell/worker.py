@@ -121,8 +121,8 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
     except UserError as error:
         outcome = {"status": "failed", "reason": f"{error}{cell.blame(error)}"}
     except Diverged as error:
-        outcome = {"status": "failed", "reason": str(error), "diverged": True}
-    except Exception as error:  # one cell's fault must not become another's
+        outcome = {"status": "failed", "reason": f"{error}{cell.blame(error)}", "diverged": True}
+    except (Exception, SystemExit) as error:  # one cell's fault must not become another's
         outcome = {
             "status": "failed",
             "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}"
@@ -198,7 +198,7 @@ class _Computation:
         self.watched = watched = Watched(self.registry, config)
         return Trial(config, self.registry, device, store=self.checkpoints.store, watched=watched, **made)
 
-    def blame(self, error: Exception) -> str:
+    def blame(self, error: BaseException) -> str:
         """Whose plugin an exception is likely to come from, in words that follow on its own; or ""."""
         return self.watched.blame(error) if self.watched else ""
 

@@ -89,9 +89,14 @@ def _check_calls(blocks: Blocks, other: Blocks) -> None:
         expect(fits, "the adapted model must give finite logits (B, C)")
         return logits.detach()
 
+    kept = "a module must keep nothing of a forward pass"
+    before = {name: value.clone() for name, value in blocks.state_dict().items()}
+    seen(blocks, x)
+    changed = [name for name, value in blocks.state_dict().items() if not same(value, before[name])]
+    expect(not changed, f"a forward pass changes {', '.join(changed[:3])}: {kept}")
     first: Tensor = twice(lambda: seen(blocks, x), "the adapter", x, instead=DROPOUT)
     seen(other, y)
-    told = "the adapter's answer depends on what it has seen before: a module must keep nothing of a forward pass"
+    told = f"the adapter's answer depends on what it has seen before: {kept}"
     expect(torch.equal(first, seen(other, x)), told)
     with torch.no_grad():  # the other way round, client's rows beside others'
         both = blocks(torch.cat([x, y]), layers, exits)[0][:2]

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedbench.data.checked import fault_of_images
-from fedbench.models.backbone import Blocks, Source, body_of
+from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.testing.world import expect, same, shaken, untouched
 from fedbench.types import Dataset, Exit, Images
 
@@ -29,12 +30,17 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
     expect(
         len(source.mean) == len(source.std) == 3 and all(s > 0 for s in source.std), "mean and std: three numbers each"
     )
+    expect(
+        all(0 <= m <= 1 for m in source.mean) and all(s <= 1 for s in source.std),
+        f"mean {tuple(source.mean)} and std {tuple(source.std)} are of images between 0 and 1: divide those of pixels "
+        "from 0 to 255 by 255",
+    )
     weights = {name: value.clone() for name, value in source.model.state_dict().items()}
     body = body_of(source.model).eval()
     body.add_classifier("head", 3)
     x = torch.randn(1, 3, source.image_size, source.image_size, generator=torch.Generator().manual_seed(0))
     with torch.no_grad(), untouched(what="the model", instead="a frozen model draws nothing"):
-        logits = body.classifiers["head"](body.pooled(x))
+        logits = body.classifiers["head"](_pooled(body, x))
         expect(logits.shape == (1, 3) and logits.isfinite().all(), "the model gives no finite features")
         for layers in ([0], range(0, body.num_layers, 2), range(body.num_layers)) if isinstance(body, Blocks) else ():
             logits = body(x, layers, [Exit(len(layers), "head")])[0]
@@ -42,6 +48,15 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
         expect(same(weights, source.model.state_dict() | {}), "a forward pass changes the model: it must keep nothing")
     if again:
         _check_weights(source, weights, again, variants)
+
+
+def _pooled(body: Blocks | Plain, x: Tensor) -> Tensor:
+    """The features of images. Raises AssertionError where the model takes none of their size."""
+    try:
+        return body.pooled(x)
+    except Exception as error:
+        told = f"takes no image of {x.shape[-1]} x {x.shape[-1]}, its `image_size`: {type(error).__name__}: {error}"
+        raise AssertionError(f"the model {told}") from error
 
 
 def _check_weights(source: Source, weights: dict[str, Any], again: Callable[..., Source], variants: Variants) -> None:
@@ -67,9 +82,14 @@ def _check_weights(source: Source, weights: dict[str, Any], again: Callable[...,
             )
 
 
-def check_dataset(dataset: Dataset, again: Callable[[], Dataset] | None = None, variants: Variants = ()) -> None:
+def check_dataset(
+    dataset: Dataset,
+    again: Callable[[], Dataset] | None = None,
+    variants: Variants = (),
+    image_size: int | None = None,
+) -> None:
     """Types, shapes and ranges of both splits, both filled in every domain, the same images on every load, and a
-    fingerprint that tells them. again, variants: as of `check_backbone`."""
+    fingerprint that tells them. again, variants: as of `check_backbone` · image_size: that it was asked for."""
     expect(isinstance(dataset, Dataset), f"a data set is a fedbench.types.Dataset, not {type(dataset).__name__}")
     expect(isinstance(dataset.fingerprint, str) and dataset.fingerprint, "the fingerprint must be a text")
     for what, names in (("domains", dataset.domains), ("classes", dataset.classes)):
@@ -83,6 +103,12 @@ def check_dataset(dataset: Dataset, again: Callable[[], Dataset] | None = None, 
     for split in ("train", "test"):
         images: Images = getattr(one, split)
         check_images(images, dataset, split)
+        H = images.x.shape[-1]
+        expect(
+            image_size in (None, H),
+            f"the images of {split} are {H} x {H}, and `image_size` {image_size} was asked for: scale them to that, or "
+            "take no `image_size` if there is but one size",
+        )
         expect(_alike(images, getattr(two, split)), f"{split} is another one on the second load; {seeded}")
         expect(
             _alike(images, getattr(three, split)), f"{split} is another one when the data set is made again; {seeded}"

@@ -106,7 +106,8 @@ def faults_of(jobs: Sequence[Job], ended: Sequence[str]) -> Iterator[str]:
 def _faults_of_one(job: Job, ended: Sequence[str]) -> Iterator[str]:
     kinds, status, times = [event["event"] for event in job.events], job.manifest["status"], len(job.processes)
     if times == 0:
-        yield f"{job.name} was asked for, and its cell is not computed when `execute` returns: every job is a cell's"
+        why = job.manifest.get("reason") or f"its manifest: {status}"
+        yield f"{job.name} was asked for, and its cell is not computed when `execute` returns ({why}): each is to be"
     if times > 1:
         yield (
             f"{job.name} was computed {times} times: two processes write into one folder; a job is run once, or again "

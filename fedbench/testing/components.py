@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedbench.data.checked import fault_of_clients, of_what
 from fedbench.testing.world import expect, same, twice
-from fedbench.types import MIXED, Client, Objective
+from fedbench.types import MIXED, Client, Clients, Objective
 
 Partition = Callable[..., list[Client]]
 Metric = Callable[[Tensor, Tensor], float]
@@ -75,7 +75,7 @@ def check_partition(partition: Partition, again: Callable[[], Partition] | None 
 
     def dealt(seed: int, deal: Partition = partition) -> list[tuple[int, int, np.ndarray]]:
         clients = deal(y, domain, 3, np.random.default_rng(seed))
-        found = isinstance(clients, list | tuple) and all(isinstance(client, Client) for client in clients)
+        found = isinstance(clients, list | tuple | Clients) and all(isinstance(client, Client) for client in clients)
         expect(found, fault_of_clients(clients, len(y)))
         return [(client.id, client.domain, client.indices) for client in clients]
 

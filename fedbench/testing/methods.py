@@ -55,8 +55,8 @@ def check_method(
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
+    check_state(method.init(generator(0)), "init")
     start = twice(lambda: method.init(generator(0)), "init")
-    check_state(start, "init")
     middle, _ = _check_round(method, start, 0, cohort)
     state, report = _check_round(method, middle, 1, cohort)
     states = (start, middle, state)
@@ -70,6 +70,7 @@ def check_method(
     for lost in {0, len(capacities) - 1}:
         _check_lost_client(method, state, cohort, lost)
     _check_predictor(method, state)
+    _check_answers(made(again() if again else make), method, states)
     _check_offered(method, trains)
     _check_sizes(method, state)
     _check_prices(method, capacities, ranks, widths, trains)
@@ -163,11 +164,11 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Coho
         pair = isinstance(answer, tuple) and len(answer) == 2
         expect(pair, f"round must return (state, Report), not {type(answer).__name__}")
         reports.append(answer[1])
+        check_state(answer[0], "round")
         return answer[0]
 
     new: State = twice(taken, "round", state)
     report = reports[0]
-    check_state(new, "round")
     expect(isinstance(report, Report), f"round must return (state, Report), not {type(report).__name__}")
     N = len(report.cohort)
     M, up = report.plan.M, report.uploads
@@ -210,16 +211,31 @@ def _others(batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, 
     return ((2 * x.flip(-1) + 1, (y + 1) % CLASSES) for x, y in batches)
 
 
+def _answers(method: Method, state: State, x: Tensor, client: int | None = None) -> dict[str, Tensor]:
+    """What a state answers for images (n, 3, H, H), by the name of the model; "" where there is one."""
+    with torch.no_grad():
+        given = method.predictor(state, client=client)(x)
+    return dict(given) if isinstance(given, Mapping) else {"": given}
+
+
+def _some_images() -> Tensor:
+    return torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+def _check_answers(fresh: Method, used: Method, states: Sequence[State]) -> None:
+    """A method made anew answers for a state what one does that has seen rounds since."""
+    x = _some_images()
+    fresh.init(generator(0))
+    for state in (states[0], states[-1]):
+        one, two = (_answers(method, state, x) for method in (fresh, used))
+        told = "the predictor answers from something else than the state it is given: a state of an earlier round, or "
+        expect(same(one, two), f"{told}one that was read from disk, must answer as it did then")
+
+
 def _check_predictor(method: Method, state: State) -> None:
-    x = torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-
-    def answers(client: int | None) -> dict[str, Tensor]:
-        with torch.no_grad():
-            given = method.predictor(state, client=client)(x)
-        return dict(given) if isinstance(given, Mapping) else {"": given}
-
+    x = _some_images()
     for client in (None, 0):
-        for name, logits in twice(partial(answers, client), "the predictor", state, x).items():
+        for name, logits in twice(partial(_answers, method, state, x, client), "the predictor", state, x).items():
             fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
             expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
     expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")
@@ -229,8 +245,7 @@ def _check_sizes(method: Method, state: State) -> None:
     """What clients can run, at every size that the method offers and has a model for."""
     if method.at is None:
         return
-    x = torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    least = 0
+    x, least = _some_images(), 0
     for size in method.sizes or ():
         running = method.running(size) if method.running else 1
         if running is None:

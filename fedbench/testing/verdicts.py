@@ -80,7 +80,7 @@ def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: M
     except Untried as error:
         return Verdict(SKIPPED, what, str(error))
     except AssertionError as error:
-        return Verdict(BROKEN, what, str(error) or _told(error, registry, plugin))
+        return Verdict(BROKEN, what, str(error) if _is_ours(error) else _told(error, registry, plugin))
     except BaseException as error:  # whatever the component raises, SystemExit among it
         return Verdict(BROKEN, what, _told(error, registry, plugin))
     if left := sorted(KEPT.intersection(found.changed())):
@@ -149,6 +149,11 @@ def _misspelt(component: Component, own: Collection[str]) -> str:
                 f"over: call it {near[0]!r}, or otherwise if it is an option"
             )
     return ""
+
+
+def _is_ours(error: AssertionError) -> bool:
+    """Whether a check has raised it, and nothing that was checked."""
+    return Path(traceback.extract_tb(error.__traceback__)[-1].filename).parent == Path(__file__).parent
 
 
 def _told(error: BaseException, registry: Registry, plugin: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -71,7 +72,9 @@ def _check_dataset(registry: Registry, ref: dict[str, Any], fresh: Callable[[], 
         for what, other in _others(registry, "dataset", ref):
             yield what, partial(_suppressed, made, **other)
 
-    assets.check_dataset(made(), lambda: made(fresh()), variants())
+    make, component = registry.load(registry.catalogue.find("dataset", ref["name"]).plugin)["dataset", ref["name"]]
+    sized = "image_size" in inspect.signature(make).parameters
+    assets.check_dataset(made(), lambda: made(fresh()), variants(), IMAGE_SIZE if sized else None)
 
 
 def _check_backbone(registry: Registry, ref: dict[str, Any], fresh: Callable[[], Registry]) -> None:

@@ -30,6 +30,21 @@ def halved():
         return {**new, "r": new["r"][:1]}
     return aggregate
 
+def endless():
+    def aggregate(state, uploads, plan, cohort):
+        new = aggregation.weighted_mean(state, uploads, plan, cohort)
+        return {**new, "r": [{name: value / 0 for name, value in r_j.items()} for r_j in new["r"]]}
+    return aggregate
+
+def leaving():
+    def aggregate(state, uploads, plan, cohort):
+        raise SystemExit(0)
+    return aggregate
+
+def unkept(setup):
+    method = layerwise(setup)
+    return replace(method, init=lambda generator: {**method.init(generator), "log": print})
+
 def deaf(capacities, num_layers, generator):
     torch.rand(1, generator=generator)
     return torch.arange(num_layers) < capacities[:, None]
@@ -62,6 +77,8 @@ def vector():
 def fedbench_register_aggregators(register):
     register("drawing", drawing)
     register("halved", halved)
+    register("endless", endless)
+    register("leaving", leaving)
 
 @hookimpl
 def fedbench_register_allocations(register):
@@ -70,6 +87,7 @@ def fedbench_register_allocations(register):
 @hookimpl
 def fedbench_register_methods(register):
     register("free", free)
+    register("unkept", unkept)
 
 @hookimpl
 def fedbench_register_partitions(register):
@@ -83,7 +101,8 @@ def fedbench_register_metrics(register):
 """
 METHODS = (
     "fedra, {name: drawing, extends: fedra, aggregator: drawing}, {name: halved, extends: fedra, aggregator: halved}, "
-    "{name: deaf, extends: fedra, allocation: deaf}, free"
+    "{name: endless, extends: fedra, aggregator: endless}, {name: leaving, extends: fedra, aggregator: leaving}, "
+    "{name: deaf, extends: fedra, allocation: deaf}, free, unkept"
 )
 SCENARIOS = {
     "  small: {}\n": (
@@ -115,7 +134,11 @@ def test_the_failures_are_the_cells_own_and_say_how_to_look_into_them(ended):
     reasons = {name: manifest["reason"] for name, (_, manifest) in cells.items() if manifest["status"] == "failed"}
     for name, reason in reasons.items():
         assert reason.endswith("fedbench plugins check strange.py"), (name, reason)
-    assert set(reasons) == {"small/halved", "lonely/fedra", "shared/fedra", "vector/fedra"}
+    own = {f"small/{name}" for name in ("halved", "endless", "leaving", "unkept")}
+    assert set(reasons) == {*own, "lonely/fedra", "shared/fedra", "vector/fedra"}
+    assert "is nan; perhaps the aggregator 'endless' of strange.py" in reasons["small/endless"]
+    assert "SystemExit: 0 (strange.py:" in reasons["small/leaving"]
+    assert "cannot be saved: /log is a" in reasons["small/unkept"] and "the method 'unkept'" in reasons["small/unkept"]
     assert "the aggregator 'halved' of strange.py" in reasons["small/halved"]
     assert cells["small/free"][1]["status"] == "finished"  # a price is asked for by plans alone
     assert "clients [1] no training images" in reasons["lonely/fedra"]

@@ -73,7 +73,8 @@ METHODS = {
         _method("counts[0] += sum(int(y.sum()) for n in range(N) for _, y in cohort.batches(n))"),
         "nobody returns|is lost .* its images change the state",
     ),
-    "an object": (_method(init="state['x'] = object()"), "neither tensor nor JSON|another result"),
+    "an object": (_method(init="state['x'] = object()"), "state.'x'. is a object, which is neither tensor nor JSON"),
+    "a function": (_method(init="state['log'] = print"), "init: state.'log'. is a builtin_function_or_method, which"),
     "a tuple": (_method(init="state['x'] = (1, 2)"), "is a tuple, which is neither tensor nor JSON"),
     "no free": (
         _method(price="return replace(paid, bytes_up=0, memory_bytes=0)"),
@@ -90,6 +91,14 @@ METHODS = {
         "report.cost must have one entry for each of 3 clients",
     ),
     "flat answers": (_method(predict="x.flatten(1)"), r"finite logits \(5, 3\)"),
+    "answers of the last round": (
+        _method(
+            "last.append(counts)",
+            before="last = []",
+            predict="(last or [state['counts']])[-1].float().expand(len(x), C)",
+        ),
+        "the predictor answers from something else than the state it is given",
+    ),
     "answers by chance": (_method(predict="torch.randn(len(x), C)"), "predictor draws from a global generator"),
     "no method": ("def it(setup):\n    return {}", "must return a fedbench.method.Method, not dict"),
     "a parameter": (_method(init="state['w'] = nn.Parameter(torch.ones(2))"), "must be detached"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import faulty_executors
 import faulty_methods
 import faulty_parts
 import faulty_wholes
@@ -20,7 +21,7 @@ OF_KIND = {
     "backbone": faulty_wholes.BACKBONES,
     "dataset": faulty_wholes.DATASETS,
     "method": faulty_methods.METHODS,
-    "executor": faulty_wholes.EXECUTORS,
+    "executor": faulty_executors.EXECUTORS,
 }
 CASES = [(kind, fault) for kind, faults in OF_KIND.items() for fault in faults]
 
@@ -35,7 +36,11 @@ def test_a_fault_is_found_and_told(tmp_path, kind, fault, monkeypatch):
 
 
 def test_the_sound_ones_that_the_faulty_are_made_of_pass(tmp_path):
-    for kind, body in {**faulty_wholes.SOUND, "method": faulty_methods.SOUND}.items():
+    for kind, body in {
+        **faulty_wholes.SOUND,
+        "method": faulty_methods.SOUND,
+        "executor": faulty_executors.SOUND,
+    }.items():
         assert why(tmp_path, plugin(kind, body)) == "ok: "
 
 
@@ -75,3 +80,66 @@ def test_a_cache_is_no_memory(tmp_path):
     body = "import functools\n\n@functools.cache\ndef row(n):\n    return torch.arange(n)\n\n"
     body += "def it(capacities, num_layers):\n    return row(num_layers) < capacities[:, None]"
     assert why(tmp_path, plugin("allocation", body)) == "ok: "
+
+
+HONEST = {
+    "objective": (
+        "class Focal(nn.Module):\n"
+        "    def __init__(self, gamma: float = 2.0):\n"
+        "        super().__init__()\n"
+        "        self.gamma = gamma\n\n"
+        "    def forward(self, exits, y, t):\n"
+        "        p = [torch.log_softmax(o, 1).gather(1, y[:, None]) for o in exits]\n"
+        "        return torch.stack([(-(1 - q.exp()) ** self.gamma * q).mean() for q in p]).mean()\n\n"
+        "it = Focal"
+    ),
+    "metric": (
+        "def it():\n"
+        "    def f1(logits, y):\n"
+        "        p = logits.argmax(1)\n"
+        "        return np.mean([(2 * ((p == c) & (y == c)).sum() / ((p == c).sum() + (y == c).sum())).item()\n"
+        "                        for c in y.unique()])\n"
+        "    return f1"
+    ),
+    "partition": (
+        "from fedbench.types import MIXED, Client\n\n"
+        "def it(clients: int = 4):\n"
+        "    def partition(y, domain, num_domains, generator):\n"
+        "        parts = [np.sort(part) for part in np.array_split(generator.permutation(len(y)), clients)]\n"
+        "        owns = [np.unique(domain[part]) for part in parts]\n"
+        "        return [Client(i, int(d[0]) if len(d) == 1 else MIXED, part) for i, (d, part) in "
+        "enumerate(zip(owns, parts))]\n"
+        "    return partition"
+    ),
+    "adapter": (
+        "from fedbench.models.adapter import resolve_targets\n\n"
+        "class Beside(nn.Module):\n"
+        "    def __init__(self, frozen):\n"
+        "        super().__init__()\n"
+        "        self.frozen, self.up = frozen, nn.Linear(frozen.out_features, frozen.out_features)\n\n"
+        "    def draw(self, generator):\n"
+        "        nn.init.kaiming_uniform_(self.up.weight, generator=generator)\n"
+        "        nn.init.zeros_(self.up.bias)\n\n"
+        "    def forward(self, x):\n"
+        "        return self.frozen(x) + self.up(torch.tanh(self.frozen(x)))\n\n"
+        "def it():\n"
+        "    def attach(blocks):\n"
+        "        for parent, attribute in resolve_targets(blocks, 'last_fc'):\n"
+        "            setattr(parent, attribute, Beside(getattr(parent, attribute)))\n"
+        "    return attach"
+    ),
+    "dataset": (
+        "from fedbench.types import Dataset, Images, Splits\n\n"
+        "def it():\n"
+        "    x = np.linspace(0, 1, 4 * 3 * 6 * 6, dtype=np.float32).reshape(4, 3, 6, 6)\n"
+        "    images = Images(x, np.arange(4) % 2, np.zeros(4, np.int64))\n"
+        "    return Dataset(('one',), ('a', 'b'), 'of one size', lambda: Splits(images, images))"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HONEST)
+def test_an_unusual_one_that_is_honest_passes(kind, tmp_path):
+    """A module whose class is what makes it; a number of NumPy's; clients of several domains; a module that torch draws
+    when it is made; floats of one size."""
+    assert why(tmp_path, plugin(kind, HONEST[kind])) == "ok: "

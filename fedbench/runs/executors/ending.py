@@ -6,7 +6,9 @@ import signal
 from contextlib import suppress
 from typing import Any
 
+from fedbench.cell.strangers import suspicion
 from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.claims import is_held
 from fedbench.runs.executors.workers import Worker
@@ -73,7 +75,7 @@ def _end(
     return {
         **facts,
         "status": "timeout" if worker.late else "failed",
-        "reason": reason or died(code),
+        "reason": reason or died(code) + _perhaps(worker, code),
         "traceback": trace,
         "round": max(worker.round, manifest.get("round", 0)),  # of the checkpoint it went on from
         "seconds": round(worker.seconds, 3),
@@ -86,6 +88,15 @@ def died(code: int) -> str:
         return f"the worker process ended with exit code {code} before it was done"
     reason = f"the worker process was ended by {_name(-code)}"
     return f"{reason}; the system does that when memory runs out" if -code == signal.SIGKILL else reason
+
+
+def _perhaps(worker: Worker, code: int) -> str:
+    """Whose plugin may have ended the process; the system does so for reasons of its own."""
+    if -code == signal.SIGKILL:
+        return ""
+    with suppress(Exception):  # a plugin that does not load here
+        return suspicion(Registry(worker.order.plugins), worker.order.manifest["config"])
+    return ""
 
 
 def _name(number: int) -> str:

@@ -1,0 +1,40 @@
+"""The components of others that a cell is made of, and how a person is told of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedbench.registry.catalogue import Component
+from fedbench.registry.named import references
+from fedbench.registry.registry import Registry
+
+OURS = "fedbench"  # the package whose components the tests of fedbench hold to their contracts
+AT_WORK = ("aggregator", "objective", "method", "adapter", "allocation", "metric")  # the likeliest first
+
+
+def strangers(registry: Registry, config: Mapping[str, Any]) -> dict[tuple[str, str], Component]:
+    """Those of a configuration that are not fedbench's own, by kind and name."""
+    found = [registry.catalogue.find(kind, ref["name"]) for kind, ref in references(config)]
+    return {(c.kind, c.name): c for c in found if c.package != OURS}
+
+
+def called(registry: Registry, component: Component) -> str:
+    """Its kind, name and file. The folder is left out, so that a cell says the same wherever it is computed."""
+    file = registry.module_file(component.plugin)
+    return f"the {component.kind} {component.name!r} of {Path(file).name if file else component.package}"
+
+
+def checked_by(component: Component) -> str:
+    """The command that looks into it."""
+    return f"fedbench plugins check {component.plugin}"
+
+
+def suspicion(registry: Registry, config: Mapping[str, Any]) -> str:
+    """Who may be to blame where nothing else is known, in words that follow on a reason; "" where nobody's is at
+    work but fedbench's own."""
+    found = strangers(registry, config)
+    likely = [found[key] for key in sorted(found, key=lambda key: ([*AT_WORK, key[0]].index(key[0]), key[1]))]
+    likely = [component for component in likely if component.kind in AT_WORK]
+    return f"; perhaps {called(registry, likely[0])}: {checked_by(likely[0])}" if likely else ""
