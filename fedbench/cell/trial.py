@@ -55,7 +55,7 @@ class Trial:
         device: str = "cpu",
         source: Source | None = None,
         dataset: Dataset | None = None,
-        clients: list[Client] | None = None,
+        clients: Sequence[Client] | None = None,
         store: ClientStore | None = None,
         world: World | None = None,
         setup: Callable[..., Setup] = Setup,

@@ -42,8 +42,10 @@ def stratified(images: Images, among: np.ndarray, m: int, draw: np.random.Genera
     order = draw.permutation(len(sizes))
     largest = order[np.argsort(-left[order], kind="stable")]
     counts[largest[: m - counts.sum()]] += 1
-    groups = np.split(among[np.argsort(which, kind="stable")], np.cumsum(sizes)[:-1])
-    return np.sort(np.concatenate([draw.choice(own, k, replace=False) for own, k in zip(groups, counts, strict=True)]))
+    ordered, ends = among[np.argsort(which, kind="stable")], np.cumsum(sizes)
+    some = np.flatnonzero(counts)  # to choose none of a group takes nothing from the draw
+    chosen = [draw.choice(ordered[ends[g] - sizes[g] : ends[g]], counts[g], replace=False) for g in some]
+    return np.sort(np.concatenate(chosen))
 
 
 def dealt(partition: Partition, images: Images, num_domains: int, seed: int, held_out: np.ndarray) -> Sequence[Client]:

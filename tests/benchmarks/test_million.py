@@ -6,13 +6,14 @@ The ordinary suite counts calls and bytes at 1,000 and 10,000 clients; `tox -e b
 from __future__ import annotations
 
 import gc
+import json
+import os
 import re
+import subprocess
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -175,9 +176,14 @@ def test_checkpoints_do_not_grow_with_the_registered(cells, tmp_path):
     assert other <= state + 16 * 9_000 + 1_000  # of up to 10,000 clients two integers each, of more runs of equal ones
 
 
-def in_a_fresh_process(work: Callable[..., dict[str, float]], *given: object) -> dict[str, float]:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
-        return fresh.submit(work, *given).result()
+def in_a_fresh_process(folder: Path, clients: int) -> dict[str, float]:
+    """What `inside` finds there. Not by multiprocessing, which leaves a process that `spent` would wait for."""
+    given = f"pathlib.Path({str(folder)!r}), {clients}"
+    words = f"import json, pathlib, test_million; print(json.dumps(test_million.inside({given})))"
+    paths = os.pathsep.join([*map(str, (WINDOWS.parent, WINDOWS.parents[1])), *filter(None, sys.path)])
+    env = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", words], env=env, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def inside(folder: Path, clients: int) -> dict[str, float]:
@@ -203,7 +209,7 @@ def inside(folder: Path, clients: int) -> dict[str, float]:
         "totals": clock[2] - clock[1],
         "first round": rounds[1] - rounds[0],
         "a round": min(after - one for one, after in zip(rounds[1:], rounds[2:], strict=False)),
-        "peak after building, beside before": built - before,
+        "grew": built - before,
         "peak": peak(),
         "arrays": arrays,
         "checkpoint": checkpoint,
@@ -220,17 +226,17 @@ def test_a_crowd(benchmark, tmp_path, figures, clients):
     """The parts of a cell in a process of its own; then the whole commands, with an empty cache and one round."""
     if benchmark.disabled or not STATUS.exists():
         pytest.skip("measured by tox -e bench, where /proc is")
-    found = benchmark.pedantic(lambda: in_a_fresh_process(inside, tmp_path, clients), rounds=1)
+    found = benchmark.pedantic(lambda: in_a_fresh_process(tmp_path, clients), rounds=1)
     path, mib = write(tmp_path, clients, 100, 1, "micro_vit"), 2**20
     plan, again, run = (spent(tmp_path, word, path, "--plugin", WINDOWS) for word in ("plan", "plan", "run"))
     figures.add(f"crowd: {clients}", {**found, "plan": plan, "plan again": again, "run": run}, [
         f"{clients:,} clients, 100 sampled: built in {found['build']:.2f}, priced in {found['totals']:.2f}, "
         f"first round {found['first round']:.2f}, a round {found['a round']:.3f} processor seconds",
-        f"  {found['peak after building, beside before'] / mib:.0f} MiB to build, peak {found['peak'] / mib:.0f} MiB, "
+        f"  {found['grew'] / mib:.0f} MiB to build, peak {found['peak'] / mib:.0f} MiB, "
         f"{found['arrays'] / clients:.0f} bytes a client; checkpoint {found['checkpoint'] / mib:.2f} MiB, "
         f"state {found['state'] / mib:.2f} MiB",
         *(f"  {name}: {one['seconds']:.1f} s, {one['processor']:.1f} of processors, {one['mib']:.0f} MiB"
           for name, one in (("plan", plan), ("plan again", again), ("run of one round", run))),
     ])  # fmt: skip
-    if clients == 1_000_000:
-        assert plan["seconds"] + run["seconds"] <= 60
+    if clients == 1_000_000:  # by the clock it is less where both cores are free
+        assert plan["processor"] + run["processor"] <= 60
