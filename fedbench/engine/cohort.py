@@ -26,6 +26,7 @@ from fedbench.engine.passes import Batch, halved, inputs_of, passes
 from fedbench.engine.pulling import Pulling
 from fedbench.engine.readout import Answers, ReadOut
 from fedbench.engine.replay import Replayed
+from fedbench.engine.standing import forget, standing
 from fedbench.engine.stepped import clip_each, others_frozen
 from fedbench.engine.team import ALONE, Team
 from fedbench.engine.tokens import Tokens
@@ -70,6 +71,7 @@ def train_within(
     except torch.OutOfMemoryError:
         if len(group) == 1:
             raise
+    forget(model)
     halves = halved(model, group, sizes)  # out here, where no traceback holds the tensors of what was tried
     return merged([train_within(model, start, plan, cohort, job, half, sizes) for half in halves], halves, plan)
 
@@ -79,11 +81,7 @@ def train_group(
 ) -> Part:
     """All steps of the clients of one group. size: what they add up to in a pass, see `passes`."""
     began = time.perf_counter()
-    leaves = Leaves(model, start, plan, group)
-    draws = {n: Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)) for n in group}
-    take = stepping(model, leaves, plan, job, draws)
-    if model.device.type == "cuda" and size <= REPLAYED_BYTES:
-        take = Replayed(take, [own.generator for own in draws.values()])
+    take, part = ways(model, start, plan, cohort, job, group, size)
     batches = {n: iter(inputs_of(cohort)(n)) for n in group}
     told: list[tuple[list[int], Tensor]] = []
     for step in range(max((int(cohort.steps[n]) for n in group), default=0)):
@@ -93,10 +91,26 @@ def train_group(
             break
         told.append((list(inputs), take(inputs)))
     work = (plan.M[list(group)].sum(1) * cohort.steps[list(group)]).double()
-    return leaves.part() | {
+    return part() | {
         "loss": means(told, group),
         "seconds": (time.perf_counter() - began) * work / work.sum().clamp(min=1),  # shared out by layers x steps
     }
+
+
+def ways(
+    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int], size: int
+) -> tuple[Callable[[dict[int, Batch]], Tensor], Callable[[], Part]]:
+    """How a group takes a step, and what it has in the end: on a GPU, where passes are small, by steps recorded once
+    for all rounds, or at least for this one."""
+    recorded = model.device.type == "cuda" and size <= REPLAYED_BYTES
+    if recorded and size * plan.M[list(group)].numel() <= REPLAYED_BYTES * plan.M[list(group)].sum():
+        stands = standing(model, start, plan, job, group, Step)
+        if stands is not None:
+            return stands, stands.part
+    leaves = Leaves(model, start, plan, group)
+    draws = {n: Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)) for n in group}
+    step = Step(model, leaves, plan, job, draws)
+    return Replayed(step, [own.generator for own in draws.values()]) if recorded else step, leaves.part
 
 
 def means(told: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[int]) -> Tensor:
@@ -112,41 +126,40 @@ def means(told: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[int]) ->
             losses.insert(0, torch.stack([sums[n] for n in clients]))
         total = sum(losses[1:], losses[0])
         sums |= dict(zip(clients, total.unbind(), strict=True))
-    for clients, _ in told:
-        for n in clients:
-            steps[n] += 1
+    for n in (n for clients, _ in told for n in clients):
+        steps[n] += 1
     each = torch.stack([sums[n] / steps[n] for n in sums]).double().tolist() if sums else []
     found = dict(zip(sums, each, strict=True))
     return torch.tensor([found.get(n, 0.0) for n in group], dtype=torch.float64)
 
 
-def stepping(
-    model: Blocks, leaves: Leaves, plan: Plan, job: Job, draws: dict[int, Draws]
-) -> Callable[[dict[int, Batch]], Tensor]:
-    """A function that takes one optimiser step for every client that has a batch, and returns their losses."""
-    trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
-    optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
-    pull = Pulling(model, leaves, job.pull, plan) if job.pull else None
-    losses = Losses(job.objective)
+class Step:
+    """Takes one optimiser step for every client that has a batch, and returns their losses."""
 
-    def step(inputs: dict[int, Batch]) -> Tensor:
-        answers = forward(model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, draws)
-        each = losses.of(answers, {n: y for n, (_, y) in inputs.items()}, job.t)
-        if optimizer is None or not each.requires_grad:  # nobody here trains anything in this round
+    def __init__(self, model: Blocks, leaves: Leaves, plan: Plan, job: Job, draws: dict[int, Draws]) -> None:
+        self.model, self.leaves, self.plan, self.job, self.draws = model, leaves, plan, job, draws
+        trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
+        self.optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
+        self.pull = Pulling(model, leaves, job.pull, plan) if job.pull else None
+        self.losses = Losses(job.objective)
+
+    def __call__(self, inputs: dict[int, Batch]) -> Tensor:
+        leaves, plan, pull = self.leaves, self.plan, self.pull
+        answers = forward(self.model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, self.draws)
+        each = self.losses.of(answers, {n: y for n, (_, y) in inputs.items()}, self.job.t)
+        if self.optimizer is None or not each.requires_grad:  # nobody here trains anything in this round
             return each.detach()
-        optimizer.zero_grad()
+        self.optimizer.zero_grad()
         each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
         if pull is not None:
             pull.add()
         leaves.mask()
-        if job.clip is not None:
-            clip_each(leaves, job.clip)
+        if self.job.clip is not None:
+            clip_each(leaves, self.job.clip)
         with others_frozen(leaves, plan, answers, pulled=pull.places if pull else ()):
-            optimizer.step()
+            self.optimizer.step()
         leaves.restore()
         return each.detach()
-
-    return step
 
 
 def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]) -> list[Answers]:
@@ -199,10 +212,8 @@ def layer(
     stack = Stack(values, sizes, draws, tokens=x.shape[1] if is_last else None)
     if stack.covers(block):
         with stacked(block, stack):
-            return shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)
-    return torch.cat(  # an adapter that cannot be stacked: exact all the same, client by client
-        [
-            functional_call(block, {name: value[i] for name, value in values.items()}, (part,))
-            for i, part in enumerate(x.split(sizes))
-        ]
-    )
+            out = shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)
+    else:  # an adapter that cannot be stacked: exact all the same, client by client
+        parts = enumerate(x.split(sizes))
+        out = torch.cat([functional_call(block, {k: v[i] for k, v in values.items()}, (part,)) for i, part in parts])
+    return out if leaves.masks is None else leaves.masks.passed(j, sizes, out, x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,13 +18,40 @@ from fedbench.types import Plan
 READ_OUT = ("norm.", "fc_norm.", "attn_pool.", "head")  # timm's modules after the layers begin so
 
 
+@dataclass(frozen=True)
+class Masks:
+    """Of a step that stands, which all clients take through all layers: what of it is theirs.
+
+    layers: (N, L) bool, M · active: (N,) bool, who has not finished yet.
+    """
+
+    layers: Tensor
+    active: Tensor
+
+    def passed(self, j: int, sizes: Sequence[int], out: Tensor, before: Tensor) -> Tensor:
+        """What clients have after layer j, which gave `out` (B_1 + ... + B_N, T, D): those that do not hold it have
+        what they had."""
+        held = self.layers[:, j].split(1)
+        rows = torch.cat([one.expand(B) for one, B in zip(held, sizes, strict=True)])
+        return torch.where(rows.view(-1, 1, 1), out, before[:, : out.shape[1]])
+
+    def moving(self, place: str, clients: Sequence[int], dim: int) -> Tensor:
+        """(n, 1, ...) bool: whose rows of the tensor at `place` a step may move."""
+        kind, _, rest = place.partition("/")
+        mask = self.active & self.layers[:, int(rest.split("/")[0])] if kind == "r" else self.active
+        return pick(mask, range(len(mask)), clients).view(-1, *[1] * (dim - 1))
+
+
 class Leaves:
     """The trained tensors of a group: of every layer, and of what is shared, one row for each client that trains it.
 
     at: by place · trainers: whose rows they are · fixed, holders: the rows of all that hold a tensor which some of them
     do not train, and whose they are · within, loaded, begun: of tensors that are trained in part, which coordinates of
-    each row are, the rows as training began, and as the server gave them · held: M, of all clients of the round.
+    each row are, the rows as training began, and as the server gave them · held: M, of all clients of the round ·
+    masks: where a step stands, what of it is whose.
     """
+
+    masks: Masks | None = None
 
     def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan, group: Sequence[int]) -> None:
         self.trainers: dict[str, list[int]] = {}

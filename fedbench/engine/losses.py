@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -51,7 +50,8 @@ class Losses:
 
     def at_once(self, exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
         """The objective as torch maps it over clients."""
-        return cast(Tensor, torch.func.vmap(lambda own, labels: self.objective(own, labels, t))(list(exits), y))
+        each: Tensor = torch.func.vmap(lambda own, labels: self.objective(own, labels, t))(list(exits), y)
+        return each
 
     @torch.no_grad()
     def _tried(self, exits: Sequence[Tensor], y: Tensor, t: int) -> Stacked:

@@ -64,6 +64,11 @@ class Pulling:
                     self.tails.append(Tail(leaves.at[pair.A], leaves.at[pair.B], tail.to(model.device)))
                     self.places |= {pair.A, pair.B}
 
+    def begin(self) -> None:
+        """What the tensors hold now is w_start."""
+        for w, w_start, _ in self.terms:
+            w_start.copy_(w.detach())
+
     def add(self) -> None:
         """Add the gradient, strength (w - w_start) - linear and that of the tails, to every tensor's own."""
         for w, w_start, g in self.terms:

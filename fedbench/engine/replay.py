@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -22,38 +23,51 @@ def _stream() -> torch.cuda.Stream:
     return torch.cuda.Stream()
 
 
+@dataclass
+class Recorded:
+    """What is known of a step on inputs of one shape: how often it was taken, whether it must be run eagerly, and its
+    graph with the memory that this reads and writes."""
+
+    calls: int = 0
+    eager: bool = False
+    graph: torch.cuda.CUDAGraph | None = None
+    inputs: Inputs = field(default_factory=dict)
+    losses: Tensor | None = None
+
+
 class Replayed:
     """step(inputs) -> losses, by a CUDA graph from the third call with inputs of the same shapes on.
 
     Whatever else the step reads or writes (weights, gradients, optimiser state) must stay where it is from call
-    to call. draws: the generators it draws from, which go on drawing from replay to replay. A step that cannot be
-    recorded is run eagerly; why is said once.
+    to call. draws: the generators it draws from, which go on drawing from replay to replay · most: of shapes that are
+    known at a time. A step that cannot be recorded is run eagerly; why is said once.
     """
 
-    def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[torch.Generator]) -> None:
-        self.step, self.draws = step, list(draws)
+    def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[torch.Generator], most: int = 1) -> None:
+        self.step, self.draws, self.most = step, list(draws), most
         self.stream = _stream()
-        self.shapes: Hashable = None
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.calls, self.eager = 0, False
+        self.known: dict[Hashable, Recorded] = {}
 
     def __call__(self, inputs: Inputs) -> Tensor:
         shapes = tuple((n, x.shape, y.shape) for n, (x, y) in inputs.items())
-        if shapes != self.shapes:
-            self.shapes, self.calls, self.graph, self.eager = shapes, 0, None, False
-        self.calls += 1
+        if shapes not in self.known:
+            for old in list(self.known)[: max(0, len(self.known) - self.most + 1)]:
+                del self.known[old]
+            self.known[shapes] = Recorded()
+        one = self.known[shapes]
+        one.calls += 1
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            if self.calls < EAGER or self.eager:
+            if one.calls < EAGER or one.eager:
                 losses = self.step(inputs)
-            elif self.calls == EAGER:
-                losses = self._tried(inputs)
+            elif one.calls == EAGER:
+                losses = self._tried(one, inputs)
             else:
-                losses = self._replay(inputs)
+                losses = self._replay(one, inputs)
         torch.cuda.current_stream().wait_stream(self.stream)
         return losses
 
-    def _tried(self, inputs: Inputs) -> Tensor:
+    def _tried(self, one: Recorded, inputs: Inputs) -> Tensor:
         """The last eager step, which shows whether the CPU waits for the GPU in it: that cannot be recorded."""
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("warn")
@@ -63,36 +77,36 @@ class Replayed:
                 losses = self.step(inputs)
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-        self.eager = any("synchronizing" in str(warning.message) for warning in told)
+        one.eager = any("synchronizing" in str(warning.message) for warning in told)
         return losses
 
-    def _replay(self, inputs: Inputs) -> Tensor:
-        graph = self.graph or self._recorded(inputs)
-        if graph is None:
-            self.eager = True
+    def _replay(self, one: Recorded, inputs: Inputs) -> Tensor:
+        if one.graph is None and not self._record(one, inputs):
+            one.eager = True
             return self.step(inputs)
-        for kept, new in zip(self.inputs.values(), inputs.values(), strict=True):
+        assert one.graph is not None and one.losses is not None  # recorded
+        for kept, new in zip(one.inputs.values(), inputs.values(), strict=True):
             torch._foreach_copy_(kept, new)
-        graph.replay()
-        return self.losses.clone()
+        one.graph.replay()
+        return one.losses.clone()
 
-    def _recorded(self, inputs: Inputs) -> torch.cuda.CUDAGraph | None:
-        """The step as a graph, by which nothing is computed yet; None where it cannot be recorded."""
-        self.inputs = {n: (x.clone(), y.clone()) for n, (x, y) in inputs.items()}
+    def _record(self, one: Recorded, inputs: Inputs) -> bool:
+        """Record the step as a graph, by which nothing is computed yet; False where that cannot be."""
+        one.inputs = {n: (x.clone(), y.clone()) for n, (x, y) in inputs.items()}
         graph, before = torch.cuda.CUDAGraph(), [draw.get_state() for draw in self.draws]
         for draw in self.draws:
             graph.register_generator_state(draw)
         try:  # other threads may go on bringing images
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
-                self.losses = self.step(self.inputs)
+                one.losses = self.step(one.inputs)
         except Exception as error:  # whatever it is: where it is the step's own fault, the eager step has it too
             _tell(error)
-            self.inputs = {}
+            one.inputs, one.losses = {}, None
             for draw, state in zip(self.draws, before, strict=True):
                 _renew(draw, state)
-            return None
-        self.graph = graph
-        return graph
+            return False
+        one.graph = graph
+        return True
 
 
 def _tell(error: Exception) -> None:

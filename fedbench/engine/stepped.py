@@ -61,7 +61,13 @@ def others_frozen(
         moving = [moves(n, place) for n in clients]
         if not all(moving):
             still.append((tensor.detach(), moving, tensor.detach().clone()))
+    masks = leaves.masks
+    before = [tensor.detach().clone() for tensor, _, _ in leaves] if masks else []
     yield
-    for tensor, moving, before in still:
-        rows = zip(tensor.unbind(), before.unbind(), moving, strict=True)
+    if masks is not None:
+        for (tensor, place, clients), kept in zip(leaves, before, strict=True):
+            own = tensor.detach()
+            own.copy_(torch.where(masks.moving(place, clients, own.dim()), own, kept))
+    for tensor, moving, kept in still:
+        rows = zip(tensor.unbind(), kept.unbind(), moving, strict=True)
         tensor.copy_(torch.stack([new if moved else old for new, old, moved in rows]))

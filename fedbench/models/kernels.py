@@ -107,7 +107,8 @@ def linears(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if len(x) == 1 or (_is_plain(x) and x.device.type == "cpu"):
         clients = zip(x.unbind(), weight.unbind(), bias.unbind(), strict=True)
         return torch.stack([F.linear(*client) for client in clients])
-    return torch.baddbmm(bias.unsqueeze(1), x, weight.mT) if _is_plain(x) else _Linears.apply(x, weight, bias)
+    y: Tensor = torch.baddbmm(bias.unsqueeze(1), x, weight.mT) if _is_plain(x) else _Linears.apply(x, weight, bias)
+    return y
 
 
 class _Means(torch.autograd.Function):
@@ -130,7 +131,8 @@ class _Means(torch.autograd.Function):
 
 def means(rows: Tensor) -> Tensor:
     """(n, B) -> (n,): on a CPU to the bit what torch's losses make of each row alone, with reduction="mean"."""
-    return _Means.apply(rows) if rows.device.type == "cpu" else rows.mean(1)
+    each: Tensor = _Means.apply(rows) if rows.device.type == "cpu" else rows.mean(1)
+    return each
 
 
 def frozen_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

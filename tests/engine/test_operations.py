@@ -28,10 +28,10 @@ class Counting(TorchDispatchMode):
 def operations(registry, monkeypatch):
     """How many operations the second step of a round takes, for so many clients in one pass."""
     monkeypatch.setattr(passes, "ROWS", 10**9)
-    counted, stepping = [], fast.stepping
+    counted, made = [], fast.Step
 
     def counting(*given):
-        step = stepping(*given)
+        step = made(*given)
 
         def one(inputs):
             with Counting() as seen:
@@ -41,7 +41,7 @@ def operations(registry, monkeypatch):
 
         return one
 
-    monkeypatch.setattr(fast, "stepping", counting)
+    monkeypatch.setattr(fast, "Step", counting)
 
     def count(clients, name, depth=LAYERS, dropout=0.0, ranks=None, **train):
         depths, ranks = [depth] * clients, None if ranks is None else [ranks] * clients

@@ -30,9 +30,9 @@ def replays(monkeypatch) -> list[None]:
     seen: list[None] = []
     real = graph.Replayed._replay
 
-    def counted(self, inputs):
+    def counted(self, one, inputs):
         seen.append(None)
-        return real(self, inputs)
+        return real(self, one, inputs)
 
     monkeypatch.setattr(graph.Replayed, "_replay", counted)
     return seen
@@ -54,13 +54,15 @@ def test_replayed_steps_equal_those_run_eagerly(registry, monkeypatch, replays, 
 
 
 @pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
-def test_a_graph_is_recorded_anew_when_a_client_has_finished(registry, replays, optimizer):
-    """And then keeps the finished client's values still."""
+@pytest.mark.parametrize("adapter", ["plain", "dropout"])
+def test_a_client_that_has_finished_is_kept_still(registry, replays, optimizer, adapter):
+    """With dropout a graph is recorded anew for those that are left; elsewhere one step serves all."""
     cohort = mixed(steps=[3 * LONG, 2 * LONG, LONG, LONG], sizes=[4])
-    options = {"ref": "depthfl", "optimizer": optimizer, "clip": 0.5}
+    options = {"ref": "depthfl", "optimizer": optimizer, "clip": 0.5, "adapter": adapter}
     one = rounds(registry, fast.train, DEVICE, cohort, **options)
-    assert len(replays) == 2 * 3 * (LONG - graph.EAGER)
-    close(one, rounds(registry, sequential.train, "cpu", cohort, **options))
+    eager = graph.EAGER if adapter == "plain" else 3 * graph.EAGER
+    assert len(replays) == 2 * (3 * LONG - eager)
+    close(one, rounds(registry, sequential.train, DEVICE, cohort, **options))
 
 
 def test_short_batches_at_the_end_of_an_epoch_are_run_eagerly(registry, replays):
@@ -69,11 +71,11 @@ def test_short_batches_at_the_end_of_an_epoch_are_run_eagerly(registry, replays)
     close(one, rounds(registry, sequential.train, DEVICE, cohort, adapter="dropout", optimizer=SGD))
 
 
-def test_batches_that_always_differ_are_never_replayed(registry, replays):
+def test_batches_that_always_differ_are_never_replayed_where_no_step_stands(registry, replays):
     cohort = mixed(steps=[LONG] * 4, sizes=[4, 2])
-    one = rounds(registry, fast.train, DEVICE, cohort, optimizer=SGD)
+    one = rounds(registry, fast.train, DEVICE, cohort, adapter="dropout", optimizer=SGD)
     assert not replays
-    close(one, rounds(registry, sequential.train, "cpu", cohort, optimizer=SGD))
+    close(one, rounds(registry, sequential.train, DEVICE, cohort, adapter="dropout", optimizer=SGD))
 
 
 def test_memory_does_not_grow_from_round_to_round(registry):
@@ -96,8 +98,8 @@ def stepping(registry, model, adapter) -> tuple[Callable, dict]:
     plan = Plan(M, [head_at_end(depth) for depth in M.sum(1).tolist()])
     cohort = moved(ragged(M.sum(1).tolist(), [1, 1, 1], [4]), DEVICE)
     leaves = fast.Leaves(setup.backbone, state, plan, range(3))
-    draws = {n: generator(0, 0, n, "dropout", setup.backbone.device) for n in range(3)}
-    step = fast.stepping(setup.backbone, leaves, plan, Job(0, 0, SGD, 0.5, cross_entropy), draws)
+    draws = {n: fast.Draws(generator(0, 0, n, "dropout", setup.backbone.device)) for n in range(3)}
+    step = fast.Step(setup.backbone, leaves, plan, Job(0, 0, SGD, 0.5, cross_entropy), draws)
     return step, {n: next(cohort.batches(n)) for n in range(3)}
 
 

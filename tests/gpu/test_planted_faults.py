@@ -41,10 +41,10 @@ def losses(registry, replayed=True, objective=cross_entropy, optimizer=SGD, labe
     plan = Plan(torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0]]).bool(), [head_at_end(2), head_at_end(1)])
     cohort = moved(ragged([2, 1], [STEPS] * 2, [2]), DEVICE)
     leaves = fast.Leaves(setup.backbone, state, plan, range(2))
-    own = {n: fast.generator(0, 0, n, "dropout", setup.backbone.device) for n in range(2)}
-    take = fast.stepping(setup.backbone, leaves, plan, Job(0, 0, optimizer, 0.5, objective), own)
+    own = {n: fast.Draws(fast.generator(0, 0, n, "dropout", setup.backbone.device)) for n in range(2)}
+    take = fast.Step(setup.backbone, leaves, plan, Job(0, 0, optimizer, 0.5, objective), own)
     if replayed:
-        take = replay.Replayed(take, own.values() if draws is None else draws)
+        take = replay.Replayed(take, [mine.generator for mine in own.values()] if draws is None else draws)
     batches, told = {n: cohort.batches(n) for n in range(2)}, []
     for _ in range(STEPS):
         inputs = {n: next(own) for n, own in batches.items()}
@@ -114,6 +114,7 @@ def test_a_wait_that_only_the_recording_meets_is_told_once_and_run_eagerly(regis
             logits[0].tolist()
         return cross_entropy(logits, y, t)
 
+    waiting.stacked = lambda exits, y, t: torch.stack([waiting([o[n] for o in exits], y[n], t) for n in range(len(y))])
     with pytest.warns(UserWarning, match="cannot be recorded.*not permitted when stream is capturing") as told:
         found = losses(registry, objective=waiting)
         losses(registry, objective=waiting)
@@ -167,9 +168,9 @@ def test_batches_that_do_not_reach_the_graph(registry, gpu, monkeypatch):
 
 
 def test_losses_that_the_next_replay_overwrites(registry, gpu, monkeypatch):
-    def kept(self, inputs):
-        real(self, inputs)
-        return self.losses
+    def kept(self, one, inputs):
+        real(self, one, inputs)
+        return one.losses
 
     real = replay.Replayed._replay
     monkeypatch.setattr(replay.Replayed, "_replay", kept)
