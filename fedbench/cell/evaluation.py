@@ -102,14 +102,17 @@ class Evaluation:
 
         def outputs(i: int) -> dict[str, Tensor]:
             client, indices, split = self.passes[i]
-            logits = latest(None if client == GLOBAL else client)(self.images[split](indices)[0])
+            logits = _answer(latest(None if client == GLOBAL else client), self.images[split](indices)[0])
             named = logits if isinstance(logits, Mapping) else {"": logits}
-            return {name: value.float().cpu() for name, value in named.items()}
+            return {name: value.float() for name, value in named.items()}
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)
+        whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        here = torch.cat([logits.flatten() for logits in whole.values()]).cpu()  # waits for a GPU once
+        found = zip(whole.items(), here.split([logits.numel() for logits in whole.values()]), strict=True)
         return {
-            name if i else "": torch.cat([part[name] for part in parts]).split(self.sizes)
-            for i, name in enumerate(parts[0])
+            name if i else "": flat.view(logits.shape).split(self.sizes)
+            for i, ((name, logits), flat) in enumerate(found)
         }
 
     def scored(self, answers: Answers) -> list[Score]:
@@ -134,3 +137,13 @@ class Evaluation:
 
     def _labels(self, share: Share) -> Tensor:
         return torch.from_numpy(self.images[share.split].images.y[share.indices])
+
+
+def _answer(predict: Predict, x: Tensor) -> Tensor | Mapping[str, Tensor]:
+    """predict(x); on a GPU by less work, whose sums come in another order."""
+    if not x.is_cuda:
+        return predict(x)
+    from fedbench.engine import shortcuts
+
+    with shortcuts.answering(predict):
+        return predict(x)

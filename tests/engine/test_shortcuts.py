@@ -6,7 +6,9 @@ from torch import nn
 
 from fedbench.engine import shortcuts
 from fedbench.models.backbone import Blocks
+from fedbench.models.globalmodel import GlobalModel
 from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.types import Exit
 
 
 @pytest.fixture
@@ -29,6 +31,20 @@ def test_the_last_layer_for_the_class_token_alone_equals_the_whole_layer(registr
     x = tokens(2, 5, 8)
     assert shortcuts.reads_class_token(vit, 1)
     close(shortcuts.last_layer(vit.blocks[1], x), vit.blocks[1](x)[:, :1])
+
+
+@pytest.mark.parametrize(("layers", "exits", "cut"), [([0, 2], [1, 2], True), ([0, 2], [1], False), ([], [0], False)])
+def test_a_global_model_answers_the_same_by_its_class_token_alone(vit, layers, exits, cut):
+    """In its last layer, where a classifier stands behind that; earlier classifiers read what they always read."""
+    for name in {f"e{depth}" for depth in exits}:
+        vit.add_classifier(name, 3)
+    model = GlobalModel(vit, layers, [Exit(depth, f"e{depth}") for depth in exits], torch.stack)
+    x, seen = tokens(2, 3, 8, 8), []
+    plain = model(x)
+    vit.blocks[2].mlp.register_forward_hook(lambda module, given, out: seen.append(out.shape[1]))
+    with shortcuts.answering(model):
+        close(model(x), plain)
+    assert seen == ([1] if cut else [5] if layers else []) and "forward" not in vars(vit.blocks[2])
 
 
 def test_the_shortcut_is_for_class_token_models_only():

@@ -2,13 +2,18 @@
 
 import dataclasses
 
+import numpy as np
 import pretended
 import pytest
 from engine.test_cohort import SGD
 
+from fedbench.cell.evaluation import Evaluation
+from fedbench.cell.pixels import Pixels
+from fedbench.cell.shares import Share
 from fedbench.engine import cohort as fast
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.types import Images
 
 
 @pytest.fixture
@@ -33,3 +38,15 @@ def test_a_round_waits_no_more_often_for_more_steps(registry, gpu, name):
 
     few, many = waits(3), waits(7)
     assert sum(few.values()) == sum(many.values()), {place: (few.get(place, 0), many[place]) for place in many}
+
+
+@pytest.mark.parametrize("batch_size", [2, 7])
+def test_an_evaluation_waits_once_however_many_passes_it_has(gpu, batch_size):
+    x = np.arange(7, dtype=np.uint8).reshape(7, 1, 1, 1).repeat(3, 1)
+    test = Pixels(Images(x, np.arange(7) % 2, np.zeros(7, np.int64)), (0.0,) * 3, (1 / 255,) * 3, "cuda")
+    one = Evaluation(test, [Share("a", np.arange(4)), Share("b", np.arange(4, 7))], {}, batch_size, mixed=False)
+    gpu.waits.clear()
+    found = one.answers(lambda client: lambda x: {"first": x[:, :2, 0, 0], "second": x[:, 0, 0] + 1})
+    assert gpu.waits.total() == 1, gpu.waits
+    assert [part[:, 0].tolist() for part in found[""]] == [[0, 1, 2, 3], [4, 5, 6]]
+    assert [part.shape for part in found["second"]] == [(4, 1), (3, 1)]

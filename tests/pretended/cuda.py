@@ -60,6 +60,7 @@ def answers(gpu: Gpu) -> dict[str, Any]:
         "Stream": Stream,
         "current_stream": lambda device=None: Stream(),
         "get_per_process_memory_fraction": lambda device=None: memory.fraction,
+        "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),  # of the one that nobody may draw from
         "get_sync_debug_mode": lambda: gpu.debug,
         "graph": graphs.graph,
         "is_current_stream_capturing": lambda: gpu.recording is not None,
