@@ -23,6 +23,7 @@ def test_a_new_study_runs_unedited(tmp_path):
     small = ["--set", "train.rounds=1", "--set", "train.max_steps=1", "--set", "evaluation.metrics=[loss]"]
     done = fedbench("run", "suite.yaml", "--plugin", "my_allocation.py", "--method", "mine", *small, cwd=study)
     assert done.exit_code == 0, done.output
+    assert "fedbench plugins check" not in done.output  # nothing was noticed of it
     assert "fedbench compare results/my_study --metric loss" in done.output
     assert (study / "results/my_study/index.json").is_file()
 

@@ -104,6 +104,7 @@ def test_a_new_package_is_installed_tested_and_run_unedited(kind, tmp_path, pyth
         follows = {**os.environ, "MINE_FILE": str(tmp_path / "lines")}
         done = subprocess.run([python, "-m", "fedbench", *words, *SHORT], env=follows, **where)
         assert done.returncode == 0, done.stdout + done.stderr
+        assert "fedbench plugins check" not in done.stdout + done.stderr  # nothing was noticed of it
         if kind == "tracker":
             assert {json.loads(line)["round"] for line in (tmp_path / "lines").read_text().splitlines()} == {1, 2}
     finally:
