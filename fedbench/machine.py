@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
+import gc
 import os
 import platform
 import subprocess
@@ -58,6 +60,13 @@ def gpu_room(device: torch.device | str) -> int:
     reserved, used = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
     share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
     return max(0, min(free, share - reserved)) + reserved - used
+
+
+def leave_alone() -> None:
+    """Keep what is there now, a million objects once torch is imported, from being looked through for garbage until the
+    process ends: there it goes as ever, for triton complains of what outlives it."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)
 
 
 def keep_memory() -> None:

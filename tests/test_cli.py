@@ -8,7 +8,7 @@ import sys
 
 import click
 import pytest
-from command import MAIN, fedbench, run, write_suite
+from command import MAIN, TINY, fedbench, run, write_suite
 
 from fedbench.cli import COMMANDS, main
 
@@ -71,8 +71,15 @@ def finished(tmp_path_factory, own_cache):
 
 @pytest.mark.parametrize(
     "words",
-    [("--help",), ("run", "--help"), ("plugins", "list"), ("compare", "r"), ("compare", "r", "--format", "csv")],
-    ids=" ".join,
+    [
+        ("--help",),
+        ("run", "--help"),
+        ("plugins", "list"),
+        ("compare", "r"),
+        ("compare", "r", "--format", "csv"),
+        ("plan", "tiny.yaml", "--plugin", str(TINY), "--results", "r"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
 )
 def test_quick_commands_import_neither_torch_nor_pandas_nor_scipy(finished, words):
     script = (

@@ -30,3 +30,27 @@ def test_kept_memory_is_not_fetched_from_the_system_again():
     done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
     before, after = map(float, done.stdout.split())
     assert after < 20 and before > 10 * after
+
+
+ALONE = """
+import gc
+from fedbench import machine
+
+class Ring:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("gone")
+
+gc.disable()
+ring = Ring()
+machine.leave_alone()
+del ring
+print(gc.collect())
+"""
+
+
+def test_what_is_left_alone_goes_when_the_process_ends():
+    """No collection finds it before."""
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\ngone\n", done.stderr

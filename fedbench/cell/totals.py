@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbench import machine
 from fedbench.cell.alike import of_one_method
 from fedbench.disk import cache_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, told
@@ -70,7 +70,7 @@ class Totals:
         if self._prices is None:
             from fedbench.cell.prices import Prices  # `fedbench plan` starts without torch, and may do without
 
-            gc.freeze()  # a million objects of torch's, which are there to stay
+            machine.leave_alone()
             self._prices = Prices(self.assets)
         try:
             return self._prices.totals(config)

@@ -10,6 +10,7 @@ gc.disable()
 
 import fedbench.cell.worker  # noqa: E402
 import fedbench.runs.executors.supervisor  # noqa: E402, F401
+from fedbench import machine  # noqa: E402
 
-gc.freeze()
+machine.leave_alone()
 gc.enable()
