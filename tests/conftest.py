@@ -32,6 +32,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """What stays frozen some libraries report as a leak."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def unchanged_environment():
     """No test may leave the process's environment other than it found it."""
