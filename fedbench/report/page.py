@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fedbench.report.headings import Place, headings
 
@@ -33,6 +34,11 @@ class Column:
     unit: str = ""
     best: str = ""
     also: Sequence[str] = ()
+
+    @cached_property
+    def widest_spread(self) -> int:
+        """Letters of the longest spread of its cells."""
+        return max((len(cell.spread) for cell in self.cells), default=0)
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _padded(column: Column, cell: Shown) -> str:
     """A cell with its spread, or as many blanks where others have one: numbers line up."""
     if not cell.text or cell.text.isalpha():
         return cell.text
-    spread = max(len(other.spread) for other in column.cells)
+    spread = column.widest_spread
     return f"{cell.text} {cell.spread:>{spread}}" if spread else cell.text
 
 

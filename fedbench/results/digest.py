@@ -53,7 +53,7 @@ class Digest:
     @cached_property
     def totals(self) -> Mapping[str, Any]:
         """As `_totals` has them."""
-        return self.part("totals")  # type: ignore[no-any-return]
+        return self.part("totals")
 
     @cached_property
     def said(self) -> Said:
@@ -67,12 +67,12 @@ class Digest:
     @cached_property
     def trained(self) -> Mapping[str, Any]:
         """As `_trained` has it."""
-        return self.part("trained")  # type: ignore[no-any-return]
+        return self.part("trained")
 
     @property
     def asked(self) -> Sequence[tuple[int, Sequence[int]]]:
         """Every client with the rounds that it was asked to take part in."""
-        return self.part("asked")  # type: ignore[no-any-return]
+        return self.part("asked")
 
 
 def digest_of(result: Tables) -> Digest:
@@ -85,7 +85,7 @@ def _layout(result: Tables) -> Layout:
 
 
 def _values(result: Tables) -> list[float]:
-    return result.eval["value"].to_pylist()  # type: ignore[no-any-return]
+    return result.eval["value"].to_pylist()
 
 
 def _totals(result: Tables) -> dict[str, Any]:

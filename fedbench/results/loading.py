@@ -14,6 +14,7 @@ from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.agreement import disagreement, method_of
 from fedbench.results.columns import BESIDE, COLUMNS, TIMINGS
+from fedbench.results.digest import digest_of
 from fedbench.results.files import ALWAYS
 from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, look_at_index, visible
 from fedbench.results.kept import LEAST, Keeping, Kept
@@ -66,7 +67,8 @@ class Found:
         if read.known or read.status != "finished":
             return read
         try:
-            return replace(result, known=kept.add_digest(cell, read.digest))
+            # Not `read.digest`, which the result would hold on to, and with it the result itself with all its tables.
+            return replace(result, known=kept.add_digest(cell, digest_of(read)))
         except UserError as error:
             return replace(result, fault=first_line(error))
 

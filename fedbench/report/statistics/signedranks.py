@@ -48,7 +48,8 @@ def _sums(n: int) -> np.ndarray:
 def _ranks(d: Sequence[float]) -> list[float]:
     """1 for the smallest size; ties share the mean of their ranks."""
     sizes = [abs(x) for x in d]
-    first, counts = {}, Counter(sizes)
+    first: dict[float, int] = {}
+    counts = Counter(sizes)
     for place, size in enumerate(sorted(sizes), 1):
         first.setdefault(size, place)
     return [first[size] + (counts[size] - 1) / 2 for size in sizes]
