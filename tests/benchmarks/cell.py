@@ -51,7 +51,8 @@ SEQUENTIAL = {"engine": "sequential", "settings": ()}
 
 @dataclass(frozen=True)
 class Load:
-    """One size of the work: a model, and for each client a depth, images a round and a batch size."""
+    """One size of the work: a model, and for each client a depth, images a round and a batch size; the adapters'
+    dropout."""
 
     name: str
     vit: Callable[[], nn.Module]
@@ -59,6 +60,8 @@ class Load:
     images: int
     batch: int
     depths: tuple[int, ...] = DEPTHS
+    dropout: float = 0.0
+    tests: int = 1  # images of each client that the model is tested on
 
 
 @functools.cache
@@ -162,8 +165,11 @@ def built(bench: Bench, size: Load, method: str, precision: str, engine: str, ro
         "precision": precision,
         "engine": engine,
     }
+    config["adapter"] |= {"dropout": size.dropout}
     source = Source(copy.deepcopy(size.vit()), size.side, *HALF, fingerprint="drawn")
-    return Trial(config, bench.registry, bench.device, source, dataset(size.side, size.images, len(size.depths)))
+    return Trial(
+        config, bench.registry, bench.device, source, dataset(size.side, size.images, len(size.depths), size.tests)
+    )
 
 
 @functools.cache
@@ -176,8 +182,8 @@ def configs(registry: Registry) -> dict[str, dict[str, Any]]:
 
 
 @functools.lru_cache(maxsize=1)
-def dataset(side: int, images: int, clients: int) -> Dataset:
-    """Random images, so many for each client, whose domain is its own; one each to test."""
+def dataset(side: int, images: int, clients: int, tests: int = 1) -> Dataset:
+    """Random images, so many for each client to train and to test, whose domain is its own."""
     draw = np.random.default_rng(0)
 
     def split(each: int) -> Images:
@@ -185,7 +191,7 @@ def dataset(side: int, images: int, clients: int) -> Dataset:
         x = draw.integers(0, 256, (n, 3, side, side), np.uint8)
         return Images(x, draw.integers(0, CLASSES, n), np.repeat(np.arange(clients), each))
 
-    splits = Splits(split(images), split(1))
+    splits = Splits(split(images), split(tests))
     names = (tuple(f"{what}{i}" for i in range(n)) for what, n in (("domain", clients), ("class", CLASSES)))
     return Dataset(*names, fingerprint="random", load=lambda: splits)
 

@@ -1,4 +1,4 @@
-"""What a GPU makes of it: parity first, then speed. `python tests/benchmarks/gpu.py --out FOLDER`, ten minutes at most.
+"""What a GPU makes of it, parity first and then speed: `python tests/benchmarks/gpu.py --out FOLDER`, nine minutes.
 
 Every cell that is timed is a `Trial`, run as a user's would be: its images, rounds and aggregation are all in the
 time. `--tiny --device cpu` tries the script itself on any machine.
@@ -12,13 +12,14 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
+import variations
 from cell import COMPILED, EAGER, SEQUENTIAL, TABLE1, Bench, executed_flops, measured
 from torch import nn
 
@@ -135,13 +136,21 @@ def table1(bench: Bench) -> dict[str, Any]:
     return facts | {"total": {"hours": total, "formula": formula}}
 
 
+# In the order of what their figures are worth, for whoever has little time.
 SECTIONS = {
     "rates": rates,
     "parity": parity,
-    "micro model": micro_model,
     "large model": large_model,
-    "large model, all layers": all_layers,
+    "micro model": micro_model,
+    "graphs": variations.graphs,
+    "many clients": variations.many_clients,
+    "evaluation": variations.evaluation,
+    "uneven batches": variations.uneven,
+    "dropout": variations.dropout,
+    "distant images": variations.distant,
+    "two cells on one GPU": variations.neighbours,
     "table 1": table1,
+    "large model, all layers": all_layers,
     "precisions": precisions,
 }
 
@@ -149,13 +158,13 @@ SECTIONS = {
 # --- the report ---------------------------------------------------------------------------------------------------
 
 
-def run(bench: Bench, out: Path) -> dict[str, Any]:
+def run(bench: Bench, out: Path, without: Sequence[str] = ()) -> dict[str, Any]:
     """All sections; what is there is written after each, and a section's failure is its own."""
     out.mkdir(parents=True, exist_ok=True)
     versions = {name: package_version(name) for name in ("torch", "timm", "fedbench")} | {"cuda": torch.version.cuda}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     report = {"date": now, "tiny": bench.tiny, "machine": facts_of(bench.device), "versions": versions, "sections": {}}
-    for name, section in SECTIONS.items():
+    for name, section in ((name, own) for name, own in SECTIONS.items() if name not in without):
         report["sections"][name] = outcome(bench, section)
         if bench.device == "cuda":
             torch.cuda.empty_cache()
@@ -205,11 +214,12 @@ def main() -> int:
     options.add_argument("--out", type=Path, required=True, help="the folder for gpu.json and gpu.txt")
     options.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     options.add_argument("--tiny", action="store_true", help="sizes that a CPU does in seconds")
-    options.add_argument("--minutes", type=float, default=9.0, help="after them, nothing new is begun")
+    options.add_argument("--minutes", type=float, default=7.0, help="after them, nothing new is begun")
+    options.add_argument("--without", choices=list(SECTIONS), action="append", default=[], help="leave this out")
     given = options.parse_args()
     torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = "ieee"  # fp32 without TF32
     deadline = time.perf_counter() + 60 * given.minutes
-    report = run(Bench(given.device, given.tiny, deadline, Registry(), {}), given.out)
+    report = run(Bench(given.device, given.tiny, deadline, Registry(), {}), given.out, given.without)
     print("\n".join(table(report)))
     return int(any(section["status"] == "failed" for section in report["sections"].values()))
 

@@ -10,19 +10,21 @@ import time
 from pathlib import Path
 
 import gpu
+import pretended
 import pytest
 
 SCRIPT = Path(__file__).with_name("gpu.py")
+NEIGHBOURS = "two cells on one GPU"  # three more processes
 WAYS = {"compiled", "eager", "sequential"}
 
 
 def test_every_section_does_its_work(tmp_path):
-    command = [sys.executable, SCRIPT, "--tiny", "--device", "cpu", "--out", tmp_path]
+    command = [sys.executable, SCRIPT, "--tiny", "--device", "cpu", "--out", tmp_path, "--without", NEIGHBOURS]
     ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = json.loads((tmp_path / "gpu.json").read_text())
     assert {name: section["status"] for name, section in report["sections"].items()} == dict.fromkeys(
-        gpu.SECTIONS, "done"
+        (name for name in gpu.SECTIONS if name != NEIGHBOURS), "done"
     )
     assert report["machine"]["device"] == "cpu" and report["versions"]["torch"] and report["date"]
     figures = {name: section["figures"] for name, section in report["sections"].items()}
@@ -30,6 +32,7 @@ def test_every_section_does_its_work(tmp_path):
     assert figures["large model"].keys() == figures["large model, all layers"].keys() == WAYS
     assert all(0 < own["mfu_executed"] < own["mfu"] for own in figures["large model"].values())
     assert len(figures["micro model"]) == 6 and len(figures["precisions"]) == 2
+    assert figures["graphs"].keys() == {"fedra", "depthfl"} and len(figures["many clients"]) == 2
     hours = [figures["table 1"][method]["hours"] for method in gpu.TABLE1]
     assert figures["table 1"]["total"]["hours"] == pytest.approx(sum(hours))
     assert (tmp_path / "gpu.txt").read_text().strip() == ended.stdout.strip()
@@ -41,6 +44,21 @@ def bench(registry):
         return gpu.Bench("cpu", True, time.perf_counter() + seconds, registry, {})
 
     return until
+
+
+@pytest.mark.slow
+def test_two_processes_share_what_there_is(bench):
+    figures = gpu.variations.neighbours(bench(300))
+    assert all(own["images_per_second"] > 0 for own in figures.values()) and len(figures) == 3
+
+
+def test_on_a_gpu_small_steps_are_replayed_and_counted(registry):
+    """On the pretended one; fedra's steps stand from round to round."""
+    with pretended.gpu():
+        bench = gpu.Bench("cuda", True, time.perf_counter() + 60, registry, {})
+        figures = gpu.variations.graphs(bench)
+        assert figures["fedra"]["recorded"] == 1 and figures["fedra"]["replayed"] > 1
+        assert gpu.variations.distant(bench)["images travel"]["images_per_second"] > 0
 
 
 def test_a_section_that_fails_leaves_the_others_their_figures(tmp_path, bench, monkeypatch):

@@ -54,6 +54,7 @@ def answers(gpu: Gpu) -> dict[str, Any]:
         "is_available": True, "device_count": 1, "current_device": 0, "get_device_name": NAME,
         "get_device_capability": (7, 5), "get_device_properties": facts, "is_bf16_supported": True,
         "is_initialized": True, "empty_cache": None, "init": None,
+        "reset_peak_memory_stats": None,
     }  # fmt: skip
     return {name: lambda *args, value=value, **kwargs: value for name, value in constant.items()} | {
         "CUDAGraph": graphs.make,
@@ -64,6 +65,7 @@ def answers(gpu: Gpu) -> dict[str, Any]:
         "get_sync_debug_mode": lambda: gpu.debug,
         "graph": graphs.graph,
         "is_current_stream_capturing": lambda: gpu.recording is not None,
+        "max_memory_allocated": lambda device=None: memory.most,
         "mem_get_info": lambda device=None: (memory.free, memory.total),
         "memory_allocated": lambda device=None: memory.used(),
         "memory_reserved": lambda device=None: memory.used(),
