@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -85,12 +86,15 @@ class Federation:
             return None
         held, able, many = self.clients.sizes, self._able, np.bincount(self.fitted.which).tolist()
         had = [(size, count) for size, count in zip(self.fitted.kinds, many, strict=True) if size is not None]
+        sizes: Counter[str] = Counter()
+        for size, count in sorted(had, key=lambda one: _order(one[0])):
+            sizes[str(size)] += count  # different ones may have one name
         return {
             "clients": len(held) if able is None else len(able),
             "of_clients": len(held),
             "images": int(held.sum() if able is None else held[able].sum()),
             "of_images": int(held.sum()),
-            "sizes": {str(size): count for size, count in sorted(had, key=lambda one: _order(one[0]))},
+            "sizes": dict(sizes),
         }
 
     def with_sizes(self, fitted: Sequence[Size | None]) -> Federation:

@@ -43,6 +43,7 @@ def test_the_turnout_tells_clients_images_and_sizes():
         "of_images": 20,
         "sizes": {"1 layer": 1, "3 layers": 1},
     }
+    assert with_sizes([Size(2, rank=4), Size(1, rank=4), Size(2, rank=4)]).turnout["sizes"] == {"rank 4": 3}
     assert federation().turnout is None
     with pytest.raises(NotApplicable, match="no client's device can hold any size"):
         with_sizes([None, None])
