@@ -60,7 +60,7 @@ def standing(
     exits = tuple(tuple(standing_exits(plan, n)) for n in group)
     t = None if getattr(job.objective, "timeless", False) else job.t
     strength = job.pull.strength if job.pull else None
-    key = (exits, tuple(plan.frozen), t, job.objective, job.clip, strength, *sorted(job.optimizer.items()))
+    key = (exits, tuple(plan.frozen), t, id(job.objective), job.clip, strength, *sorted(job.optimizer.items()))
     known = _standing.setdefault(model, {})
     if key not in known:
         for old in list(known)[: max(0, len(known) - STEPS + 1)]:
