@@ -122,11 +122,12 @@ class _Means(torch.autograd.Function):
         last = sums[-1:] if len(others) % 16 else []  # sums of sixteen are put aside, and come after what is left
         whole = sums[: len(sums) - len(last)]
         parts = [*last, *([functools.reduce(torch.add, whole)] if whole else []), first]
-        return functools.reduce(torch.add, parts) / ctx.n
+        total: Tensor = functools.reduce(torch.add, parts)
+        return total / int(ctx.n)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return (grad / ctx.n).unsqueeze(1).expand(-1, ctx.n)
+        return (grad / int(ctx.n)).unsqueeze(1).expand(-1, ctx.n)
 
 
 def means(rows: Tensor) -> Tensor:

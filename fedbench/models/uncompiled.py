@@ -47,7 +47,7 @@ class _Kernel(metaclass=_Kernels):
 @contextmanager
 def compilers_later() -> Iterator[None]:
     """Inside, modules are imported that do not need the compilers yet. One that is there already stays as it is."""
-    later = {
+    later: dict[str, dict[str, Any]] = {
         COMPILER: {"disable": _disabled_later},
         f"{COMPILER}.utils": {"is_compile_supported": _is_compile_supported},
         KERNELS: {},
