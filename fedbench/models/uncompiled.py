@@ -58,7 +58,8 @@ def compilers_later() -> Iterator[None]:
         if root not in sys.modules and (found := find_spec(root)):
             for name in filter(lambda name: name.startswith(root), later):
                 sys.modules[name] = made = _Later(name)
-                vars(made).update(later[name], __path__=found.submodule_search_locations)
+                made.__path__ = list(found.submodule_search_locations or ())
+                vars(made).update(later[name])
     try:
         yield
     finally:
