@@ -15,6 +15,7 @@ from fedbench.seeding import generator
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 
 ROUNDS = 4
+MIXED = {"optimizer": ADAMW, "clip": None, "regularizer": FEDPROX, "model": tiny_mixer}
 
 
 @pytest.fixture
@@ -30,9 +31,8 @@ def four_rounds(registry, engine, device, name, cohort, model=tiny_vit, adapter=
     state, seen = method.init(generator(0)), []
     for t in range(ROUNDS):
         state, report = method.round(state, t, moved(cohort, device), generator(0, t))
-        seen.append(
-            [report.uploads.r, report.uploads.shared, report.uploads.loss.nan_to_num()]
-        )  # of a client without a step
+        loss = report.uploads.loss.nan_to_num()  # of a client without a step
+        seen.append([report.uploads.r, report.uploads.shared, loss])
     return [seen, state["r"], state["shared"]]
 
 
@@ -40,12 +40,14 @@ def four_rounds(registry, engine, device, name, cohort, model=tiny_vit, adapter=
     ("name", "options", "recorded"),
     [
         ("fedra", {}, 1),  # M drawn anew in every round
-        ("fedra", {"optimizer": ADAMW, "clip": None, "regularizer": FEDPROX, "model": tiny_mixer}, 1),
-        ("inclusivefl", {"adapter": "bitfit"}, 1),
-        ("depthfl", {}, ROUNDS),  # its objective reads the round
-        ("fed_hello", {}, 0),  # holds more than it trains: recorded in each round, where it is long enough
+        pytest.param("fedra", MIXED, 1, marks=pytest.mark.slow),
+        pytest.param("inclusivefl", {"adapter": "bitfit"}, 1, marks=pytest.mark.slow),
+        # Its objective reads the round.
+        pytest.param("depthfl", {}, ROUNDS, marks=pytest.mark.slow),
+        # Holds more than it trains: recorded in each round, where it is long enough.
+        pytest.param("fed_hello", {}, 0, marks=pytest.mark.slow),
     ],
-    ids=str,
+    ids=["fedra", "adamw_fedprox_mixer", "bitfit", "depthfl", "fed_hello"],
 )
 def test_four_rounds_of_random_M_are_recorded_once(registry, gpu, name, options, recorded):
     """Though clients finish at different steps, and one takes none."""
@@ -55,6 +57,7 @@ def test_four_rounds_of_random_M_are_recorded_once(registry, gpu, name, options,
     close(one, four_rounds(registry, sequential.train, "cpu", name, cohort, **options))
 
 
+@pytest.mark.slow
 def test_each_shape_of_batches_is_recorded_once(registry, gpu):
     cohort = ragged([4, 3, 3, 1], steps=[4] * 4, sizes=[4, 4, 4, 4, 2])
     one = four_rounds(registry, fast.train, "cuda", "fedra", cohort)
