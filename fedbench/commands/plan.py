@@ -171,11 +171,15 @@ def _duration(console: Console, time: Estimate) -> None:
 
 
 def _notes(console: Console, rows: list[dict]) -> None:
+    from rich.table import Table
     from rich.text import Text
 
-    for key, mark in (("not_applicable", "n/a"), ("unknown", "?  "), ("seconds_unknown", "-  ")):
+    reasons = Table.grid(padding=(0, 2))
+    for key, mark in (("not_applicable", "n/a"), ("unknown", "?"), ("seconds_unknown", "-")):
         for reason in sorted({f"{row['names'][0][1]}: {row[key]}" for row in rows if row.get(key)}):
-            console.print(Text(f"{mark}  {reason}", style="dim"), soft_wrap=True)
+            reasons.add_row(Text(mark, style="dim"), Text(reason, style="dim", overflow="fold"))
+    if reasons.rows:
+        console.print(reasons)
     if any(len(row["names"]) > 1 for row in rows):
         console.print("(+1)  another name of the same cell, which runs once", style="dim")
     console.print("FLOPs are the clients' training; evaluation is not in them.", style="dim")

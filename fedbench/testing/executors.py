@@ -3,7 +3,6 @@ say."""
 
 from __future__ import annotations
 
-import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -151,7 +150,7 @@ class _Asked:
 
 def _raised(error: Exception) -> str:
     told = f"`execute` raises {type(error).__name__}: {error}"
-    if isinstance(error, pickle.PicklingError) or "pickle" in str(error):
+    if "pickle" in f"{type(error).__name__} {error}".lower():
         return (
             f"{told}; what goes to another process is pickled: send the job, which is a string, and a function from "
             "the top of a module, no lambda and nothing that is defined within another function"

@@ -16,6 +16,7 @@ from fedbench.seeding import generator
 from fedbench.testing import check_method
 from fedbench.testing.ragged import same as close
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.types import Scenario
 from fedbench_plugins.methods.flexlora import redistributed
 from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
 from fedbench_plugins.methods.raflora import levels_of, slice_weights
@@ -72,9 +73,9 @@ def test_raflora_weighs_each_slice_over_those_who_reach_it():
     found = slice_weights(torch.tensor([1, 3, 3]), torch.tensor([0.5, 0.3, 0.2]).double(), [1, 3, 4])
     expected = torch.tensor([[0.5, 0, 0, 0], [0.3, 0.6, 0.6, 0], [0.2, 0.4, 0.4, 0]]).double()
     torch.testing.assert_close(found, expected)
-    drawn = SimpleNamespace(scenario=SimpleNamespace(ranks=np.array([[1, 1], [3, 4]])))
-    assert levels_of(drawn, 6) == [1, 3, 4, 6]
-    assert levels_of(SimpleNamespace(scenario=SimpleNamespace(ranks=None)), 6) == [6]
+    for ranks, levels in ((np.array([[1, 1], [3, 4]]), [1, 3, 4, 6]), (None, [6])):
+        scenario = Scenario([], np.ones((2, 2), dtype=np.int64), num_layers=4, rounds=1, ranks=ranks)
+        assert levels_of(SimpleNamespace(scenario=scenario), 6) == levels
 
 
 def test_hetlora_weighs_clients_by_the_norm_of_their_products():
