@@ -92,7 +92,7 @@ class Checkpoints:
             except UserError as error:
                 refused.append(self._set_aside(place, error))
                 del self.store.pinned[place]
-        self.store.sweep(progress.state or {})
+        self.store.sweep(progress.state or {}, torn=True)
         return progress, refused
 
     def write(self, progress: Progress) -> None:
@@ -115,6 +115,7 @@ class Checkpoints:
         if clients:
             facts["clients"] = sorted(clients)
         contents[FACTS] = json_text({**facts, "sha256": _own(facts)}).encode()
+        self.store.settle()
         try:
             self._put(contents, self.folder / place)
         except OSError as error:

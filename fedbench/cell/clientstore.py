@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.disk import hash_of_bytes, hash_of_file, write_atomically
+from fedbench.cell.writer import Writer
+from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class ClientStore:
 
     A method's state refers to them as `state["clients"] = {str(client id): key}`; a client that never took part has
     no entry. Putting changes nothing that is there, so that a state remains what it was for as long as somebody
-    refers to it, and equal states have equal keys.
+    refers to it, and equal states have equal keys. What is put may wait in memory until `settle`: a checkpoint settles
+    what it is to name, and what no state refers to any more by then has never been written.
 
     pinned: the keys that checkpoints refer to, by checkpoint; `sweep` leaves them.
     """
@@ -35,62 +37,77 @@ class ClientStore:
         """folder: made with the first file; by default a temporary one that ends with the store."""
         self._given = folder
         self.pinned: dict[str, frozenset[str]] = {}
+        self.writer = Writer()
 
     @cached_property
     def folder(self) -> Path:
         if self._given is not None:
             return Path(self._given)
         made = tempfile.mkdtemp(prefix="fedbench-clients-")
-        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        weakref.finalize(self, _end, self.writer, made)
         return Path(made)
 
     def put(self, tensors: Mapping[str, Tensor]) -> str:
-        """The key of these tensors, which are on disk from now on. Raises UserError where they cannot be written."""
-        import torch
+        """The key of these tensors, which `get` knows from now on. Raises UserError where they, or others before them,
+        cannot be written."""
         from safetensors.torch import save
 
-        content = save(
-            {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
-        )
+        content = save(_here(tensors))
         key = hash_of_bytes(content)
-        if not self._whole(key):
-            write_atomically(self._file(key), content)
+        if self.writer.get(self._file(key)) is None and not self._whole(key):
+            self.writer.put(self._file(key), content)
         return key
+
+    def settle(self) -> None:
+        """Return when all that was put, and not swept since, is on the disk. Raises UserError where it cannot be."""
+        self.writer.settle()
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        self.writer.close()
 
     def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]:
         """The tensors of that key by name, in the names' order, in memory of their own. Raises UserError where they are
         missing or torn."""
         from safetensors.torch import load
 
-        content = self._file(key).read_bytes() if self._there(key) else None
+        content = self.writer.get(self._file(key))
         if content is None:
+            content = self._read(key)
+        # safetensors gives them in a random order, and sums over them would not come out the same twice.
+        return {name: _sent(value, device) for name, value in sorted(load(content).items())}
+
+    def _read(self, key: str) -> bytes:
+        if not self._there(key):
             raise UserError(
                 f"a client's own model is not kept ({key[:12]}): a finished cell has the model of the server alone."
             )
+        content = self._file(key).read_bytes()
         if hash_of_bytes(content) != key:
             raise UserError(f"{self._file(key)}: torn (its hash is another).")
-        # safetensors gives them in a random order, and sums over them would not come out the same twice.
-        return {name: value.to(device, copy=True) for name, value in sorted(load(content).items())}
+        return content
 
     def check(self, keys: Iterable[str]) -> None:
-        """Raises UserError where a key's tensors are missing or torn."""
+        """Raises UserError where a key's tensors are missing on the disk, or torn."""
         for key in keys:
             if not self._there(key):
                 raise UserError(f"{self._file(key)}: missing.")
             if not self._whole(key):
                 raise UserError(f"{self._file(key)}: torn (its hash is another).")
 
-    def sweep(self, state: Mapping[str, Any]) -> None:
-        """Delete what neither this state nor a checkpoint refers to."""
+    def sweep(self, state: Mapping[str, Any], torn: bool = False) -> None:
+        """Delete what neither this state nor a checkpoint refers to. torn: also what a killed process left half
+        written, where no other uses the folder."""
         if not self._exists():
             return
-        wanted = {key + _SUFFIX for key in keys_of(state).union(*self.pinned.values())}
-        for file in self.folder.iterdir():
-            if file.name not in wanted:
+        wanted = {self._file(key) for key in keys_of(state).union(*self.pinned.values())}
+        self.writer.keep(wanted)
+        for file in self.folder.iterdir() if self.folder.is_dir() else ():
+            if file not in wanted and (torn or file.suffix == _SUFFIX):
                 file.unlink(missing_ok=True)
 
     def _exists(self) -> bool:
-        return (self._given is not None or "folder" in vars(self)) and self.folder.is_dir()
+        return self._given is not None or "folder" in vars(self)
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"
@@ -107,3 +124,26 @@ def keys_of(state: Mapping[str, Any]) -> set[str]:
     clients = state.get("clients")
     values = clients.values() if isinstance(clients, Mapping) else ()
     return {key for key in values if isinstance(key, str) and _KEY.fullmatch(key)}
+
+
+def _here(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, in memory of their own. Waits for a GPU once."""
+    import torch
+
+    whole = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+    here = {name: value.to("cpu", non_blocking=True) for name, value in whole.items()}
+    if any(value.is_cuda for value in whole.values()):
+        torch.cuda.synchronize()
+    return here
+
+
+def _sent(value: Tensor, device: str) -> Tensor:
+    """A copy on that device, for which a GPU is not waited."""
+    there = device.startswith("cuda")
+    return value.pin_memory().to(device, non_blocking=True) if there else value.to(device, copy=True)
+
+
+def _end(writer: Writer, folder: str) -> None:
+    """A temporary folder ends."""
+    writer.close()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -169,6 +169,16 @@ class _Computation:
             self.manifest["metrics"] = told
             declare(told)
         self._take_up(device)
+        try:
+            self._compute(device, processes)
+        finally:
+            self.checkpoints.store.close()
+        self._write_tables()
+        keep(self.folder, self.trial, lasting=self.lasting)
+        return {"status": "finished", "files": described(self.folder)}
+
+    def _compute(self, device: str, processes: int) -> None:
+        """All rounds that are left."""
         write_manifest(self.folder, self.manifest)
         self._call("fedbench_cell_started")
         self.trial = trial = self._built(config_of(self.manifest), device)
@@ -186,9 +196,6 @@ class _Computation:
                 trial.run(team=team, progress=progress)
 
         together(min(processes, trial.shares), work)
-        self._write_tables()
-        keep(self.folder, trial, lasting=self.lasting)
-        return {"status": "finished", "files": described(self.folder)}
 
     def _built(self, config: dict[str, Any], device: str) -> Trial:
         made: dict[str, Any] = {}

@@ -153,8 +153,9 @@ class Layerwise:
         plan, cohort = self.plan(state, t, cohort, generator)
         job = self.job(t, self.pull(pull_of(regularizer, state, plan, cohort.ids), state, plan, cohort))
         begun = self.fresh.given(self.start(state, plan, cohort, t), plan, cohort, t)
+        had = self.own.read(state, cohort) if self.own else []
         if self.own:
-            begun = self.own.given(begun, state, plan, cohort)
+            begun = self.own.given(begun, had, plan)
         up = self.setup.engine(self.model, begun, plan, cohort, job)
         added = self.added(state)
         report = Report(plan, cohort, up, [self.price(holding_of(plan, n), added) for n in range(len(cohort))])
@@ -162,7 +163,7 @@ class Layerwise:
             return state, report
         given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)
         if self.own:
-            plan, given, books = self.own.taken(state, plan, cohort, given, books)
+            plan, given, books = self.own.taken(had, state, plan, cohort, given, books)
         new = {**self.aggregate(state, given, plan, cohort), **books}
         return alloc.remember(state, new, report.plan.trains[up.arrived]), report
 

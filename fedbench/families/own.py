@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,9 +29,14 @@ class Own:
         """Whether a client keeps what stands there."""
         return matches(place, self.keeps)
 
-    def given(self, start: State, state: State, plan: Plan, cohort: Cohort) -> State:
-        """What clients start from, with a row of its own for each where it keeps a tensor; at first, the server's."""
-        own = [self._of(state, client) for client in cohort.ids]
+    def read(self, state: State, cohort: Cohort) -> list[dict[str, Tensor]]:
+        """What each client of the cohort keeps, by place: read once a round, for of several processes that compute it
+        together the first may have deleted it when the others come to its end."""
+        return [self._of(state, client) for client in cohort.ids]
+
+    def given(self, start: State, own: Sequence[Mapping[str, Tensor]], plan: Plan) -> State:
+        """What clients start from, with a row of its own for each where it keeps a tensor; at first, the server's. own:
+        what they keep."""
 
         def rows(place: str, value: Tensor) -> Tensor:
             if not self.kept(place):
@@ -41,17 +47,23 @@ class Own:
         return {**start, **mapped(rows, start)}
 
     def taken(
-        self, state: State, plan: Plan, cohort: Cohort, uploads: Uploads, books: State
+        self,
+        own: Sequence[Mapping[str, Tensor]],
+        state: State,
+        plan: Plan,
+        cohort: Cohort,
+        uploads: Uploads,
+        books: State,
     ) -> tuple[Plan, Uploads, State]:
-        """What the server sees of plan and uploads, and its books with the keys of what the arrived have put away."""
+        """What the server sees of plan and uploads, and its books with the keys of what the arrived have put away. own:
+        what they kept before."""
         came = {"r": uploads.r, "shared": uploads.shared}
         stacked = {place: rows for place, rows in places(came) if self.kept(place)}
         clients = dict(state["clients"])
         for n, client in enumerate(cohort.ids):
             if uploads.arrived[n]:
-                own = self._of(state, client)
-                own |= {p: rows[i] for p, rows in stacked.items() for i, k in enumerate(trainers(plan, p)) if k == n}
-                clients[str(client)] = self.store.put(own)
+                new = {p: rows[i] for p, rows in stacked.items() for i, k in enumerate(trainers(plan, p)) if k == n}
+                clients[str(client)] = self.store.put({**own[n], **new})
         left = mapped(lambda place, rows: rows[:0] if self.kept(place) else rows, came)
         parts = {place: mask for place, mask in uploads.coordinates.items() if not self.kept(place)}
         seen = replace(uploads, **left, coordinates=parts)

@@ -26,6 +26,7 @@ def test_equal_tensors_have_one_key_and_others_another(tmp_path):
     store = ClientStore(tmp_path)
     assert store.put(tensors()) == store.put(dict(reversed(tensors().items())))
     assert store.put(tensors()) != store.put(tensors(1.0))
+    store.settle()
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -38,6 +39,7 @@ def test_tensors_come_back_in_one_order(tmp_path):
 def test_torn_tensors_are_noticed_and_written_again(tmp_path):
     store = ClientStore(tmp_path)
     key = store.put(tensors())
+    store.settle()
     file = tmp_path / f"{key}.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     for use in (store.get, lambda key: store.check([key])):
@@ -60,9 +62,14 @@ def test_a_key_that_nobody_put_is_refused(tmp_path, key):
 def test_a_sweep_leaves_what_the_state_and_the_checkpoints_refer_to(tmp_path):
     store = ClientStore(tmp_path)
     live, pinned, _ = (store.put(tensors(value)) for value in (0.0, 1.0, 2.0))
+    store.settle()
+    store.put(tensors(3.0))
     (tmp_path / ".half.tmp").touch()
     store.pinned["a"] = frozenset([pinned])
     store.sweep({"clients": {"7": live}})
+    assert (tmp_path / ".half.tmp").exists(), "another process may be writing it"
+    store.sweep({"clients": {"7": live}}, torn=True)
+    store.settle()
     assert {path.stem for path in tmp_path.iterdir()} == {live, pinned}
     store.pinned.clear()
     store.sweep({})
@@ -79,6 +86,7 @@ def test_a_temporary_folder_is_made_when_needed_and_ends_with_the_store():
     assert "folder" not in vars(store)
     folder = store.folder
     store.put(tensors())
+    store.settle()
     assert list(folder.iterdir())
     del store
     gc.collect()

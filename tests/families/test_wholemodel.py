@@ -182,6 +182,7 @@ def test_a_hundred_clients_do_not_cost_a_hundred_models_of_memory(registry, monk
         ids = list(range(5 * t, 5 * t + 5))
         state = method.round(state, t, cohort_of([1] * 5, steps=1, ids=ids), generator(0, t))[0]
         setup.store.sweep(state)
+    setup.store.settle()
     assert len(state["clients"]) == len(list(tmp_path.iterdir())) == 100
     models = (max(most) - before) / one
     print(f"at most {models:.1f} models of {one:,} bytes at once")
