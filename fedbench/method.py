@@ -81,7 +81,7 @@ class Store(Protocol):
     def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]: ...
 
 
-def _as_sent(uploads: Uploads, *_: Any) -> Uploads:
+def _as_sent(uploads: Uploads, *_: Any, later: Any = None) -> Uploads:
     return uploads
 
 
@@ -100,7 +100,8 @@ class Setup:
     own · proxy(): the server's own images (n, 3, H, W), prepared as clients' are, and their labels (n,), held out of
     everybody's training where the suite asks for it (`data.proxy`), or None. For a method that trains by other means
     than `engine`: store: where clients' own tensors are kept · precision() is the context in which models are called ·
-    receive(uploads, start, plan, cohort, t) is what arrives of uploads.
+    receive(uploads, start, plan, cohort, t) is what arrives of uploads; given a list as `later`, it puts there what
+    waiting for a GPU alone could tell, bool tensors, and takes as fine what these may say is not.
     """
 
     backbone: Blocks | Plain

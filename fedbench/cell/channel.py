@@ -19,6 +19,8 @@ from fedbench.types import Cohort, Plan, Uploads
 NOT_FINITE = "not finite"  # why an upload is refused
 WRONG_SHAPE, WRONG_TYPE, TOO_LARGE = "wrong shape", "wrong type", "too large"
 
+Later = list[Tensor] | None
+
 
 class Guard:
     """The server's check of every upload: malformed ones are refused always, those above a norm where it is told to.
@@ -30,45 +32,75 @@ class Guard:
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.max_norm = (settings or {}).get("max_norm", math.inf)
 
-    def refuses(self, sent: Message, given: Message) -> str | None:
-        """Why a message cannot be taken, or None. given: what its client started from, and what it should look
-        like."""
-        if any(value.shape != given[place].shape for place, value in sent.items()):
-            return WRONG_SHAPE
-        if any(value.dtype != given[place].dtype for place, value in sent.items()):
-            return WRONG_TYPE
-        if not get_total_norm(list(sent.values()), math.inf).isfinite():
-            return NOT_FINITE
-        if self.max_norm < math.inf:
-            update = [value.double() - given[place].double() for place, value in sent.items()]
-            if get_total_norm(update) > self.max_norm:
-                return TOO_LARGE
-        return None
+    @property
+    def asks_norms(self) -> bool:
+        """Whether it refuses messages that are well formed."""
+        return self.max_norm < math.inf
+
+    def refused(self, messages: Mapping[int, tuple[Message, Message]], later: Later = None) -> dict[int, str]:
+        """Why messages cannot be taken, of those that cannot. Waits for a GPU once, or twice where it asks for norms.
+
+        messages: by client what is sent, and what it started from, which is what it should look like · later: where
+        given, what only waiting can tell is put there instead.
+        """
+        found = {n: why for n, (sent, given) in messages.items() if (why := _misshapen(sent, given))}
+        asked = {n: one for n, one in messages.items() if n not in found and one[0]}
+        if not asked:
+            return found
+        finite = torch.stack([get_total_norm(list(sent.values()), math.inf) for sent, _ in asked.values()]).isfinite()
+        if later is not None and not self.asks_norms:
+            later.append(finite)
+            return found
+        fine = dict(zip(asked, finite.tolist(), strict=True))
+        found |= {n: NOT_FINITE for n in asked if not fine[n]}
+        if self.asks_norms and any(fine.values()):
+            norms = torch.stack([_moved(*asked[n]) for n in asked if fine[n]]).tolist()
+            moved = zip((n for n in asked if fine[n]), norms, strict=True)
+            found |= {n: TOO_LARGE for n, norm in moved if norm > self.max_norm}
+        return found
+
+
+def _misshapen(sent: Message, given: Message) -> str | None:
+    if any(value.shape != given[place].shape for place, value in sent.items()):
+        return WRONG_SHAPE
+    return WRONG_TYPE if any(value.dtype != given[place].dtype for place, value in sent.items()) else None
+
+
+def _moved(sent: Message, given: Message) -> Tensor:
+    """The norm of an update."""
+    return get_total_norm([value.double() - given[place].double() for place, value in sent.items()])
 
 
 @torch.no_grad()
 def received(
-    uploads: Uploads, start: Values, plan: Plan, cohort: Cohort, t: int, faults: Faults, guard: Guard
+    uploads: Uploads,
+    start: Values,
+    plan: Plan,
+    cohort: Cohort,
+    t: int,
+    faults: Faults,
+    guard: Guard,
+    later: Later = None,
 ) -> Uploads:
     """What the server has of a round's uploads: those that were spoilt on their way as they arrive, and those that
     the guard refuses as not arrived, with the reason under `rejected`.
 
     start: what the clients started from, see `fedbench.engine`. A message holds what its client has trained, of a
     tensor trained in part those coordinates, and nothing of what clients keep. A refused upload's rows hold NaN. Where
-    all is well the uploads are returned as they are.
+    all is well the uploads are returned as they are. later: where given, whether numbers are finite need not be asked
+    now, which waits for a GPU: what tells it is put there, bool, and they are taken as if they were.
     """
     stacked, begun = dict(places({"r": uploads.r, "shared": uploads.shared})), dict(places(start))
     sent = _messages(stacked, uploads, plan)
     given = _messages(
         {place: started(begun[place], plan, place, rows.dim() - 1) for place, rows in stacked.items()}, uploads, plan
     )
-    spoilt, rejected = set(), {}
-    for n in uploads.arrived.nonzero().flatten().tolist():
-        if faults.kind_of(t, cohort.ids[n]):
-            sent[n] = faults.corrupted(t, cohort.ids[n], sent[n], given[n])
-            spoilt.add(n)
-        if reason := guard.refuses(sent[n], given[n]):
-            rejected[n] = reason
+    came: list[int] = uploads.arrived.nonzero().flatten().tolist()
+    spoilt = {n for n in came if faults.kind_of(t, cohort.ids[n])}
+    for n in spoilt:
+        sent[n] = faults.corrupted(t, cohort.ids[n], sent[n], given[n])
+    whole = guard.refused({n: (sent[n], given[n]) for n in came if n not in spoilt}, later)
+    rejected = dict(sorted((whole | guard.refused({n: (sent[n], given[n]) for n in spoilt})).items()))
     if not spoilt and not rejected:
         return uploads
 

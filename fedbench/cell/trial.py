@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.cell.channel import Guard, received
+from fedbench.cell.channel import Guard, Later, received
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.deployment import Deployment
@@ -192,9 +192,11 @@ class Trial:
             up = train_together(*of_a_round, team=self.team) if together else train_one_by_one(*of_a_round)
         return self._receive(up, start, plan, cohort, job.t)
 
-    def _receive(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:
+    def _receive(
+        self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int, later: Later = None
+    ) -> Uploads:
         """What the server has of uploads, through faults and guard."""
-        return received(up, start, plan, cohort, t, self.federation.faults, self.guard)
+        return received(up, start, plan, cohort, t, self.federation.faults, self.guard, later)
 
     def _test(self, state: State, t: int, tables: dict[str, Rows]) -> None:
         """Enter into the tables how good the models of a state are, after round t counted from 1."""

@@ -42,10 +42,10 @@ class Direction:
 
 
 @torch.no_grad()
-def slope(
+def losses_beside(
     modules: Mapping[str, nn.Module], loss: Callable[[], Tensor], direction: Direction, epsilon: float
-) -> tuple[float, float, float]:
-    """(L(w + eps z) - L(w - eps z)) / (2 eps), and the two losses.
+) -> Tensor:
+    """(2,) float64: L(w + eps z) and L(w - eps z), whose difference by 2 eps is the slope.
 
     modules: what w belongs to, by the prefix of its names; loss() calls them and gives a scalar.
     """
@@ -53,8 +53,7 @@ def slope(
     for sign in (1, -1):
         with perturbed(modules, direction, sign * epsilon):
             losses.append(loss().double())
-    plus, minus = torch.stack(losses).tolist()  # waits for a GPU once
-    return (plus - minus) / (2 * epsilon), plus, minus
+    return torch.stack(losses)
 
 
 @contextmanager
@@ -85,7 +84,7 @@ def _hook(hooks: ExitStack, path: str, module: nn.Module, direction: Direction, 
 
 
 def descend(w: Mapping[str, Tensor], directions: Sequence[Direction], slopes: Sequence[float], lr: float) -> None:
-    """w -= lr times the mean of slope z over the directions, in place; w by the names that `slope` draws z by."""
+    """w -= lr times the mean of slope z over the directions, in place; w by the names that z was drawn by."""
     for name, tensor in w.items():
         for direction, s in zip(directions, slopes, strict=True):
             direction.add(name, tensor, -lr * s / len(directions))

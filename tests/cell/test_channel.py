@@ -81,15 +81,15 @@ GIVEN = {"r/0/A": torch.tensor([[1.0, 2.0]]), "shared/head.bias": torch.tensor([
     ],
 )
 def test_malformed_messages_are_refused(place, value, reason):
-    assert Guard().refuses({**GIVEN, place: value}, GIVEN) == reason
+    assert Guard().refused({3: ({**GIVEN, place: value}, GIVEN), 4: (GIVEN, GIVEN)}) == ({3: reason} if reason else {})
 
 
 def test_the_norm_is_that_of_the_whole_update():
     """(3, 4) in a layer and 12 in the head: 13."""
     sent = {"r/0/A": torch.tensor([[4.0, 6.0]]), "shared/head.bias": torch.tensor([12.0])}
-    assert Guard({"max_norm": 13.0}).refuses(sent, GIVEN) is None
-    assert Guard({"max_norm": 12.99}).refuses(sent, GIVEN) == TOO_LARGE
-    assert Guard({"max_norm": 1e-9}).refuses(GIVEN, GIVEN) is None
+    assert not Guard({"max_norm": 13.0}).refused({0: (sent, GIVEN)})
+    assert Guard({"max_norm": 12.99}).refused({0: (GIVEN, GIVEN), 1: (sent, GIVEN)}) == {1: TOO_LARGE}
+    assert not Guard({"max_norm": 1e-9}).refused({0: (GIVEN, GIVEN)})
 
 
 # --- a round ------------------------------------------------------------------------------------------------------

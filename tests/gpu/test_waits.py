@@ -6,8 +6,11 @@ import numpy as np
 import pretended
 import pytest
 from engine.test_cohort import SGD
+from rounds import close
 
+from fedbench.cell.channel import NOT_FINITE, Guard, received
 from fedbench.cell.evaluation import Evaluation
+from fedbench.cell.faults import Faults
 from fedbench.cell.pixels import Pixels
 from fedbench.cell.shares import Share
 from fedbench.engine import cohort as fast
@@ -22,13 +25,22 @@ def gpu():
         yield made
 
 
-@pytest.mark.parametrize("name", ["fedra", "fedavg", "ditto", "fedrod", "heterofl", "fedv"])
+def checked(*of_a_round, later=None):
+    """What arrives of uploads in a cell without faults."""
+    return received(*of_a_round, Faults({}, 0), Guard(), later)
+
+
+SPLIT = ("fedv", "fedvz", "festa")
+
+
+@pytest.mark.parametrize("name", ["fedra", "fedavg", "ditto", "fedrod", "heterofl", *SPLIT])
 def test_a_round_waits_no_more_often_for_more_steps(registry, gpu, name):
     """Without clipping: torch's own asks below Python where tensors are, and finds that these are on the CPU."""
 
     def waits(steps):
         setup = setup_of(registry, tiny_vit(), [4] * 3, engine=fast.train, optimizer=SGD, clip=None)
-        method = registry.make("method", {"name": name}, setup=dataclasses.replace(setup, device="cuda"))
+        setup = dataclasses.replace(setup, device="cuda", receive=checked)
+        method = registry.make("method", {"name": name}, setup=setup)
         cohort = cohort_of([4] * 3, steps=steps)
         there = [[(x.to("cuda"), y.to("cuda")) for x, y in cohort.batches(n)] for n in range(3)]
         state = method.init(generator(0))
@@ -36,8 +48,33 @@ def test_a_round_waits_no_more_often_for_more_steps(registry, gpu, name):
         method.round(state, 0, dataclasses.replace(cohort, batches=lambda n: iter(there[n])), generator(0, 0))
         return dict(gpu.waits)
 
-    few, many = waits(3), waits(7)
+    few, many = (waits(2), waits(4)) if name in SPLIT else (waits(3), waits(7))  # which some recordings need
     assert sum(few.values()) == sum(many.values()), {place: (few.get(place, 0), many[place]) for place in many}
+
+
+@pytest.mark.parametrize("name", ["festa", *(pytest.param(name, marks=pytest.mark.slow) for name in SPLIT[:2])])
+def test_a_message_that_is_not_finite_is_found_at_the_end_of_the_round(registry, name):
+    """And the round is as one that has asked of each message at once."""
+
+    def a_round(receive):
+        setup = setup_of(registry, tiny_vit(), [4] * 2, optimizer=SGD, clip=None)
+        method = registry.make(
+            "method", {"name": name}, setup=dataclasses.replace(setup, device="cuda", receive=receive)
+        )
+        cohort = cohort_of([4] * 2, steps=2)
+
+        def batches(n):
+            for k, (x, y) in enumerate(cohort.batches(n)):
+                yield (x * (float("inf") if (n, k) == (1, 1) else 1.0)).to("cuda"), y.to("cuda")
+
+        state = method.init(generator(0))
+        state, report = method.round(state, 0, dataclasses.replace(cohort, batches=batches), generator(0, 0))
+        return [state["encoder"], state["shared"], report.uploads.loss.nan_to_num()], report.uploads
+
+    with pretended.gpu():
+        found, up = a_round(checked)
+        assert up.rejected == {1: NOT_FINITE} and up.arrived.tolist() == [True, False]
+        close(found, a_round(lambda *given, later=None: checked(*given))[0])
 
 
 @pytest.mark.parametrize("batch_size", [2, 7])

@@ -64,10 +64,10 @@ class Participant:
         self.optimizer.step()
 
     @torch.no_grad()
-    def upload(self, told: Values, with_own: bool) -> Values | None:
+    def upload(self, told: Values, with_own: bool, later: list[Tensor] | None = None) -> Values | None:
         """What the server receives of it, through faults and guard; None where it is refused.
 
-        with_own: head and tail are sent too, and lie under `received` then.
+        with_own: head and tail are sent too, and lie under `received` then · later: see `Setup.receive`.
         """
         own = {name: value.detach() for name, value in self.w.items()} if with_own else {}
         message, L = {**told, **own}, self.cut.model.num_layers
@@ -76,8 +76,9 @@ class Participant:
         nothing = {name: value.new_zeros(()).expand(value.shape) for name, value in told.items()}
         start = {"r": [{}] * L, "shared": {**nothing, **{name: self.begun[name] for name in own}}}
         rows = {name: value[None] for name, value in message.items()}
-        sent = Uploads.of(self.cohort, [{}] * L, rows, *torch.tensor([[sum(self.losses)], [self.seconds]]))
-        came = self.setup.receive(sent, start, plan_of(1, L), self.cohort, self.t)
+        sent = Uploads.of(self.cohort, [{}] * L, rows, *torch.zeros(2, 1))  # losses and seconds: see `outcome`
+        how = {} if later is None else {"later": later}
+        came = self.setup.receive(sent, start, plan_of(1, L), self.cohort, self.t, **how)
         if came.rejected:
             self.refused = came.rejected[0]
             return None
@@ -86,29 +87,22 @@ class Participant:
         return {name: values[name] for name in told}
 
     @property
-    def losses(self) -> list[float]:
-        """Of the steps taken; waits for a GPU once."""
-        found: list[float] = torch.stack(self.told).tolist() if self.told else []
-        return found
-
-    @property
     def arrived(self) -> bool:
         return self.arrives and not self.refused
 
     def outcome(self, with_own: bool) -> Outcome:
         """with_own: head and tail were to be sent."""
-        loss = sum(self.losses) / max(len(self.told), 1)
-        return Outcome(self.arrived, self.refused, loss, self.seconds, self.received if with_own else {})
+        return Outcome(self.arrived, self.refused, self.told, self.seconds, self.received if with_own else {})
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the server and the record keep of a client's round: why it was refused, if it was; own: (w_H, w_T) as they
-    were received, where they were to be sent."""
+    """What the server and the record keep of a client's round: why it was refused, if it was; told: the loss of each
+    step; own: (w_H, w_T) as they were received, where they were to be sent."""
 
     arrived: bool
     refused: str
-    loss: float
+    told: list[Tensor]
     seconds: float
     own: Values
 
@@ -119,13 +113,16 @@ def plan_of(N: int, L: int) -> Plan:
 
 
 def uploads_of(done: list[Outcome], cohort: Cohort, L: int) -> Uploads:
-    """The round as the record and an aggregator see it: heads and tails where they were sent, else nothing."""
-    names = done[0].own if done else {}
+    """The round as the record and an aggregator see it: heads and tails where they were sent, else nothing. Waits for a
+    GPU once."""
+    names, told = done[0].own if done else {}, [loss for one in done for loss in one.told]
+    losses = iter(torch.stack(told).tolist() if told else [])
+    means = [sum(next(losses) for _ in one.told) / max(len(one.told), 1) for one in done]
     up = Uploads.of(
         cohort,
         r=[{} for _ in range(L)],
         shared={name: torch.stack([one.own[name] for one in done]) for name in names},
-        loss=torch.tensor([one.loss for one in done], dtype=torch.float64),
+        loss=torch.tensor(means, dtype=torch.float64),
         seconds=torch.tensor([one.seconds for one in done], dtype=torch.float64),
     )
     arrived = torch.tensor([one.arrived for one in done], dtype=torch.bool)

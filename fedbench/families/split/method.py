@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
@@ -113,7 +114,14 @@ class Split:
         return Backward(self.cut, optimizer)
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        """Lines 3 to 22."""
+        """Lines 3 to 22. On a GPU it is asked once, at the end, whether messages were finite; where one was not, the
+        round is computed once more, and asks of each."""
+        later: list[Tensor] | None = [] if self.cut.model.device.type == "cuda" else None
+        found = self.computed(state, t, cohort, later)
+        return found if not later or bool(torch.cat(later).all()) else self.computed(state, t, cohort, None)
+
+    def computed(self, state: State, t: int, cohort: Cohort, later: list[Tensor] | None) -> tuple[State, Report]:
+        """A round. later: see `Setup.receive`."""
         averages, N, L = self.rules.averages(t), len(cohort), self.cut.model.num_layers
         optimizer, kept = self.optimizer(state), dict(state["clients"])
         server = self.server(optimizer)
@@ -125,7 +133,7 @@ class Split:
             clients = [
                 Participant(n, cohort, self.w_of(state, cohort.ids[n]), self.cut, self.setup, t) for n in together
             ]
-            self.local_steps(clients, server, t)
+            self.local_steps(clients, server, t, later)
             for client in clients:
                 done.append(client.outcome(with_own=averages))
                 if client.arrived and not averages:
@@ -141,7 +149,7 @@ class Split:
             kept |= {str(i): self.setup.store.put(new["shared"]) for n, i in enumerate(cohort.ids) if up.arrived[n]}
         return {**new, "clients": kept}, report
 
-    def local_steps(self, clients: Sequence[Participant], server: Server, t: int) -> None:
+    def local_steps(self, clients: Sequence[Participant], server: Server, t: int, later: list[Tensor] | None) -> None:
         """The K_i steps of each, side by side; the server hears of every step or of the last, and steps along where it
         learns at every one."""
         for k in range(1, max((client.K for client in clients), default=0) + 1):
@@ -149,7 +157,10 @@ class Split:
                 last = k == client.K
                 asks = client.arrived and (self.rules.every_step or last)
                 told = client.local_step(self.l_c, server if asks else None)
-                if asks and (came := client.upload(told, with_own=last and self.rules.averages(t))) is not None:
+                if not asks:
+                    continue
+                came = client.upload(told, last and self.rules.averages(t), later)
+                if came is not None:
                     server.take(came, t, client.i)
             if self.rules.every_step:
                 server.step(self.cut.w_E, self.rules.eta(t))

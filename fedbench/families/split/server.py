@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.optimizer import OwnOptimizer
-from fedbench.families.spsa import Direction, descend, slope
+from fedbench.families.spsa import Direction, descend, losses_beside
 
 Values = dict[str, Tensor]
 LOSSES = "model.losses"  # the place of FedVZ's losses in what a client sends
@@ -60,7 +60,7 @@ class ZerothOrder:
     seed: int
     epsilon: float
     directions: int
-    heard: list[tuple[list[Direction], Sequence[float]]] = field(default_factory=list)
+    heard: list[tuple[list[Direction], Tensor]] = field(default_factory=list)
 
     def trained(self) -> Mapping[str, Tensor]:
         return {}
@@ -68,17 +68,18 @@ class ZerothOrder:
     def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
         """The losses (directions, 2) at w_E + eps z and w_E - eps z."""
         modules, h = self.cut.server_modules, h.detach()
-        both = [slope(modules, lambda: loss(self.cut.E(h)), z, self.epsilon)[1:] for z in self._z(t, client)]
-        return {LOSSES: torch.tensor(both, dtype=torch.float64, device=h.device)}
+        both = [losses_beside(modules, lambda: loss(self.cut.E(h)), z, self.epsilon) for z in self._z(t, client)]
+        return {LOSSES: torch.stack(both)}
 
     def take(self, message: Values, t: int, client: int) -> None:
         plus, minus = message[LOSSES].T
-        self.heard.append((self._z(t, client), ((plus - minus) / (2 * self.epsilon)).tolist()))
+        self.heard.append((self._z(t, client), (plus - minus) / (2 * self.epsilon)))
 
     @torch.no_grad()
     def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
-        """The same, each z drawn again where it is added."""
-        for z, slopes in self.heard:
+        """The same, each z drawn again where it is added. Waits for a GPU once."""
+        told = torch.stack([slopes for _, slopes in self.heard]).tolist() if self.heard else []
+        for (z, _), slopes in zip(self.heard, told, strict=True):
             descend(w_E, z, slopes, lr / len(self.heard))
         self.heard = []
 
