@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedbench.cell.pixels import Pixels
 from fedbench.cell.shares import TEST, Share
+from fedbench.engine.answering import answer
 from fedbench.engine.team import ALONE, Team
 from fedbench.method import Predict
 from fedbench.results.choice import VALIDATION
@@ -141,9 +142,4 @@ class Evaluation:
 
 def _answer(predict: Predict, x: Tensor) -> Tensor | Mapping[str, Tensor]:
     """predict(x); on a GPU by less work, whose sums come in another order."""
-    if not x.is_cuda:
-        return predict(x)
-    from fedbench.engine import shortcuts
-
-    with shortcuts.answering(predict):
-        return predict(x)
+    return answer(predict, x) if x.is_cuda else predict(x)

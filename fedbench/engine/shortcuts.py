@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from fedbench.models.adapter import Stack, drawn
 from fedbench.models.backbone import Blocks
-from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.kernels import frozen_linear
 from fedbench.models.uncompiled import Attention, Block
 
@@ -57,7 +56,8 @@ def run(block: nn.Module, x: Tensor, stack: Stack) -> Tensor:
     if not (stack.even and pays(x)):
         return block(x)
     with drawn(block, x, stack):
-        return _compiled()(block, x.clone() if len(stack.sizes) == 1 else x)  # no view, as those of several are none
+        own = x.clone() if len(stack.sizes) == 1 else x  # no view, as those of several are none
+        return compiled(_called)(block, own)
 
 
 def pays(x: Tensor) -> bool:
@@ -66,26 +66,27 @@ def pays(x: Tensor) -> bool:
 
 
 @functools.cache
-def _compiled() -> Callable[[nn.Module, Tensor], Tensor]:
-    """One compiled function for all blocks and numbers of clients; plain where this machine cannot compile."""
+def compiled(how: Callable[[nn.Module, Tensor], Tensor]) -> Callable[[nn.Module, Tensor], Tensor]:
+    """how(module, x) compiled, one function for all blocks and numbers of rows; plain where this machine cannot."""
     from torch._dynamo.exc import TorchDynamoException  # the compiler takes seconds to import
 
-    compiled = torch.compile(_called, dynamic=True)
+    quick = torch.compile(how, dynamic=True)
 
     def block(module: nn.Module, x: Tensor) -> Tensor:
-        nonlocal compiled
+        nonlocal quick
         try:
-            return compiled(module, x)
+            return quick(module, x)
         except TorchDynamoException as error:
             warnings.warn(f"torch.compile failed, going on without it: {error}", stacklevel=2)
-            compiled = _called
-            return module(x)
+            quick = how
+            return how(module, x)
 
     return block
 
 
 def _called(module: nn.Module, x: Tensor) -> Tensor:
-    return module(x)
+    made: Tensor = module(x)
+    return made
 
 
 def reads_class_token(model: Blocks, j: int) -> bool:
@@ -106,26 +107,6 @@ def last_layer(block: nn.Module, x: Tensor) -> Tensor:
     first = x[:, :1]
     first = first + block.drop_path1(block.ls1(attention(block.attn, block.norm1(x), queries=1)))
     return first + block.drop_path2(block.ls2(block.mlp(block.norm2(first))))
-
-
-@contextmanager
-def answering(predict: object) -> Iterator[None]:
-    """Inside, a global model that reads its class token alone computes its last layer for that alone."""
-    block = _last_read(predict) if isinstance(predict, GlobalModel) and predict.layers else None
-    if block is None:
-        yield
-        return
-    vars(block)["forward"] = functools.partial(last_layer, block)
-    try:
-        yield
-    finally:
-        del vars(block)["forward"]
-
-
-def _last_read(predict: GlobalModel) -> nn.Module | None:
-    """The last layer, where one exit or several stand right behind it, and it is of the kind for that."""
-    j, ends = predict.layers[-1], predict.last.depth == len(predict.layers)
-    return predict.blocks.blocks[j] if ends and reads_class_token(predict.blocks, j) else None
 
 
 def attention(attn: Attention, x: Tensor, queries: int | None = None) -> Tensor:

@@ -231,6 +231,14 @@ class Stackable(Protocol):
     stack: Stack | None
 
 
+class Foldable(Protocol):
+    """An adapter that may stand in the frozen weight. settled: whether it does, where that has been asked already."""
+
+    settled: bool | None
+
+    def is_folded(self) -> bool: ...
+
+
 @contextmanager
 def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
     """Let the modules under `root` that own values of the stack use them."""
@@ -252,6 +260,20 @@ def fold(blocks: Blocks) -> None:
         add = getattr(module, "fold", None)
         if module is not blocks and add is not None:
             add()
+
+
+@contextmanager
+def settled(root: nn.Module) -> Iterator[None]:
+    """Inside, adapters under `root` that say whether they are folded (`is_folded`) know it as `settled`: a pass that is
+    compiled cannot ask."""
+    modules = [cast(Foldable, module) for module in root.modules() if hasattr(module, "is_folded")]
+    for module in modules:
+        module.settled = module.is_folded()
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.settled = None
 
 
 def seed_dropout(blocks: Blocks, generator: Draws | torch.Generator | None) -> None:

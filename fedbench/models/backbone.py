@@ -168,15 +168,22 @@ class Blocks(Body):
             tokens = block(tokens)
         return self.features(tokens)
 
-    def forward(self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit]) -> list[Tensor]:
-        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order."""
+    def forward(
+        self,
+        x: Tensor,
+        layers: Sequence[int],
+        exits: Sequence[Exit],
+        through: Callable[..., Tensor] = nn.Module.__call__,
+    ) -> list[Tensor]:
+        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order. through(block, tokens): how
+        each of them is run."""
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)
         tokens, logits = self.embed(x), {}
         for depth in range(len(layers) + 1):
             if depth > 0:
-                tokens = self.blocks[layers[depth - 1]](tokens)
+                tokens = through(self.blocks[layers[depth - 1]], tokens)
             if depth in at:
                 features = self.features(tokens)
                 logits.update({name: self.classifiers[name](features) for name in at[depth]})

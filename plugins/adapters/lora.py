@@ -35,6 +35,7 @@ class LoRALinear(loralib.Linear):
         self.lora_dropout = SeededDropout(dropout)
         self.stack: Stack | None = None
         self._folded: tuple[Tensor, tuple] | None = None
+        self.settled: bool | None = None
 
     def draw(self, generator: torch.Generator) -> None:
         """loralib's own initialisation: A uniform (Kaiming, a = sqrt 5), B zero."""
@@ -49,14 +50,17 @@ class LoRALinear(loralib.Linear):
         with torch.no_grad():
             self._folded = self.weight + self.scaling * self.lora_B @ self.lora_A, self._version()
 
+    def is_folded(self) -> bool:
+        """Whether what was folded still stands."""
+        return self._folded is not None and self._folded[1] == self._version() and not torch.is_grad_enabled()
+
     def _version(self) -> tuple:
         return tuple((id(p), p._version) for p in (self.lora_A, self.lora_B))
 
     def forward(self, x: Tensor) -> Tensor:
         if self.stack is None:
-            if self._folded and self._folded[1] == self._version() and not torch.is_grad_enabled():
-                return frozen_linear(x, self._folded[0], self.bias)
-            return super().forward(x)
+            folded = self.is_folded() if self.settled is None else self.settled
+            return frozen_linear(x, self._folded[0], self.bias) if folded else super().forward(x)
         own = self.stack.values
         if self.stack.even and self.lora_dropout.p == 0:
             return low_rank_linear(x, self.weight, self.bias, own["lora_A"], own["lora_B"], self.scaling)

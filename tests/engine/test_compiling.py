@@ -51,10 +51,10 @@ def counting(monkeypatch):
     monkeypatch.setattr(shortcuts, "fast", lambda model: contextlib.nullcontext())  # as on a GPU
     monkeypatch.setattr(kernels, "_is_plain", lambda x: True)  # too
     torch._dynamo.reset()
-    shortcuts._compiled.cache_clear()
+    shortcuts.compiled.cache_clear()
     yield told
     torch._dynamo.reset()
-    shortcuts._compiled.cache_clear()
+    shortcuts.compiled.cache_clear()
 
 
 def rounds(registry, adapter, how, sizes, counting):

@@ -6,9 +6,7 @@ from torch import nn
 
 from fedbench.engine import shortcuts
 from fedbench.models.backbone import Blocks
-from fedbench.models.globalmodel import GlobalModel
 from fedbench.testing.world import tiny_mixer, tiny_vit
-from fedbench.types import Exit
 
 
 @pytest.fixture
@@ -31,20 +29,6 @@ def test_the_last_layer_for_the_class_token_alone_equals_the_whole_layer(registr
     x = tokens(2, 5, 8)
     assert shortcuts.reads_class_token(vit, 1)
     close(shortcuts.last_layer(vit.blocks[1], x), vit.blocks[1](x)[:, :1])
-
-
-@pytest.mark.parametrize(("layers", "exits", "cut"), [([0, 2], [1, 2], True), ([0, 2], [1], False), ([], [0], False)])
-def test_a_global_model_answers_the_same_by_its_class_token_alone(vit, layers, exits, cut):
-    """In its last layer, where a classifier stands behind that; earlier classifiers read what they always read."""
-    for name in {f"e{depth}" for depth in exits}:
-        vit.add_classifier(name, 3)
-    model = GlobalModel(vit, layers, [Exit(depth, f"e{depth}") for depth in exits], torch.stack)
-    x, seen = tokens(2, 3, 8, 8), []
-    plain = model(x)
-    vit.blocks[2].mlp.register_forward_hook(lambda module, given, out: seen.append(out.shape[1]))
-    with shortcuts.answering(model):
-        close(model(x), plain)
-    assert seen == ([1] if cut else [5] if layers else []) and "forward" not in vars(vit.blocks[2])
 
 
 def test_the_shortcut_is_for_class_token_models_only():
@@ -103,10 +87,10 @@ def compiling(monkeypatch):
     backend = {"backend": "aot_eager"}
     compiler = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, **options: compiler(function, **options, **backend))
-    shortcuts._compiled.cache_clear()
+    shortcuts.compiled.cache_clear()
     yield backend
     torch._dynamo.reset()
-    shortcuts._compiled.cache_clear()
+    shortcuts.compiled.cache_clear()
 
 
 def test_where_compiling_fails_the_plain_layer_answers_with_a_warning(vit, compiling):
@@ -116,5 +100,5 @@ def test_where_compiling_fails_the_plain_layer_answers_with_a_warning(vit, compi
     compiling["backend"] = broken
     x = tokens(2, 5, 8)
     with pytest.warns(UserWarning, match="no compiler here"):
-        close(shortcuts._compiled()(vit.blocks[0], x), vit.blocks[0](x))
-    close(shortcuts._compiled()(vit.blocks[1], x), vit.blocks[1](x))
+        close(shortcuts.compiled(shortcuts._called)(vit.blocks[0], x), vit.blocks[0](x))
+    close(shortcuts.compiled(shortcuts._called)(vit.blocks[1], x), vit.blocks[1](x))

@@ -118,9 +118,9 @@ def test_a_step_never_waits_for_the_gpu(registry, model, adapter, active):
 def compiled(monkeypatch):
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    shortcuts._compiled.cache_clear()
+    shortcuts.compiled.cache_clear()
     yield lambda: monkeypatch.setattr(shortcuts, "COMPILED_FROM", 1)
-    shortcuts._compiled.cache_clear()
+    shortcuts.compiled.cache_clear()
     torch._dynamo.reset()
 
 
