@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 
 import hypothesis
 import pytest
@@ -14,6 +15,9 @@ from command import TINY
 from fedbench.registry.registry import Registry
 
 torch.set_num_threads(1)
+# As under tox: processes by the hundred would compile the same modules again, and pytest rewrite all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # pytest, torch and scikit-learn set these for themselves
 OF_OTHERS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}
 # Shared machines stall for a second now and then; and the suite must give the same verdict twice.
@@ -54,6 +58,15 @@ def own_cache(tmp_path_factory):
     """Tests neither read nor fill the user's cache."""
     patch = pytest.MonkeyPatch()
     patch.setenv("FEDBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_waits_for_the_disk():
+    """A test sees what was written whether it is on the disk yet or not. Other processes wait as ever."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(os, "fsync", os.fstat)  # which knows a closed file too
     yield
     patch.undo()
 

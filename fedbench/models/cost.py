@@ -3,11 +3,10 @@ Measured from shapes alone."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,19 +15,15 @@ from fedbench.models.backbone import Blocks, Classifier
 from fedbench.models.counting import counted
 from fedbench.models.holding import Holding, whole
 from fedbench.models.lowrank import pairs
+from fedbench.models.once import identity, once
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.places import holds
 from fedbench.models.running import to_answer
 from fedbench.models.shape import Shape
 from fedbench.types import ClientCost, Exit, Objective, Sent
 
-Found = TypeVar("Found")
-
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.
 _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
-
-# What this process has measured: a plan meets the same model at the same depth in many cells.
-_measured: dict[Hashable, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -212,30 +207,12 @@ def _passing(shape: Shape, holding: Holding, image_size: int) -> int:
     def alive() -> int:
         return to_answer(model, lambda twin, x: twin(x, range(below), exits), image_size, _unused(model, below))
 
-    return _once(shape, ("passing", below, exits, image_size), alive)
+    return once(model.origin, shape.parameters, ("passing", below, exits, image_size), alive)
 
 
 def _measured_once(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
-    key = (holding, _identity(objective), image_size)
-    return _once(shape, key, lambda: _measure(shape.model, holding, objective, image_size))
-
-
-def _once(shape: Shape, key: Hashable, measure: Callable[[], Found]) -> Found:
-    """What measure() gives, kept for models that are equal in shape."""
-    if shape.model.origin is None:
-        return measure()
-    whole_key = (shape.model.origin, shape.parameters, key)
-    if whole_key not in _measured:
-        _measured[whole_key] = measure()
-    found: Found = _measured[whole_key]
-    return found
-
-
-def _identity(objective: Callable[..., Any]) -> Hashable:
-    """Equal for one function with the same options."""
-    if isinstance(objective, functools.partial):
-        return objective.func, repr(objective.args), repr(sorted(objective.keywords.items()))
-    return objective
+    key, model = (holding, identity(objective), image_size), shape.model
+    return once(model.origin, shape.parameters, key, lambda: _measure(model, holding, objective, image_size))
 
 
 def _measure(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:

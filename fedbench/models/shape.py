@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import pairs
-
-Parameters = tuple[tuple[str, Hashable, bool], ...]
+from fedbench.models.once import Parameters, parameters_of
 
 
 class Shape:
@@ -40,8 +39,8 @@ class Shape:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """All parameters by name, with their shapes, and whether they are trained."""
-        return tuple((name, p.shape, p.requires_grad) for name, p in self.model.named_parameters())
+        """See `once.parameters_of`."""
+        return parameters_of(self.model)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fedbench.testing.world import CLASSES, close, cohort_of, expect, same, setu
 from fedbench.types import ClientCost, Cohort, Report, Size
 
 CAPACITIES = (4, 3, 1)
+_checks = count()
 
 
 def check_method(
@@ -44,10 +46,10 @@ def check_method(
     """
     registry, r_n, g_n = registry or Registry(), list(ranks) if ranks else None, list(widths) if widths else None
 
-    store = ClientStore()
+    store, origin = ClientStore(), f"check {next(_checks)}"  # whose models are equal: what they cost is measured once
 
     def made(by: Callable[..., Method] = make, **given: Any) -> Method:
-        setup = setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n, **given)
+        setup = setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n, origin=origin, **given)
         return by(replace(setup, by_client=True, store=store), **options)  # also those without a global model
 
     def cohort() -> Cohort:

@@ -88,11 +88,15 @@ def setup_of(
     ranks: list[int] | None = None,
     widths: list[float] | None = None,
     engine: Callable[..., Uploads] = sequential.train,
+    origin: str | None = None,
     **train: Any,
 ) -> Setup:
     """A set-up in float64 with the sequential engine, or another, and a dozen images of the server's own; `train`
-    changes single training options."""
-    blocks = body_of(model).double()
+    changes single training options.
+
+    origin: see `Body`.
+    """
+    blocks = body_of(model, origin).double()
     clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]
     options = {**TRAIN, **train}
 

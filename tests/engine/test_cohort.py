@@ -38,7 +38,8 @@ FEDDYN, FEDPROX = {"feddyn": 0.7}, {"fedprox": 0.7}
 
 
 def rounds(registry, engine, ref, model, adapter, cohort, train):
-    setup = dataclasses.replace(setup_of(registry, model, cohort.capacities.tolist(), adapter, **train), engine=engine)
+    made = f"{type(model).__name__} {adapter}"  # what one costs is measured once
+    setup = setup_of(registry, model, cohort.capacities.tolist(), adapter, engine=engine, origin=made, **train)
     method = registry.make("method", ref, setup=setup)
     state = method.init(generator(0))
     reports = []

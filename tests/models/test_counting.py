@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
-from fedbench.models import cost, counting
+from fedbench.models import counting, once
 from fedbench.models.counting import Counter, blank, count, counted, one_image
 from fedbench.registry.registry import Registry
 
@@ -91,7 +91,7 @@ SOME = ("fedra", "depthfl", "fjord", "fedvz", "reefl")
 
 
 def prices(config, registry):
-    cost._measured.clear()
+    once._found.clear()
     trial = Trial(config, registry)
     cohort = trial.federation.cohort(0)
     return trial.method.prices(cohort, 0)

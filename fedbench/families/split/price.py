@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedbench.families.split.cut import Cut
 from fedbench.models.counting import blank, count, one_image, quickest
+from fedbench.models.once import identity, once, parameters_of
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.running import most_alive
 from fedbench.types import ClientCost, Objective, Sent, ServerCost
@@ -52,9 +53,14 @@ class Prices:
 
 
 def measure(cut: Cut, loss: Objective, image_size: int) -> Prices:
-    """From shapes alone."""
-    prices = quickest(lambda device: _measure(cut, loss, image_size, device), cut.model, image_size)
-    return replace(prices, at_once=_at_once(cut, loss, image_size))
+    """From shapes alone, once for models of one origin that are cut alike."""
+
+    def anew() -> Prices:
+        prices = quickest(lambda device: _measure(cut, loss, image_size, device), cut.model, image_size)
+        return replace(prices, at_once=_at_once(cut, loss, image_size))
+
+    key = ("split", cut.first, cut.last, identity(loss), image_size)
+    return once(cut.model.origin, parameters_of(cut.model), key, anew)
 
 
 def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> Prices:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import Any
 
@@ -15,6 +14,7 @@ from fedbench.families.body import WholeModel
 from fedbench.families.width.maps import map_of
 from fedbench.families.width.units import Slice
 from fedbench.models.backbone import HEAD, load
+from fedbench.models.copying import copied
 
 
 class HeldGroupNorm(nn.Module):
@@ -54,7 +54,7 @@ def narrow(model: WholeModel, held: Slice, scale: float = 1.0) -> WholeModel:
     outputs are divided by.
     """
     names = {id(p): name for name, p in model.weights().items()}
-    twin: WholeModel = copy.deepcopy(model, {id(p): p for p in model.parameters()})  # its weights are not copied
+    twin = copied(model, {id(p): p for p in model.parameters()})  # its weights are not copied
     for path, module in list(twin.named_modules()):
         if isinstance(module, nn.GroupNorm):
             (channels,) = held.index(names[id(module.weight)])

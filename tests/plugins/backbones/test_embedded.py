@@ -5,8 +5,8 @@ import pytest
 from fedbench.cell.trial import Trial
 from fedbench.runs.runner import load
 
-# A third of the quickstart's work; the full figures, three seeds and thirty rounds, are in results/reference.
-FEW = ("train.rounds=8", "train.max_steps=5", "evaluation.every=8", "data.test_per_class=5")
+# A sixth of the quickstart's work; the full figures, three seeds and thirty rounds, are in results/reference.
+FEW = ("train.rounds=8", "train.max_steps=5", "train.batch_size=16", "evaluation.every=8", "data.test_per_class=5")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,38 @@
+"""What is found of models that are equal in shape, found once in a process: a plan meets them in many cells."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from torch import nn
+
+Found = TypeVar("Found")
+Parameters = tuple[tuple[str, Hashable, bool], ...]
+
+_found: dict[Hashable, Any] = {}
+
+
+def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callable[[], Found]) -> Found:
+    """What find() gives, kept for models of this origin (see `Body`) with these parameters; found anew where the
+    origin is not known. key: what else it depends on."""
+    if origin is None:
+        return find()
+    whole_key = (origin, parameters, key)
+    if whole_key not in _found:
+        _found[whole_key] = find()
+    found: Found = _found[whole_key]
+    return found
+
+
+def parameters_of(model: nn.Module) -> Parameters:
+    """All parameters by name, with their shapes, and whether they are trained."""
+    return tuple((name, p.shape, p.requires_grad) for name, p in model.named_parameters())
+
+
+def identity(function: Callable[..., Any]) -> Hashable:
+    """Equal for one function with the same options."""
+    if isinstance(function, functools.partial):
+        return function.func, repr(function.args), repr(sorted(function.keywords.items()))
+    return function
