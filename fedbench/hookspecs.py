@@ -62,6 +62,8 @@ def fedbench_register_aggregators(register: Register) -> None:
 
     What it remembers between rounds it keeps in `state["memory"]`, nested dicts and lists of tensors. One that sets
     `make(setup, ...)` is given the run's `Setup` too.
+
+    :param ignores: optional, as of methods: what of `capacities`, `ranks` and `widths` it does not look at.
     """
 
 
@@ -70,7 +72,8 @@ def fedbench_register_objectives(register: Register) -> None:
     """What a client minimises: `make(**options) -> objective(exits, y, t) -> loss`.
 
     `exits` lists the logits (B, C) of every classifier of the client, shallow to deep; `y` is (B,) int64; t the round.
-    An objective that sets `make(setup, ...)` is given the run's `Setup` too.
+    An objective that sets `make(setup, ...)` is given the run's `Setup` too, and may say that it `ignores` some of it,
+    as aggregators may; any other sees nothing of that.
     """
 
 
@@ -96,6 +99,9 @@ def fedbench_register_methods(register: Register) -> None:
 
     :param setup: a `fedbench.method.Setup`. Options called `allocation`, `aggregator` or `objective` are references to
         components of that kind.
+    :param ignores: optional, what of a configuration it does not depend on, whatever its options: some of `capacities`,
+        `ranks`, `widths` and `adapter`. Cells that differ in nothing else are computed once. Without it, it is taken to
+        depend on all. `fedbench plugins check` holds it to its word.
     :param role: optional, what the method is there for. `method`, the default: to be judged. `ceiling`: more than any
         client could do; tables measure gaps to it. `floor`: what the weakest client allows. `control`: what a part of
         the others is worth. Pictures draw ceilings dashed and controls dotted.

@@ -124,7 +124,17 @@ def update_norms(state: State, uploads: Uploads, plan: Plan) -> Tensor:
 
 @hookimpl
 def fedbench_register_aggregators(register):
-    register("weighted_mean", weighted_mean, profiles={"reference": {"weights": "uniform"}})
-    register("coordinate_median", coordinate_median)
-    register("trimmed_mean", trimmed_mean)
-    register("norm_clipping", norm_clipping, profiles={"reference": {"weights": "uniform"}})
+    register(
+        "weighted_mean",
+        weighted_mean,
+        ignores=["capacities", "ranks", "widths"],
+        profiles={"reference": {"weights": "uniform"}},
+    )
+    register("coordinate_median", coordinate_median, ignores=["capacities", "ranks", "widths"])
+    register("trimmed_mean", trimmed_mean, ignores=["capacities", "ranks", "widths"])
+    register(
+        "norm_clipping",
+        norm_clipping,
+        ignores=["capacities", "ranks", "widths"],
+        profiles={"reference": {"weights": "uniform"}},
+    )

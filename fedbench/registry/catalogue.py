@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from fedbench.data.sources import Source
 from fedbench.errors import UserError
 from fedbench.options import Schema, declared, faults, place
 from fedbench.results.choice import Measure
+from fedbench.types import SIZES
 from fedbench.words import meant
 
 KINDS = {
@@ -38,7 +39,10 @@ OWN_SETTINGS = ("adapter", "train")
 ROLES = ("method", "ceiling", "floor", "control")
 
 # What `register` is told of a component beside its name and what makes it.
-FACTS = ("profiles", "later", "paper", "role", "exact", "source", "elsewhere", "better", "unit", "format", "look")
+FACTS = (
+    *("profiles", "later", "paper", "role", "exact", "source", "elsewhere", "better", "unit", "format", "ignores"),
+    "look",
+)
 FACTS_TOLD = ", ".join(FACTS[:-1])  # how pictures draw it is no stranger's to say
 
 # What the core hands to a component by name; every other parameter is an option that a suite may set.
@@ -60,6 +64,10 @@ ALLOCATION_INPUTS = frozenset(
 )
 EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu"])
 SET_UP = ("method", "aggregator", "objective")
+
+# The parts of a configuration that a component may say it does not depend on.
+PARTS = (*SIZES, "adapter")
+BY_CAPACITY = ("capacities", "budgets", "memory_budgets")  # of an allocation's inputs
 _GIVEN = {
     "allocation": ALLOCATION_INPUTS,
     "dataset": {"image_size"},
@@ -83,7 +91,8 @@ class Component:
     others), its options with their defaults, and what those take that declare it (`fedbench.options`); for a method its
     role, one of ROLES, for a data set where its files come from, for an executor whether its cells run on other
     machines. later: the options that came when results were kept already, paper: where it is from, look: how pictures
-    draw it, better, unit, format: what a metric says of itself, see `hookspecs`."""
+    draw it, better, unit, format: what a metric says of itself, ignores: those of PARTS that it does not depend on, see
+    `hookspecs`."""
 
     name: str
     kind: str
@@ -101,6 +110,7 @@ class Component:
     details: str = ""
     paper: str = ""
     look: int | None = None
+    ignores: Sequence[str] = ()
     better: str = ""
     unit: str = ""
     format: str = ""
@@ -118,8 +128,9 @@ class Component:
         _check_facts(kind, name, facts)
         if "profiles" in facts:
             facts["profiles"] = _plain("profiles", facts["profiles"])
-        options, open_ = {}, False
-        for parameter in inspect.signature(make).parameters.values():
+        options, open_, parameters = {}, False, inspect.signature(make).parameters
+        facts["ignores"] = _ignored(kind, facts.get("ignores", ()), parameters)
+        for parameter in parameters.values():
             if parameter.name == "setup" or parameter.name in _GIVEN.get(kind, ()):
                 continue
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -161,9 +172,25 @@ def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
     said = {key: facts[key] for key in ("better", "unit", "format") if key in facts}
     if wrong := Measure(**said).fault() if kind == "metric" else said and f"`{next(iter(said))}` is a metric's to say":
         raise Unfit(f"{kind} {name!r}: {wrong}")
+    ignores, may = facts.get("ignores", []), PARTS if kind == "method" else SIZES
+    if ignores and kind not in SET_UP:
+        raise Unfit(f"{kind} {name!r}: `ignores` is for {', '.join(SET_UP)} to say")
+    if not isinstance(ignores, list | tuple) or any(part not in may for part in ignores):
+        raise Unfit(f"the {kind} {name!r} ignores {ignores!r:.80}; what it may ignore is a list of {', '.join(may)}")
     paper = facts.get("paper", "")
     if not isinstance(paper, str) or (paper and not (_YEAR.search(paper) and paper.isprintable())):
         raise Unfit(f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}")
+
+
+def _ignored(kind: str, said: Iterable[str], parameters: Container[str]) -> list[str]:
+    """Those of PARTS that a component does not depend on: what it says, and what it cannot see."""
+    hidden: list[str] = []
+    if kind == "allocation":
+        told = {*parameters, *(["capacities"] if any(given in parameters for given in BY_CAPACITY) else [])}
+        hidden = [part for part in PARTS if part not in told]
+    elif kind == "objective" and "setup" not in parameters:
+        hidden = list(PARTS)
+    return [part for part in PARTS if part in said or part in hidden]
 
 
 def _check_own(what: str, takes: dict[str, Schema], given: dict[str, Any]) -> None:

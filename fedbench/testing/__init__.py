@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedbench.testing.allocations import check_allocation
     from fedbench.testing.assets import check_backbone, check_dataset
     from fedbench.testing.components import check_metric, check_objective, check_partition
+    from fedbench.testing.ignoring import check_ignores
     from fedbench.testing.methods import check_method, check_state
     from fedbench.testing.whole import check_component
     from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
@@ -30,6 +31,7 @@ _LAZY = {  # torch takes seconds to import, and the process that has others chec
     "allocations": ("check_allocation",),
     "assets": ("check_backbone", "check_dataset"),
     "components": ("check_metric", "check_objective", "check_partition"),
+    "ignoring": ("check_ignores",),
     "methods": ("check_method", "check_state"),
     "whole": ("check_component",),
     "world": ("cohort_of", "setup_of", "tiny_mixer", "tiny_vit"),
@@ -42,6 +44,7 @@ __all__ = [
     "check_backbone",
     "check_component",
     "check_dataset",
+    "check_ignores",
     "check_method",
     "check_metric",
     "check_objective",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,19 @@ def check_aggregator(
         )
 
 
-def setup_for_aggregators(registry: Registry) -> Setup:
-    """A set-up whose backbone has its low-rank adapters and its head, as methods leave it to aggregators."""
-    setup = setup_of(registry, tiny_vit(), [4, 3, 1])
+def two_rounds(aggregate: Aggregate, model: Blocks, cohort: Cohort) -> State:
+    """What two rounds of these three clients come to, who train as many layers as ever, whatever their sizes."""
+    plan = Plan(torch.ones(len(cohort), model.num_layers, dtype=torch.bool), [[Exit(model.num_layers, HEAD)]] * 3)
+    state = _start(model, 0)
+    for seed in (0, 10):
+        state = aggregate(state, _uploads(model, plan, seed, [True] * 3), plan, cohort)
+    return state
+
+
+def setup_for_aggregators(registry: Registry, capacities: Sequence[int] = (4, 3, 1), **sizes: Any) -> Setup:
+    """A set-up whose backbone has its low-rank adapters and its head, as methods leave it to aggregators. sizes:
+    `ranks` and `widths` of its three clients, where they have some."""
+    setup = setup_of(registry, tiny_vit(), list(capacities), **sizes)
     assert isinstance(setup.backbone, Blocks)
     setup.adapter(setup.backbone)
     setup.backbone.add_classifier(HEAD, CLASSES)

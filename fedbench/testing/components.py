@@ -24,15 +24,15 @@ def check_objective(objective: Objective, again: Callable[[], Objective] | None 
     """A finite scalar with a gradient for every exit, for one to four exits and any round, from shapes alone too.
     again: makes it anew."""
     asked = [(m, t) for m in range(1, 5) for t in (0, 1, 10_000)]
-    given = {one: _loss(objective, *one) for one in asked}
+    given = {one: loss_of(objective, *one) for one in asked}
     other = again() if again else objective
     for one in reversed(asked):
-        alike = same(given[one], _loss(other, *one))
+        alike = same(given[one], loss_of(other, *one))
         expect(alike, f"the loss depends on what the objective was asked before: {BEFORE}")
     _check_shapes_alone(objective)
 
 
-def _loss(objective: Objective, m: int, t: int) -> Tensor:
+def loss_of(objective: Objective, m: int, t: int) -> Tensor:
     """The loss of m exits in round t."""
     y = torch.tensor([0, 1, 2, 0])
     leaves = [torch.randn(4, 3, generator=torch.Generator().manual_seed(i), dtype=torch.float64) for i in range(m)]

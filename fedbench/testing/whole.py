@@ -13,7 +13,7 @@ import torch
 
 from fedbench.models.backbone import Blocks, Source
 from fedbench.registry.registry import Registry
-from fedbench.testing import adapters, aggregators, allocations, assets, components, methods
+from fedbench.testing import adapters, aggregators, allocations, assets, components, ignoring, methods
 from fedbench.testing.executors import check_executor
 from fedbench.testing.world import expect, setup_of, tiny_vit
 
@@ -24,9 +24,12 @@ MOST = 5_000_000  # parameters of a backbone that is made again with other optio
 def check_component(registry: Registry, kind: str, name: str, **options: Any) -> None:
     """Check the component of that kind and name. Raises AssertionError; UserError where it cannot be made."""
     ref = {"name": name, **options}
-    fresh = partial(registry.again, registry.catalogue.find(kind, name).plugin)
+    component = registry.catalogue.find(kind, name)
+    fresh = partial(registry.again, component.plugin)
     if kind == "method":
-        methods.check_method(partial(_method, registry, ref), registry, again=lambda: partial(_method, fresh(), ref))
+        make = partial(_method, registry, ref)
+        methods.check_method(make, registry, again=lambda: partial(_method, fresh(), ref))
+        ignoring.check_ignores(make, component.ignores, registry)
     elif kind == "dataset":
         _check_dataset(registry, ref, fresh)
     elif kind == "backbone":
@@ -36,6 +39,7 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
         assert isinstance(setup.backbone, Blocks)
         made = _called(registry.make(kind, ref, setup=setup), kind)
         aggregators.check_aggregator(made, setup.backbone, lambda: fresh().make(kind, ref, setup=setup))
+        ignoring.check_aggregator_ignores(lambda setup: registry.make(kind, ref, setup=setup), component.ignores)
     elif kind == "executor":
         check_executor(registry, ref)
     else:
@@ -50,6 +54,8 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
         checks[kind](
             _called(registry.make(kind, ref, setup=setup), kind), again=lambda: fresh().make(kind, ref, setup=setup)
         )
+        if kind == "objective" and "setup" in inspect.signature(registry.component(kind, ref)[0]).parameters:
+            ignoring.check_objective_ignores(lambda setup: registry.make(kind, ref, setup=setup), component.ignores)
 
 
 def _called(made: Any, kind: str) -> Any:

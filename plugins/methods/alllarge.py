@@ -15,4 +15,10 @@ def alllarge(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("alllarge", alllarge, role="ceiling", paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1")
+    register(
+        "alllarge",
+        alllarge,
+        ignores=["capacities", "ranks", "widths"],
+        role="ceiling",
+        paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
+    )

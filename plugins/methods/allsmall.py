@@ -40,4 +40,10 @@ def allsmall(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("allsmall", allsmall, role="floor", paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1")
+    register(
+        "allsmall",
+        allsmall,
+        ignores=["ranks", "widths"],
+        role="floor",
+        paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
+    )

@@ -75,4 +75,11 @@ REFERENCE = {"first_exit": 4, "every": 3, "head": "always", "answer": "last"}
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("depthfl", depthfl, look=0, profiles={"reference": REFERENCE}, paper="Kim et al., DepthFL, ICLR 2023")
+    register(
+        "depthfl",
+        depthfl,
+        ignores=["ranks", "widths"],
+        look=0,
+        profiles={"reference": REFERENCE},
+        paper="Kim et al., DepthFL, ICLR 2023",
+    )

@@ -63,4 +63,10 @@ def ditto(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("ditto", ditto, look=1, paper="Li et al., Ditto, ICML 2021, arXiv 2012.04221")
+    register(
+        "ditto",
+        ditto,
+        ignores=["capacities", "ranks", "widths", "adapter"],
+        look=1,
+        paper="Li et al., Ditto, ICML 2021, arXiv 2012.04221",
+    )

@@ -22,4 +22,10 @@ def exclusive(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = 
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("exclusive", exclusive, role="control", paper="Kim et al., DepthFL, ICLR 2023, Sec. 4")
+    register(
+        "exclusive",
+        exclusive,
+        ignores=["ranks", "widths"],
+        role="control",
+        paper="Kim et al., DepthFL, ICLR 2023, Sec. 4",
+    )

@@ -163,4 +163,9 @@ def by_cluster(scores: Tensor) -> Tensor:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fed_hello", fed_hello, paper="Zhang et al., Fed-HeLLo, IEEE TNNLS 2025, arXiv 2506.12213")
+    register(
+        "fed_hello",
+        fed_hello,
+        ignores=["ranks", "widths"],
+        paper="Zhang et al., Fed-HeLLo, IEEE TNNLS 2025, arXiv 2506.12213",
+    )

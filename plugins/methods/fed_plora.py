@@ -45,4 +45,4 @@ def fed_plora(setup: Setup, weights: Weights = "examples", objective: Ref = "cro
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fed_plora", fed_plora, paper="Zhang et al., Fed-PLoRA, ICLR 2026, arXiv 2602.16936")
+    register("fed_plora", fed_plora, ignores=["widths"], paper="Zhang et al., Fed-PLoRA, ICLR 2026, arXiv 2602.16936")

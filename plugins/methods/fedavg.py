@@ -86,6 +86,7 @@ def fedbench_register_methods(register):
     register(
         "fedavg",
         fedavg,
+        ignores=["capacities", "ranks", "widths", "adapter"],
         look=2,
         later=["local", "width"],
         paper="McMahan et al., FedAvg, AISTATS 2017, arXiv 1602.05629",

@@ -60,9 +60,19 @@ def exact_mean(setup: Setup, weights: Weights = "examples") -> Callable[[State, 
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedex_lora", fedex_lora, paper="Singhal et al., FedEx-LoRA, ACL 2025, arXiv 2410.09432")
+    register(
+        "fedex_lora",
+        fedex_lora,
+        ignores=["ranks", "widths"],
+        paper="Singhal et al., FedEx-LoRA, ACL 2025, arXiv 2410.09432",
+    )
 
 
 @hookimpl
 def fedbench_register_aggregators(register):
-    register("exact_mean", exact_mean, profiles={"reference": {"weights": "uniform"}})
+    register(
+        "exact_mean",
+        exact_mean,
+        ignores=["capacities", "ranks", "widths"],
+        profiles={"reference": {"weights": "uniform"}},
+    )

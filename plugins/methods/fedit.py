@@ -59,4 +59,4 @@ def fedit(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedit", fedit, paper="Zhang et al., FedIT, ICASSP 2024, arXiv 2305.05644")
+    register("fedit", fedit, ignores=["widths"], paper="Zhang et al., FedIT, ICASSP 2024, arXiv 2305.05644")

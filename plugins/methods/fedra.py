@@ -37,5 +37,10 @@ REFERENCE = {"aggregator": {"name": "weighted_mean", "weights": "uniform", "outs
 @hookimpl
 def fedbench_register_methods(register):
     register(
-        "fedra", fedra, look=3, profiles={"reference": REFERENCE}, paper="Su et al., FedRA, 2023, arXiv 2311.11227"
+        "fedra",
+        fedra,
+        ignores=["ranks", "widths"],
+        look=3,
+        profiles={"reference": REFERENCE},
+        paper="Su et al., FedRA, 2023, arXiv 2311.11227",
     )

@@ -200,6 +200,7 @@ def fedbench_register_methods(register):
     register(
         "fedrod",
         fedrod,
+        ignores=["capacities", "ranks", "widths", "adapter"],
         look=4,
         later=["personal", "hidden"],
         paper="Chen and Chao, Fed-RoD, ICLR 2022, arXiv 2107.00778",

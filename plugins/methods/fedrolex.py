@@ -41,4 +41,9 @@ def fedrolex(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedrolex", fedrolex, paper="Alam et al., FedRolex, NeurIPS 2022, arXiv 2212.01548")
+    register(
+        "fedrolex",
+        fedrolex,
+        ignores=["ranks", "adapter"],
+        paper="Alam et al., FedRolex, NeurIPS 2022, arXiv 2212.01548",
+    )

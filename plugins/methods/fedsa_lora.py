@@ -38,4 +38,9 @@ def fedsa_lora(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedsa_lora", fedsa_lora, paper="Guo et al., FedSA-LoRA, ICLR 2025, arXiv 2410.01463")
+    register(
+        "fedsa_lora",
+        fedsa_lora,
+        ignores=["ranks", "widths"],
+        paper="Guo et al., FedSA-LoRA, ICLR 2025, arXiv 2410.01463",
+    )

@@ -51,4 +51,11 @@ def fedv(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedv", fedv, look=5, later=["server_optimizer"], paper="Shi et al., FedV, 2024, arXiv 2403.16050")
+    register(
+        "fedv",
+        fedv,
+        ignores=["capacities", "ranks", "widths", "adapter"],
+        look=5,
+        later=["server_optimizer"],
+        paper="Shi et al., FedV, 2024, arXiv 2403.16050",
+    )

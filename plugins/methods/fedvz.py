@@ -51,4 +51,10 @@ def fedvz(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedvz", fedvz, look=6, paper="Shi et al., FedVZ, 2024, arXiv 2403.16050")
+    register(
+        "fedvz",
+        fedvz,
+        ignores=["capacities", "ranks", "widths", "adapter"],
+        look=6,
+        paper="Shi et al., FedVZ, 2024, arXiv 2403.16050",
+    )

@@ -51,4 +51,10 @@ def festa(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("festa", festa, look=7, paper="Park et al., FESTA, NeurIPS 2021, arXiv 2111.01338")
+    register(
+        "festa",
+        festa,
+        ignores=["capacities", "ranks", "widths", "adapter"],
+        look=7,
+        paper="Park et al., FESTA, NeurIPS 2021, arXiv 2111.01338",
+    )

@@ -26,4 +26,6 @@ def ffa_lora(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("ffa_lora", ffa_lora, paper="Sun et al., FFA-LoRA, ICLR 2024, arXiv 2403.12313")
+    register(
+        "ffa_lora", ffa_lora, ignores=["ranks", "widths"], paper="Sun et al., FFA-LoRA, ICLR 2024, arXiv 2403.12313"
+    )

@@ -114,4 +114,6 @@ def up_to(ps: Sequence[float], p_max: float) -> list[float]:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fjord", fjord, paper="Horvath et al., FjORD, NeurIPS 2021, arXiv 2102.13451")
+    register(
+        "fjord", fjord, ignores=["ranks", "adapter"], paper="Horvath et al., FjORD, NeurIPS 2021, arXiv 2102.13451"
+    )

@@ -73,4 +73,4 @@ def redistributed(one: Came) -> tuple[Tensor, Tensor]:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("flexlora", flexlora, paper="Bai et al., FlexLoRA, NeurIPS 2024, arXiv 2402.11505")
+    register("flexlora", flexlora, ignores=["widths"], paper="Bai et al., FlexLoRA, NeurIPS 2024, arXiv 2402.11505")

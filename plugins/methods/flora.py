@@ -76,4 +76,4 @@ def flora(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("flora", flora, paper="Wang et al., FLoRA, NeurIPS 2024, arXiv 2409.05976")
+    register("flora", flora, ignores=["widths"], paper="Wang et al., FLoRA, NeurIPS 2024, arXiv 2409.05976")

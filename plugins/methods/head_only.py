@@ -16,4 +16,4 @@ def head_only(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = 
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("head_only", head_only, role="control")
+    register("head_only", head_only, ignores=["capacities", "ranks", "widths", "adapter"], role="control")

@@ -40,4 +40,6 @@ def heterofl(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("heterofl", heterofl, paper="Diao et al., HeteroFL, ICLR 2021, arXiv 2010.01264")
+    register(
+        "heterofl", heterofl, ignores=["ranks", "adapter"], paper="Diao et al., HeteroFL, ICLR 2021, arXiv 2010.01264"
+    )

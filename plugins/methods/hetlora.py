@@ -149,4 +149,4 @@ def _cut(one: Came, kept: Tensor) -> Came:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("hetlora", hetlora, paper="Cho et al., HetLoRA, EMNLP 2024, arXiv 2401.06432")
+    register("hetlora", hetlora, ignores=["widths"], paper="Cho et al., HetLoRA, EMNLP 2024, arXiv 2401.06432")

@@ -209,6 +209,7 @@ def fedbench_register_methods(register):
     register(
         "inclusivefl",
         inclusivefl,
+        ignores=["ranks", "widths"],
         look=8,
         profiles={"reference": {"aggregator": "weighted_mean"}},
         paper="Liu et al., InclusiveFL, KDD 2022, arXiv 2202.08036",
@@ -217,4 +218,4 @@ def fedbench_register_methods(register):
 
 @hookimpl
 def fedbench_register_aggregators(register):
-    register("momentum_distillation", momentum_distillation)
+    register("momentum_distillation", momentum_distillation, ignores=["capacities", "ranks", "widths"])

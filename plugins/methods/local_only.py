@@ -52,4 +52,4 @@ def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("local_only", local_only, role="control")
+    register("local_only", local_only, ignores=["ranks", "widths"], role="control")

@@ -113,9 +113,11 @@ class Search:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("lora_fair", lora_fair, paper="Bian et al., LoRA-FAIR, ICCV 2025, arXiv 2411.14961")
+    register(
+        "lora_fair", lora_fair, ignores=["ranks", "widths"], paper="Bian et al., LoRA-FAIR, ICCV 2025, arXiv 2411.14961"
+    )
 
 
 @hookimpl
 def fedbench_register_aggregators(register):
-    register("refined_mean", refined_mean)
+    register("refined_mean", refined_mean, ignores=["capacities", "ranks", "widths"])

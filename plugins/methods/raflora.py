@@ -77,4 +77,4 @@ def slice_weights(r_n: Tensor, weights: Tensor, levels: list[int]) -> Tensor:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("raflora", raflora, paper="Wu et al., raFLoRA, 2026, arXiv 2602.13486")
+    register("raflora", raflora, ignores=["widths"], paper="Wu et al., raFLoRA, 2026, arXiv 2602.13486")

@@ -45,4 +45,4 @@ def rolora(
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("rolora", rolora, paper="Chen et al., RoLoRA, 2025, arXiv 2502.01755")
+    register("rolora", rolora, ignores=["ranks", "widths"], paper="Chen et al., RoLoRA, 2025, arXiv 2502.01755")

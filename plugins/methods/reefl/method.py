@@ -177,4 +177,10 @@ REFERENCE = {"history": "modulated", "ramp_rounds": 300, "clip_value": 1.0}
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("reefl", reefl, profiles={"reference": REFERENCE}, paper="Lee et al., ReeFL, ICML 2024, arXiv 2405.14791")
+    register(
+        "reefl",
+        reefl,
+        ignores=["ranks", "widths"],
+        profiles={"reference": REFERENCE},
+        paper="Lee et al., ReeFL, ICML 2024, arXiv 2405.14791",
+    )
