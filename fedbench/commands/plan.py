@@ -102,7 +102,8 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
     simulated = any("simulated_seconds" in row for row in rows)
     time = [*(["simulated"] if simulated else []), *(["time"] if timed else [])]
     heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", *time, "status"]
-    table = [heads, *(_cells_of(row, many, timed, simulated) for row in rows)]
+    named = {id: row["names"][0] for row in rows for id in row.get("ids", [row.get("id")])}
+    table = [heads, *(_cells_of(row, many, timed, simulated, named) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
 
     def line(texts: list[str]) -> str:
@@ -121,8 +122,8 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
         console.print(Text(line(texts), style="" if "flops" in row else "dim"), soft_wrap=True)
 
 
-def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[str]:
-    """A row's names and amounts, as they are printed."""
+def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool, named: dict[str, list]) -> list[str]:
+    """A row's names and amounts, as they are printed. named: the first name of each cell, by its id."""
     from fedbench.words import human_bytes, lasting, roughly, three_digits
 
     (_, method, _, seed), *others = row["names"]
@@ -132,19 +133,30 @@ def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[
     if "flops" not in row:
         return [*names, *"----", *time, "n/a" if "not_applicable" in row else "?"]
     moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
-    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, *time, row["status"]]
+    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, *time, _status_of(row, named)]
+
+
+def _status_of(row: dict, named: dict[str, list]) -> str:
+    """How far its cell is, and of which other cell it is a copy."""
+    if "as" not in row:
+        return str(row["status"])
+    scenario, method, variant, _ = named[row["as"]]
+    place = f"{scenario} · {method}{f' [{variant}]' if variant else ''}"
+    return f"as {place}" if row["status"] == "pending" else f"{row['status']}, as {place}"
 
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     from fedbench.words import counted, human_bytes, three_digits
 
     images, flops, down, up = (
-        sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
+        sum(row.get(key, 0) for row in rows if "as" not in row) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
     cells = sum(len(row.get("ids", [""])) for row in rows)
     names = sum(len(row["names"]) for row in rows if "ids" not in row)
     reporting = sum("ids" not in row for row in rows)
+    copies = sum(len(row.get("ids", [""])) for row in rows if "as" in row)
     cells_and_names = counted(cells, "cell") + (f" under {names} names" if names > reporting else "")
+    cells_and_names += f", {copies} of them equal to another" if copies else ""
     console.print(
         f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up.",
@@ -182,6 +194,8 @@ def _notes(console: Console, rows: list[dict]) -> None:
         console.print(reasons)
     if any(len(row["names"]) > 1 for row in rows):
         console.print("(+1)  another name of the same cell, which runs once", style="dim")
+    if any("as" in row for row in rows):
+        console.print("as ...  equal in all that matters: computed once, and counted once in the sum", style="dim")
     console.print("FLOPs are the clients' training; evaluation is not in them.", style="dim")
     if any("simulated_seconds" in row for row in rows):
         console.print(

@@ -61,6 +61,7 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option("--force", is_flag=True, help="Run finished cells again too.")
 @click.option("--shard", type=Shard(), help="Only the I-th of N parts of the cells; `fedbench merge` joins them.")
 @click.option("--own-processes", is_flag=True, help="Compute no small cells in turn in one process.")
+@click.option("--every-cell", is_flag=True, help="Compute also cells that are equal in all that matters.")
 @click.option(
     "--tracker", "trackers", multiple=True, metavar="NAME", help="Who is told of every round: mlflow, tensorboard."
 )
@@ -143,9 +144,10 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.words import counted, duration
 
     console = Screen()
-    kept = len(outcome.manifests) - outcome.ran - outcome.elsewhere
+    kept = len(outcome.manifests) - outcome.ran - outcome.elsewhere - len(outcome.twins)
     console.print(
         f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
+        + (f", {len(outcome.twins)} taken from equal ones" if outcome.twins else "")
         + (f", {outcome.elsewhere} by other runs" if outcome.elsewhere else "")
         + (f", {kept} kept from before" if kept else "")
     )
@@ -218,6 +220,7 @@ def _summary(outcome) -> dict:
         "folder": str(outcome.folder),
         "ran": outcome.ran,
         "elsewhere": outcome.elsewhere,
+        "twins": len(outcome.twins),
         "seconds": round(outcome.seconds, 3),
         "counts": dict(outcome.counts),
         "left": outcome.left,

@@ -13,7 +13,7 @@ from fedbench.commands.bars import Bars
 from fedbench.report.measures import is_fraction
 from fedbench.results.status import HALVED
 from fedbench.runs.outcome import Listen
-from fedbench.runs.pace import Pace
+from fedbench.runs.pace import pace_of
 from fedbench.runs.plan import Cell
 from fedbench.words import counted, duration, per_second
 
@@ -55,16 +55,18 @@ class Watch:
     def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Listen:
         self.cells = {cell.id: cell for cell in missing}
         self.total, self.done = len(missing), 0
-        kept = len(cells) - len(missing)
-        self.pace = Pace({cell.id: (cell.title, cell.rounds) for cell in missing}, kept)
+        self.title = {cell.folder_name(): cell.title for cell in cells}
+        kept, as_others = len(cells) - len(missing), sum(cell.awaits for cell in missing)
+        self.pace = pace_of(missing, kept)
         names = sum(len(cell.points) for cell in cells)
         if self.quiet:
             return self.event
         same = f" under {names} names" if names > len(cells) else ""
-        heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total} to run"
+        heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total - as_others} to run"
+        heading += f", {as_others} equal to others" if as_others else ""
         self.console.print(Text.assemble((suite, "bold"), heading), soft_wrap=True)
         if self.console.is_terminal and missing:
-            self.bars = Bars(self.console, sum(cell.rounds for cell in missing))
+            self.bars = Bars(self.console, sum(cell.rounds for cell in missing if not cell.awaits))
             self.bars.start()
         return self.event
 
@@ -125,13 +127,15 @@ class Watch:
             self.console.print(Text(told, style="dim"), soft_wrap=True)
         elif event["event"] == "ended":
             self._ended(event, cell, duration(time.monotonic() - self.began[folder]))
+        elif event["event"] == "twin":
+            self._ended(event, cell, f"as {self.title.get(event['of'], event['of'])}")
         elif event["event"] in ("elsewhere", "unclaimed"):
             self._ended(event, cell, "by another run" if event["event"] == "elsewhere" else "not started")
 
     def _ended(self, event: dict[str, Any], cell: Cell, took: str) -> None:
         self.done += event["status"] != "taken"
         if self.bars:
-            self.bars.clear(event["folder"], 0 if event["status"] == "taken" else cell.rounds)
+            self.bars.clear(event["folder"], 0 if event["status"] == "taken" or cell.awaits else cell.rounds)
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
         line = Text.assemble(

@@ -27,7 +27,7 @@ class Traffic:
 class Cost:
     """What a run took: bytes and GFLOPs as means over client-rounds (one client in one round) and in total.
 
-    memory_bytes: the largest estimate of any client · seconds: wall time of the cell.
+    memory_bytes: the largest estimate of any client · seconds: wall time of the cell, or of the one it was taken from.
     gamma: FedRA v2's Gamma* (Theorem 1), the smallest number of clients that trained a layer, over rounds t
     and the layers S^t trained in t. coverage: the mean of that number over all rounds and all layers ever
     trained, a layer that nobody held in a round counting 0. Only clients whose work arrived are counted; both

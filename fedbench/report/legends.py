@@ -25,7 +25,7 @@ PLAIN = {
     "Γ*": "Γ*, cover: smallest and mean number of clients that train a layer in a round.",
     "simulated": "simulated: what all rounds would take on the clients' devices, as the server waits.",
     "energy": "energy: of all clients in all rounds, while they compute.",
-    "seconds": "seconds: wall time of a cell.",
+    "seconds": "seconds: wall time of a cell; of one that was taken from an equal cell, that of the other.",
 }
 
 

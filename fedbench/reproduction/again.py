@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,9 @@ def _flat(origin: Mapping[str, Any], like: Mapping[str, Mapping[str, str]]) -> I
 
 
 def run(found: Plan, registry: Registry, options: Options, observe: Observe | None, preparing: Preparing) -> None:
-    """Compute what is not there yet; what is finished is kept."""
+    """Compute what is not there yet; what is finished is kept. Every cell is computed: none is believed to be equal to
+    another."""
+    options = replace(options, every_cell=True)
     for suite, assets, cells in found.suites:
         one = Run.prepare(suite, cells, registry, assets, options, preparing=preparing)
         one.close(one.compute(observe))

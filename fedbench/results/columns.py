@@ -147,7 +147,8 @@ BESIDE = ("right",)
 CAME_LATER = ("clock", "sizes", "deployed", *BESIDE)  # tables that a checkpoint of an older fedbench is without
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
-# older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data.
+# older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data; and whether
+# a cell was computed or taken from one that is equal.
 TIMINGS = {
     "eval": (),
     "rounds": ("seconds",),
@@ -171,5 +172,6 @@ TIMINGS = {
         "root",
         "warnings",
         "metrics",
+        "computed_as",
     ),
 }

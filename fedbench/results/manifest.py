@@ -19,7 +19,7 @@ MEND = "Delete the folder it lies in and run the suite again: only that cell is 
 
 # The parts of a manifest and of its configuration that are read; what else stands there is passed on as it is.
 MANIFEST_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("status", "started", "id", "signal", "root"), str),
+    **dict.fromkeys(("status", "started", "id", "signal", "root", "computed_as"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
     **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout", "metrics"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
@@ -39,7 +39,9 @@ NAMED = ("backbone", "adapter", "data", "method")
 HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 
 # All that a manifest without a seal may have. What came later comes with one.
-UNSEALED = frozenset({"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout", "warnings", "metrics"})
+UNSEALED = frozenset(
+    {"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout", "warnings", "metrics", "computed_as"}
+)
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

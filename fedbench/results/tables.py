@@ -62,11 +62,16 @@ def to_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
 
 def table_bytes(kind: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows as a Parquet file. Raises: as `to_table`."""
+    return bytes_of(to_table(kind, rows))
+
+
+def bytes_of(table: pyarrow.Table) -> bytes:
+    """A table of one of COLUMNS as a Parquet file."""
     import pyarrow as pa
     from pyarrow.parquet import write_table
 
     sink = pa.BufferOutputStream()
-    write_table(to_table(kind, rows), sink)
+    write_table(table, sink)
     return sink.getvalue().to_pybytes()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedbench.errors import UserError
@@ -13,6 +14,9 @@ from fedbench.results.claims import Claim, Claims
 from fedbench.results.identity import id_in
 from fedbench.results.status import ENDED
 from fedbench.runs.plan import Cell
+from fedbench.runs.twins import FAR, Kin
+
+Take = Callable[[Path, Cell, Path], Mapping[str, Any]]
 
 POLL = 0.5  # seconds between two looks at cells that other runs have
 
@@ -22,8 +26,10 @@ class Backlog:
 
     before: what was on disk of each cell (id -> manifest, or None) when the run found that it has to compute it ·
     claims: of this run, entered · tell: takes the event `elsewhere` (`folder`, `status`, `reason`) for every cell that
-    another run has computed, `unclaimed` (the same) for one that fails because its claim cannot be written, and
-    `waiting` (`cells`, `holders`) when nothing is left but cells that others have.
+    another run has computed, `twin` (the same, and `of`) for one that was written down from an equal one, `unclaimed`
+    (`folder`, `status`, `reason`) for one that fails because its claim cannot be written, and `waiting` (`cells`,
+    `holders`) when nothing is left but cells that others have · kin: by id, see `runs.twins` · take(folder, cell,
+    place): writes a cell down from a twin in a folder, and returns its manifest; see `runs.taking`.
     """
 
     def __init__(
@@ -33,7 +39,10 @@ class Backlog:
         suite_folder: Path,
         claims: Claims,
         tell: Callable[[dict[str, Any]], Any],
+        kin: Mapping[str, Kin] = MappingProxyType({}),
+        take: Take | None = None,
     ) -> None:
+        self.kin, self.take = kin, take
         self.folder, self.before, self.claims, self.tell = suite_folder, before, claims, tell
         self.left = {cell.id: cell for cell in cells}
         self.handed: dict[str, Cell] = {}
@@ -45,6 +54,8 @@ class Backlog:
         while self.left:
             holders = set()
             for cell in list(self.left.values()):
+                if cell.id not in self.left or self._taken(cell) or self._awaits(cell):
+                    continue
                 if holder := self.claims.holder(cell.id):
                     holders.add(holder)
                 elif not self._done_elsewhere(cell):
@@ -60,6 +71,8 @@ class Backlog:
         """Every cell that no other run has, claimed when it is asked for."""
         self.asked += 1
         for cell in list(self.left.values()):
+            if cell.id not in self.left or self._taken(cell) or self._awaits(cell):
+                continue
             try:
                 claim = self.claims.take(cell.id)
             except UserError as error:  # the disk is full, say; those that are at work may have room yet
@@ -88,6 +101,50 @@ class Backlog:
         self.left[id] = cell
         return False
 
+    def done(self, event: Mapping[str, Any]) -> None:
+        """Write down the twins of a cell that has ended, where it has a result."""
+        kin = self.kin.get(id_in(Path(event["folder"]).name))
+        if kin is None or event["status"] not in FAR:
+            return
+        kin.done.append(Path(event["folder"]))
+        for cell in kin.cells:
+            if cell.id in self.left:
+                self._taken(cell)
+
+    def _awaits(self, cell: Cell) -> bool:
+        """Whether a twin of the cell is to be computed first."""
+        kin = self.kin.get(cell.id)
+        if kin is None:
+            return False
+        first = kin.first(
+            lambda one: one.id in self.handed or self.claims.holder(one.id) is not None, {*self.left, *self.handed}
+        )
+        return first is not None and first.id != cell.id
+
+    def _taken(self, cell: Cell) -> bool:
+        """Write a cell down from a twin that has a result; whether that, or another run, has done it."""
+        kin, place = self.kin.get(cell.id), cell.folder_in(self.folder)
+        while kin and kin.done and self.take:
+            try:
+                if self.claims.take(cell.id) is None:
+                    return False
+                try:
+                    if self._done_elsewhere(cell):
+                        return True
+                    manifest = self.take(kin.done[0], cell, place)
+                finally:
+                    self.claims.release(cell.id)
+            except (
+                UserError
+            ):  # it is not whole any more, or cannot be copied: the cell is computed, or fails, for itself
+                kin.done.pop(0)
+                continue
+            del self.left[cell.id]
+            told = {"status": manifest["status"], "reason": manifest["reason"], "of": manifest["computed_as"]}
+            self.tell({"event": "twin", "folder": str(place), **told})
+            return True
+        return False
+
     def _done_elsewhere(self, cell: Cell) -> bool:
         """Whether a cell has ended in another run since this one began: also one that is run again."""
         place = cell.folder_in(self.folder)
@@ -95,6 +152,7 @@ class Backlog:
         if manifest is None or manifest["status"] not in ENDED or manifest == self.before[cell.id]:
             return False
         del self.left[cell.id]
-        told = {"status": manifest["status"], "reason": manifest["reason"]}
-        self.tell({"event": "elsewhere", "folder": str(place), **told})
+        told = {"folder": str(place), "status": manifest["status"], "reason": manifest["reason"]}
+        self.tell({"event": "elsewhere", **told})
+        self.done(told)
         return True

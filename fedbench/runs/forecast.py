@@ -19,6 +19,7 @@ from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.plan import Cell, cells_of, status
 from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import Tried, standing, tried
+from fedbench.runs.twins import as_others
 from fedbench.suite import Suite
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def forecast(
     preparing: Preparing = unheard,
 ) -> tuple[list[Row], Estimate | None]:
     """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
-    candidates that lead by now would have them; and how long all takes here, where that is asked for.
+    candidates that lead by now would have them; and how long all takes here, where that is asked for. A row whose cell
+    is equal to another's in all that matters, and is not computed, has the id of that cell under `as`.
 
     chosen: scenarios, methods and seeds, as `Suite.points` has them · folder: of the suite's results · trying: what is
     entered while cells are tried to find out the time · preparing: see `runs.options`. Raises UserError.
@@ -62,12 +64,21 @@ def forecast(
                 totals[cell.id] = {"unknown": str(error)}
     refusals.raise_any(len(every))
     shares = {cell.id: one.share for one in contests for cell in one.every}
-    time = _time(every, totals, folder, registry, options, shares, trying) if trying else None
+    others = as_others({cell.id: cell for cell in every}.values(), totals, folder)
+    computed = [cell for cell in every if cell.id not in others]
+    time = _time(computed, totals, folder, registry, options, shares, trying) if trying else None
     alike: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:
         alike.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
     rows = [_of_candidates(ones, totals, folder, time) for ones in alike.values()]
-    return rows + [_of_cell(cell, totals[cell.id], folder, time) for cell in reporting], time
+    rows += [_of_cell(cell, totals[cell.id], folder, time) for cell in reporting]
+    return [_with_twin(row, others) for row in rows], time
+
+
+def _with_twin(row: Row, others: Mapping[str, Cell]) -> Row:
+    """A row that says `as` which cell its own is, or its first, where none of its cells is computed."""
+    ids = row.get("ids") or [row["id"]]
+    return row | {"as": others[ids[0]].id} if all(id in others for id in ids) else row
 
 
 def _time(

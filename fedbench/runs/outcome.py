@@ -17,13 +17,15 @@ class Ends:
     """How the cells of a run end, as the listener is told; with too many failures no others start.
 
     of: the last event of each cell that ended in this run, by the name of its folder · elsewhere: how many cells other
-    runs computed meanwhile.
+    runs computed meanwhile · twins: the folders of those that were written down from one that is
+    equal.
     """
 
     def __init__(self, listen: Listen, max_failures: int | None) -> None:
         self.listen, self.max_failures = listen, max_failures
         self.of: dict[str, dict[str, Any]] = {}
         self.failures = self.elsewhere = 0
+        self.twins = set[str]()
 
     @property
     def may_start(self) -> bool:
@@ -34,6 +36,8 @@ class Ends:
             self.of[Path(event["folder"]).name] = event
             self.failures += event["status"] in GIVEN_UP
         self.elsewhere += event["event"] == "elsewhere"
+        if event["event"] == "twin":
+            self.twins.add(Path(event["folder"]).name)
         self.listen(event)
 
 
@@ -41,8 +45,9 @@ class Ends:
 class Outcome:
     """What a run left behind: the suite's folder, and every cell's last manifest by folder name.
 
-    asked: the cells that were to be computed · elsewhere: how many of them other runs computed meanwhile · gave_up:
-    `max_failures` was reached · undecided: what of a tuning has no winner, because no candidate has a score.
+    asked: the cells that were to be computed · elsewhere: how many of them other runs computed meanwhile · twins:
+    those that were written down from one that is equal in all that matters · gave_up: `max_failures` was reached ·
+    undecided: what of a tuning has no winner, because no candidate has a score.
     """
 
     suite: str
@@ -55,11 +60,12 @@ class Outcome:
     titles: dict[str, str] = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
     candidates: frozenset[str] = frozenset()
+    twins: frozenset[str] = frozenset()
 
     @property
     def ran(self) -> int:
         """How many cells were to be computed and fell to this run."""
-        return len(self.asked) - self.elsewhere
+        return len(self.asked - self.twins) - self.elsewhere
 
     @property
     def counts(self) -> Counter[str]:
@@ -94,6 +100,7 @@ class Outcome:
             asked=earlier.asked | self.asked,
             seconds=earlier.seconds + self.seconds,
             elsewhere=earlier.elsewhere + self.elsewhere,
+            twins=earlier.twins | self.twins,
             titles={**earlier.titles, **self.titles},
             candidates=earlier.candidates | self.candidates,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,9 +52,10 @@ class Running:
 class Pace:
     """Of a run: `note` is told its events. A cell that goes on from its checkpoint is measured from there on."""
 
-    def __init__(self, cells: Mapping[str, tuple[str, int]], kept: int = 0) -> None:
-        """cells: those to compute, title and rounds by the end of the folder's name; kept: how many are done."""
-        self.cells, self.kept = cells, kept
+    def __init__(self, cells: Mapping[str, tuple[str, int]], kept: int = 0, awaiting: Iterable[str] = ()) -> None:
+        """cells: those to compute, title and rounds by the end of the folder's name; kept: how many are done ·
+        awaiting: which of the cells are to be written down from others, and take no rounds."""
+        self.cells, self.kept, self.awaiting = cells, kept, set(awaiting)
         self.at: dict[str, Running] = {}
         self.ended: dict[str, int] = {}  # by status
         self.before = 0  # rounds of cells that have ended
@@ -64,14 +65,19 @@ class Pace:
     def note(self, event: Mapping[str, Any]) -> None:
         folder, now = event.get("folder", ""), time.monotonic()
         if event["event"] == "started":
-            title, rounds = self.cells[Path(folder).name.rpartition("-")[2]]
+            self.awaiting.discard(id := Path(folder).name.rpartition("-")[2])  # it is computed after all
+            title, rounds = self.cells[id]
             self.at[folder] = Running(title, rounds, now)
         elif event["event"] == "resumed" and folder in self.at:
             self.at[folder].round = self.at[folder].first = event["round"]
         elif event["event"] == "round" and folder in self.at:
             self.at[folder].advance(event, now)
             self.images += event.get("images", 0)
+        elif event["event"] == "twin":
+            self.awaiting.add(Path(folder).name.rpartition("-")[2])
+            self.ended[event["status"]] = self.ended.get(event["status"], 0) + 1
         elif event["event"] in ("ended", "elsewhere", "unclaimed"):
+            self.awaiting.discard(Path(folder).name.rpartition("-")[2])
             one = self.at.pop(folder, None)
             if event["status"] != "taken":
                 self.ended[event["status"]] = self.ended.get(event["status"], 0) + 1
@@ -79,8 +85,8 @@ class Pace:
 
     @property
     def rounds(self) -> int:
-        """Of all cells."""
-        return sum(rounds for _, rounds in self.cells.values())
+        """Of all cells that are computed."""
+        return sum(rounds for id, (_, rounds) in self.cells.items() if id not in self.awaiting)
 
     @property
     def done(self) -> int:
@@ -107,6 +113,12 @@ class Pace:
         return {**own, "cells": len(self.cells), "ended": dict(self.ended), "at": cells}
 
 
+def pace_of(missing: Sequence[Cell], kept: int) -> Pace:
+    """The pace of a run that is to compute these cells."""
+    awaiting = [cell.id for cell in missing if cell.awaits]
+    return Pace({cell.id: (cell.title, cell.rounds) for cell in missing}, kept, awaiting)
+
+
 class Written:
     """A listener that keeps the pace of a run in a hidden file, at most once a second, and passes events on.
 
@@ -115,7 +127,7 @@ class Written:
     """
 
     def __init__(self, folder: Path, suite: str, missing: Sequence[Cell], kept: int, listen: Listen) -> None:
-        self.pace = Pace({cell.id: (cell.title, cell.rounds) for cell in missing}, kept)
+        self.pace = pace_of(missing, kept)
         self.process, self.suite, self.listen = this_process(), suite, listen
         self.file = folder / f".{self.process['host']}-{self.process['pid']}{SUFFIX}"
         self.last = 0.0

@@ -16,6 +16,7 @@ from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
 from fedbench.registry.named import references
 from fedbench.registry.registry import Registry
+from fedbench.registry.unread import essence
 from fedbench.results import read_manifest
 from fedbench.results.files import damage
 from fedbench.results.identity import identity
@@ -38,6 +39,13 @@ class Cell:
     points: list[Point]
     root: str | None = None  # of its data, as a whole path, where the configuration has a relative one
     until: int | None = None  # the round after which a candidate of a tuning ends for now; None: the last
+    essence: str = ""  # what its numbers depend on, as `registry.unread` has it; "": all, as its id
+    awaits: bool = (
+        False  # whether a twin of it, equal in all that matters, is computed first, whose result is then its own
+    )
+
+    def __post_init__(self) -> None:
+        self.essence = self.essence or self.id
 
     @property
     def rounds(self) -> int:
@@ -93,7 +101,8 @@ def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> lis
         if id in found:
             found[id].points.append(point)
         else:
-            found[id] = Cell(id, point.config, fingerprints, versions, [point], _root(point.config["data"], assets))
+            root, matters = _root(point.config["data"], assets), essence(point.config, fingerprints, versions, registry)
+            found[id] = Cell(id, point.config, fingerprints, versions, [point], root, essence=matters)
     return list(found.values())
 
 

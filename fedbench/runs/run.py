@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from fedbench.results.expected import write_expected
 from fedbench.results.index import Entry, merge_index, prepare_folder
 from fedbench.results.status import ENDED, GIVEN_UP, PENDING, TAKEN
 from fedbench.results.tuning import write_search
-from fedbench.runs.backlog import Backlog
+from fedbench.runs import taking
+from fedbench.runs.backlog import Backlog, Take
 from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Ends, Listen, Outcome
@@ -34,6 +36,7 @@ from fedbench.runs.plan import Cell, entries, status
 from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import search_of
 from fedbench.runs.turns import in_order, turns_of
+from fedbench.runs.twins import Kin, done_before, mark, twins
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
 from fedbench.types import SIZES
@@ -48,7 +51,8 @@ class Run:
 
     folder: of the suite's results · named: the cells that were asked for, of all shards, and their entries in the index
     · cells: those of this shard, with what was on disk of each by its id · missing: those to compute, those of one of
-    `turns` together (`runs.turns`) · execute: the executor of that name, made for them.
+    `turns` together (`runs.turns`) · execute: the executor of that name, made for them · kin: which of those to compute
+    are equal in all that matters (`runs.twins`) · take: see `Backlog`.
     """
 
     suite: Suite
@@ -65,6 +69,8 @@ class Run:
     began: float
     left_out: LeftOut
     turns: dict[str, str]
+    kin: dict[str, Kin]
+    take: Take
     stage: str = ""
 
     @classmethod
@@ -95,15 +101,17 @@ class Run:
         if missing:
             require_room(folder)
         left_out, totals = _prepare_data(missing, assets, Refusals(suite), preparing)
-        turns = turns_of(missing, totals, options, registry)
         prepare_folder(folder)
+        kin = _kin(missing, chosen, before, totals, folder, registry, options)
+        turns = turns_of([cell for cell in missing if not cell.awaits], totals, options, registry)
         names = entries(named, folder)
         merge_index(folder, suite.name, names)
         write_expected(folder, suite.name, suite.expected)
         if suite.tuning:
             write_search(folder, suite.name, search_of(suite.tuning))
         run = (suite, registry, options, folder, named, names, chosen, before, in_order(missing, turns))
-        return cls(*run, executor["name"], execute, began, left_out, turns, stage)
+        take = partial(taking.take, assets=assets)
+        return cls(*run, executor["name"], execute, began, left_out, turns, kin, take, stage)
 
     def compute(self, observe: Observe | None = None) -> Ends:
         """Have the executor compute cells until none is left, or too many have failed."""
@@ -115,7 +123,7 @@ class Run:
         kept = len(self.cells) - len(self.missing)
         with Written(self.folder, name, self.missing, kept, listen) as note, Claims(self.folder) as claims:
             ends = Ends(note, self.options.max_failures)
-            backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note)
+            backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note, self.kin, self.take)
             order = self._orders()
 
             def on_event(event: dict[str, Any]) -> bool:
@@ -125,6 +133,8 @@ class Run:
                     if not backlog.ended(event["folder"]):
                         event = {**event, "status": TAKEN, "reason": "another run has taken it over"}
                 ends.note(event)
+                if event["event"] == "ended":
+                    backlog.done(event)
                 return ends.may_start
 
             while ends.may_start and backlog.wait():
@@ -153,6 +163,7 @@ class Run:
             asked=frozenset(cell.folder_in(self.folder).name for cell in self.missing),
             seconds=time.monotonic() - self.began,
             elsewhere=ends.elsewhere,
+            twins=frozenset(ends.twins),
             gave_up=not ends.may_start,
             titles=titles,
             candidates=frozenset(
@@ -167,7 +178,7 @@ class Run:
         """What tells a worker which cell it is to compute and how; a function of the cell and its claim."""
         options, missing = self.options, self.missing
         git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
-        processes = max(1, options.workers() // max(1, len(missing)))
+        processes = max(1, options.workers() // max(1, sum(not cell.awaits for cell in missing)))
         turns = {} if processes > 1 else self.turns
 
         def order(cell: Cell, claim: Claim) -> Order:
@@ -197,6 +208,23 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
             "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
         )
     return executor
+
+
+def _kin(
+    missing: list[Cell],
+    cells: list[Cell],
+    before: dict[str, dict[str, Any] | None],
+    totals: dict[str, Any],
+    folder: Path,
+    registry: Registry,
+    options: Options,
+) -> dict[str, Kin]:
+    """Which of the missing cells are equal in all that matters, see `runs.twins`; they are told which of them await
+    another. Nobody, where every cell is to be computed; with --force, none that is there already."""
+    done = {} if options.force else done_before(missing, cells, before, folder, registry)
+    kin = {} if options.every_cell else twins(missing, totals, before, done)
+    mark(missing, kin)
+    return kin
 
 
 def _prepare_data(

@@ -61,8 +61,17 @@ def test_what_goes_with_a_round_is_left_out_where_it_is_no_such_thing():
     assert read(said) == {"event": "round", "round": 2}
 
 
+def test_what_is_written_down_from_another_cell_takes_no_rounds_unless_it_is_computed_after_all(clock):
+    one = Pace({"000000000001": ("a", 10), "000000000002": ("b", 10)}, awaiting=["000000000002"])
+    assert one.rounds == 10
+    one.note({"event": "twin", "folder": OTHER, "status": "finished"})
+    assert (one.rounds, one.done, one.ended) == (10, 0, {"finished": 1})
+    one.note({"event": "started", "folder": OTHER})
+    assert one.rounds == 20
+
+
 def test_the_pace_is_written_once_a_second_and_gone_at_the_end(tmp_path, clock):
-    cell = SimpleNamespace(id="000000000001", title="a\x1b[2J · seed 0", rounds=10)
+    cell = SimpleNamespace(id="000000000001", title="a\x1b[2J · seed 0", rounds=10, awaits=False)
     heard = []
     with Written(tmp_path, "s", [cell], 0, heard.append) as note:
         note(told(event="started"))
@@ -97,7 +106,7 @@ def test_files_of_strangers_are_passed_over(tmp_path):
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_top_fits_the_terminal_and_tells_cells_apart(tmp_path, clock, width):
     title = "extreme_hetero · fedra_with_cover [backbone=micro_vit; train.rounds=3] · seed"
-    cells = [SimpleNamespace(id=f"{i:012}", title=f"{title} {i}", rounds=300) for i in (1, 2)]
+    cells = [SimpleNamespace(id=f"{i:012}", title=f"{title} {i}", rounds=300, awaits=False) for i in (1, 2)]
     with Written(tmp_path, "s", cells, 7, lambda event: None) as note:
         for folder in (CELL, OTHER):
             note({"event": "started", "folder": folder})

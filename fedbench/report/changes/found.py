@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fedbench.errors import UserError
-from fedbench.report.changes.measured import measures, seconds
+from fedbench.report.changes.measured import is_copy, measures, seconds
 from fedbench.report.changes.names import DAMAGED, DIFFERENT, EQUAL, LOST, Name, compared
 from fedbench.report.changes.settings import Setting, settings
 from fedbench.report.evidence import margin_of
@@ -166,6 +166,7 @@ def _group(names: Sequence[Name], old: Mapping[int, float], new: Mapping[int, fl
 
 
 def times(names: Sequence[Name]) -> float | None:
-    """How many times as long as before the cells behind these names took, in all."""
-    old, new = (sum(seconds(result) for name in names if (result := getattr(name, side))) for side in SIDES)
+    """How many times as long as before the cells behind these names took, in all; a copy tells the time of another."""
+    computed = [n for n in names if not any(is_copy(one) for side in SIDES if (one := getattr(n, side)))]
+    old, new = (sum(seconds(result) for name in computed if (result := getattr(name, side))) for side in SIDES)
     return new / old if old and new else None

@@ -13,7 +13,7 @@ COSTS = (BYTES, FLOPS, SECONDS)  # of which it is told how many times as much th
 
 def measures(result: Result, at: str = "final") -> dict[str, float]:
     """Of a finished cell: every metric on test images, averaged as in a leaderboard; the mean training loss of the last
-    round's clients; what all clients together sent, got and computed in all rounds; wall time.
+    round's clients; what all clients together sent, got and computed in all rounds; wall time, where it was computed.
 
     at: which round counts for metrics, one of `fedbench.report.measures.AT`. Raises UserError as `measures.run`.
     """
@@ -27,9 +27,14 @@ def measures(result: Result, at: str = "final") -> dict[str, float]:
         found[TRAINING_LOSS] = math.fsum(losses) / len(losses)
     found[BYTES] = float(sum(rounds["bytes_down"]) + sum(rounds["bytes_up"]))
     found[FLOPS] = float(sum(rounds["flops"]))
-    return found | {SECONDS: seconds(result)}
+    return found if is_copy(result) else found | {SECONDS: seconds(result)}
 
 
 def seconds(result: Result) -> float:
     """Wall time of the cell."""
     return float(result.manifest.get("seconds", 0.0))
+
+
+def is_copy(result: Result) -> bool:
+    """Whether the cell was not computed but taken from an equal one, whose time it tells."""
+    return "computed_as" in result.manifest

@@ -56,7 +56,7 @@ def origin(results: Sequence[Result]) -> dict[str, Any]:
                 _reason(r),
                 e.cell,
                 r.manifest.get("id"),
-                r.manifest.get("seconds"),
+                None if "computed_as" in r.manifest else r.manifest.get("seconds"),  # which is another's
                 origins.place(_where(r)) if r.manifest else None,
                 [configs[name].place(config[name]) if name in config else None for name in parts] if config else None,
                 _said(r),

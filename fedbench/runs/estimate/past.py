@@ -18,13 +18,17 @@ def past_rates(results: Path, kinds: Collection[str], machine: Mapping[str, Any]
     """The rates of those kinds of which a cell has finished on such a machine, in any suite under `results`.
 
     machine: see `fedbench.machine.describe`. Of several cells the fastest counts, which others disturbed least. What
-    cannot be read is passed over.
+    cannot be read is passed over, and what was not computed but taken from another cell.
     """
     found: dict[str, Rates] = {}
     for file in sorted(results.glob("*/*/manifest.json")) if kinds else []:
         try:
             manifest = read_manifest(file.parent) or {}
-            if manifest.get("status") != "finished" or not _alike(manifest["machine"], machine):
+            if (
+                manifest.get("status") != "finished"
+                or "computed_as" in manifest
+                or not _alike(manifest["machine"], machine)
+            ):
                 continue
             which = kind(manifest["config"], manifest["versions"])
             rates = _rates(file.parent, manifest) if which in kinds else None
