@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -182,7 +182,7 @@ def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
         raise Unfit(f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}")
 
 
-def _ignored(kind: str, said: Iterable[str], parameters: Container[str]) -> list[str]:
+def _ignored(kind: str, said: Iterable[str], parameters: Collection[str]) -> list[str]:
     """Those of PARTS that a component does not depend on: what it says, and what it cannot see."""
     hidden: list[str] = []
     if kind == "allocation":

@@ -65,15 +65,17 @@ def mark(missing: Iterable[Cell], kin: Mapping[str, Kin]) -> None:
     """Tell cells whether they await a twin."""
     for cell in missing:
         own = kin.get(cell.id)
-        first = own and (None if own.done else own.first(lambda cell: False, {one.id for one in own.cells}))
-        cell.awaits = own is not None and (first is None or first.id != cell.id)
+        cell.awaits = False
+        if own is not None:
+            first = None if own.done else own.first(lambda cell: False, {one.id for one in own.cells})
+            cell.awaits = first is None or first.id != cell.id
 
 
 def as_others(cells: Iterable[Cell], totals: Totals, suite_folder: Path) -> dict[str, Cell]:
     """Of a plan: by id, of which cell each is a copy, or would be; none for those that are computed, or were."""
     manifests = {cell.id: read_manifest(cell.folder_in(suite_folder)) or {} for cell in cells}
     own = {id for id, one in manifests.items() if one.get("status") in FAR and "computed_as" not in one}
-    found = {}
+    found: dict[str, Cell] = {}
     for kin in {id(one): one for one in twins(cells, totals, {}, {}).values()}.values():
         first = max(kin.cells, key=lambda cell: cell.id in own)
         found |= {cell.id: first for cell in kin.cells if cell is not first and cell.id not in own}
