@@ -122,6 +122,7 @@ def test_a_component_is_shown_with_what_its_options_mean(tmp_path):
         "every client keeps a model v_k of its own",
         "lam: lambda, 0.75",
         "personal_epochs: passes over its images",
+        "Does not depend on capacities, ranks, widths, adapter.",
     ):
         assert words in told
     assert "personal_epochs   null" in options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fedbench import options
-from fedbench.registry.catalogue import KINDS, REQUIRED, Catalogue, Component
+from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP, Catalogue, Component
 from fedbench.registry.registry import Registry
 from fedbench.suite.overlay import NESTED
 from sitemaking.commands import cell, told
@@ -50,6 +50,8 @@ def page() -> str:
 
 def _about(component: Component) -> list[str]:
     parts = [told(component.summary), *(told(part) for part in component.details.split("\n\n") if part)]
+    if component.kind in SET_UP and component.ignores:
+        parts.append(f"Does not depend on {', '.join(f'`{part}`' for part in component.ignores)}.")
     if component.paper:
         parts.append(f"*{component.paper}*")
     if component.options:

@@ -95,7 +95,7 @@ def show(name: str, plugins: tuple) -> None:
 
     from fedbench.commands.screen import Screen
     from fedbench.options import told
-    from fedbench.registry.catalogue import REQUIRED
+    from fedbench.registry.catalogue import REQUIRED, SET_UP
     from fedbench.registry.registry import Registry
 
     catalogue, console = Registry(plugins).catalogue, Screen()
@@ -109,6 +109,8 @@ def show(name: str, plugins: tuple) -> None:
         said = [component.better and f"{component.better} is better", component.unit, component.format]
         if any(said):
             console.print(Padding(Text(f"Values: {', '.join(filter(None, said))}"), (0, 0, 0, 2)))
+        if component.kind in SET_UP and component.ignores:
+            console.print(Padding(Text(f"Does not depend on {', '.join(component.ignores)}."), (0, 0, 0, 2)))
         if component.paper:
             console.print(Padding(Text(f"Paper: {component.paper}"), (0, 0, 0, 2)))
         rows = [

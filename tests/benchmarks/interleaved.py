@@ -41,16 +41,16 @@ class Times:
 
 def timed(run: Callable[[], Any], times: Times) -> Any:
     """run(), with a line added to its times."""
-    began, mine, all_of_it = time.perf_counter(), _own(), _busy()
+    began, mine, all_of_it = time.perf_counter(), _own(), busy()
     result = run()
     seconds = time.perf_counter() - began
-    others = (_busy() - all_of_it) - (_own() - mine)
+    others = (busy() - all_of_it) - (_own() - mine)
     times.seconds.append(seconds)
     times.others.append(max(0.0, others / (seconds * (os.cpu_count() or 1))))
     return result
 
 
-def _busy() -> float:
+def busy() -> float:
     """CPU seconds that this machine has spent on anything."""
     spent = psutil.cpu_times()
     return spent.user + spent.nice + spent.system

@@ -1,0 +1,92 @@
+"""Whole suites as users run them: seconds, processor seconds, and how far that is from the arithmetic alone.
+
+The ordinary suite checks on tiny cells what is counted; `tox -e bench` measures, and BENCHMARKS.md has the figures.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command import TINY, write_suite
+from contenders.floor import peak
+from interleaved import busy
+from test_grids import spent
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedbench.cell.totals import Totals
+from fedbench.machine import cores
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.runs.plan import cells_of
+from fedbench.runs.runner import load
+from fedbench.runs.twins import as_others
+
+SUITES = Path(__file__).parents[2] / "suites"
+MEASURED = ("quickstart", "feature_skew", "extreme_hetero")
+
+
+def work_of(path: Path, plugins: Sequence[str] = ()) -> dict[str, int]:
+    """How many `cells` a suite has, how many of them are `computed`, and the `flops` of these: of the clients' training
+    as a plan counts them, and of a forward pass of the whole backbone for every image that is tested."""
+    registry = Registry(plugins)
+    suite = load(path, registry)
+    assets = Assets(registry, suite.base)
+    cells = cells_of(suite.points(), registry, assets)
+    with Totals(assets) as known:
+        totals: Mapping[str, Any] = {cell.id: known.of(cell.id, cell.config) for cell in cells}
+    others = as_others(cells, totals, path.parent / "nowhere")
+    computed = [cell for cell in cells if "flops" in totals[cell.id] and cell.id not in others]
+    answers = functools.cache(lambda name: _forward(assets, named[name]))
+    named = {str(cell.config["backbone"]): cell.config["backbone"] for cell in computed}
+    of = {cell.id: totals[cell.id]["tested"] * answers(str(cell.config["backbone"])) for cell in computed}
+    flops = sum(totals[cell.id]["flops"] + of[cell.id] for cell in computed)
+    return {"cells": len(cells), "computed": len(computed), "flops": flops}
+
+
+def _forward(assets: Assets, backbone: Mapping[str, Any]) -> int:
+    """FLOPs (2 a multiply-add) of one image through a backbone."""
+    size = assets.backbone(backbone)["image_size"]
+    with FlopCounterMode(display=False) as count, torch.no_grad():
+        assets.source(backbone).model(torch.empty(1, 3, size, size, device="meta"))
+    return count.get_total_flops()
+
+
+def test_the_work_of_a_suite_is_that_of_its_cells_but_counts_equal_ones_once(tmp_path):
+    def work(scenarios: str, methods: str = "head_only") -> dict[str, int]:
+        return work_of(write_suite(tmp_path, methods, {"  small: {}\n": scenarios}), [str(TINY)])
+
+    one = work("  small: {}\n")
+    two = work("  small: {}\n  drawn: {capacities: {uniform: [1, 2]}}\n")
+    assert one == {"cells": 1, "computed": 1, "flops": one["flops"]} and one["flops"] > 0
+    assert two == {**one, "cells": 2}
+    assert work("  small: {}\n  drawn: {capacities: all}\n", "fedra")["computed"] == 2
+    longer = work("  small: {train: {rounds: 4}, evaluation: {every: 4}}\n")  # tested once, where `one` is twice
+    tested = 8 * _forward(Assets(Registry([str(TINY)])), {"name": "tiny"})
+    assert longer["flops"] - tested == 2 * (one["flops"] - 2 * tested)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_whole_suite(benchmark, tmp_path, figures, name):
+    """From images that are there to the last table; what a plan keeps is there too."""
+    if benchmark.disabled:
+        pytest.skip("measured by tox -e bench")
+    path = SUITES / f"{name}.yaml"
+    work = work_of(path)
+    spent(tmp_path, "run", path, "--set", "train.rounds=1", "--set", f"suite={name}_first")
+    before, took = busy(), dict[str, float]()
+    benchmark.pedantic(lambda: took.update(spent(tmp_path, "run", path)), rounds=1)
+    others = max(0.0, busy() - before - took["processor"]) / (took["seconds"] * cores())
+    rates = peak()
+    floor = work["flops"] / max(rates.values())
+    facts = {**work, **took, "others": others, "peak": rates, "floor": floor, "share": floor / took["seconds"]}
+    head = (
+        f"{'suite':<18}{'cells':>7}{'computed':>10}{'seconds':>9}{'processor':>11}{'others':>8}{'floor':>8}{'share':>7}"
+    )
+    line = f"{name:<18}{work['cells']:>7}{work['computed']:>10}{took['seconds']:>9.1f}{took['processor']:>11.1f}"
+    line += f"{others:>8.0%}{floor:>8.1f}{facts['share']:>7.0%}"
+    figures.add(f"suites: {name}", facts, [head, line])
