@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedbench.method import Setup
-from fedbench.models.backbone import HEAD, Blocks, Plain, begin
+from fedbench.models.backbone import HEAD, Blocks, Plain
+from fedbench.models.beginning import begin
 from fedbench.models.running import to_run_all
 from fedbench.seeding import seed_of
 

@@ -17,7 +17,7 @@ from fedbench.families.body import Tensors, WholeModel, trainable
 from fedbench.families.wholemodel import Visit, fit, price_of
 from fedbench.families.width import Cuts, Part, Rates, offered, widthwise
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.backbone import Begin
+from fedbench.models.beginning import Begin
 from fedbench.models.counting import counted
 from fedbench.options import judged
 from fedbench.types import ClientCost
