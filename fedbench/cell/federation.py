@@ -221,7 +221,7 @@ def _order(size: Size) -> tuple[float, ...]:
 
 
 class Batches:
-    """The batches (x, y) of the clients of a round: images, or for an engine that asks, their embeddings."""
+    """The batches (x, y) of the clients of a round: images, or to an engine that asks, embeddings or features."""
 
     def __init__(self, federation: Federation, t: int, ids: Sequence[int]) -> None:
         self.federation, self.t, self.ids = federation, t, ids
@@ -232,6 +232,10 @@ class Batches:
     def embedded(self, n: int) -> Iterator[Batch]:
         """The same, embedded where that is kept."""
         return self._made_by(self.federation.pixels.embedded, n)
+
+    def features(self, n: int) -> Iterator[Batch]:
+        """The same, as features where those are kept."""
+        return self._made_by(self.federation.pixels.features, n)
 
     def first(self, n: int) -> int:
         """How many images the first batch of client n has; no later one has more."""

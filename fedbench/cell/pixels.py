@@ -1,4 +1,5 @@
-"""Images on their way into a model: as they are kept on one side, normalised or already embedded on the other."""
+"""Images on their way into a model: as they are kept on one side, normalised on the other, or as what the frozen part
+of the model has made of them already."""
 
 from __future__ import annotations
 
@@ -24,18 +25,18 @@ NORMALIZE = {
 }
 Batch = tuple[Tensor, Tensor]
 
-EMBEDDED_BYTES = 2**28  # so much may the embeddings of a split take
+KEPT_BYTES = 2**28  # so much may what is kept of a split take, its embeddings or its features
 RESIDENT = 0.25  # of a GPU's free memory may a split take
 AHEAD = 2  # batches that are on their way to a GPU while one is computed
-EMBEDDED_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
+MADE_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
 
 
 @dataclass
 class _Kept:
-    """Embeddings of a split: what makes them, tokens (n, T, D), and which of every EMBEDDED_TOGETHER are there."""
+    """What a frozen `make` makes of the images of a split, (n, ...), and which of every MADE_TOGETHER are there."""
 
-    embed: Callable[[Tensor], Tensor]
-    tokens: Tensor
+    make: Callable[[Tensor], Tensor]
+    made: Tensor
     done: np.ndarray
 
 
@@ -49,7 +50,8 @@ class Pixels:
         self.on_gpu = str(device).startswith("cuda")
         self._labels = torch.from_numpy(np.array(images.y)).to(device) if self.on_gpu else None
         self._resident = self._on_device() if self.on_gpu else None
-        self._kept: _Kept | None = None
+        self._embedded: _Kept | None = None
+        self._features: _Kept | None = None
 
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, 3, H, W) normalised, y (B,) int64."""
@@ -57,8 +59,11 @@ class Pixels:
 
     def embedded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, T, D) embedded where that is kept, or as above."""
-        x = self._normalised(indices) if self._kept is None else self._embedded(self._kept, indices)
-        return x, self._labels_of(indices)
+        return self._of(self._embedded, indices), self._labels_of(indices)
+
+    def features(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+        """x (B, D), what classifiers read of a frozen model, where that is kept, or as `embedded`."""
+        return self._of(self._features or self._embedded, indices), self._labels_of(indices)
 
     def _labels_of(self, indices: np.ndarray) -> Tensor:
         if self._labels is None:
@@ -75,15 +80,23 @@ class Pixels:
         return self.on_gpu and self._resident is None
 
     def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
-        """Let `embedded` give what a frozen `embed` makes of the images, computed once for each of them.
+        """Let `embedded` give what a frozen `embed` makes of the images, (n, T, D), computed once for each of them.
 
-        Does nothing where that would take more than EMBEDDED_BYTES.
+        Does nothing where that would take more than KEPT_BYTES.
         """
-        with torch.no_grad():
-            one = embed(self._normalised(np.arange(1)))
-        if one.nbytes * len(self.images) <= EMBEDDED_BYTES:
-            tokens = one.new_empty((len(self.images), *one.shape[1:]))
-            self._kept = _Kept(embed, tokens, np.zeros(-(-len(self.images) // EMBEDDED_TOGETHER), dtype=bool))
+        self._embedded = self._kept(embed)
+
+    def keep_features(self, pooled: Callable[[Tensor], Tensor]) -> None:
+        """Let `features` give what a frozen model makes of the images, (n, D), as `keep_embedded` does."""
+        self._features = self._kept(pooled)
+
+    @torch.no_grad()
+    def _kept(self, make: Callable[[Tensor], Tensor]) -> _Kept | None:
+        one = make(self._normalised(np.arange(1)))
+        if one.nbytes * len(self.images) > KEPT_BYTES:
+            return None
+        made = one.new_empty((len(self.images), *one.shape[1:]))
+        return _Kept(make, made, np.zeros(-(-len(self.images) // MADE_TOGETHER), dtype=bool))
 
     def _on_device(self) -> Tensor | None:
         """All images as they are kept on the GPU, where they take at most RESIDENT of its memory that is free to this
@@ -107,14 +120,16 @@ class Pixels:
         return (in_0_1 - self.mean) / self.std
 
     @torch.no_grad()
-    def _embedded(self, kept: _Kept, indices: np.ndarray) -> Tensor:
-        asked = np.unique(indices // EMBEDDED_TOGETHER)
+    def _of(self, kept: _Kept | None, indices: np.ndarray) -> Tensor:
+        if kept is None:
+            return self._normalised(indices)
+        asked = np.unique(indices // MADE_TOGETHER)
         for some in asked[~kept.done[asked]]:
-            first = some * EMBEDDED_TOGETHER
-            these = np.arange(first, min(first + EMBEDDED_TOGETHER, len(self.images)))
-            kept.tokens[first : first + len(these)] = kept.embed(self._normalised(these))
+            first = some * MADE_TOGETHER
+            these = np.arange(first, min(first + MADE_TOGETHER, len(self.images)))
+            kept.made[first : first + len(these)] = kept.make(self._normalised(these))
             kept.done[some] = True
-        return kept.tokens[torch.from_numpy(indices)]
+        return kept.made[self._sent(indices) if self.on_gpu else torch.from_numpy(indices)]
 
 
 def ahead(batches: Iterator[Batch], how_many: int = AHEAD) -> Iterator[Batch]:

@@ -99,11 +99,20 @@ class Trial:
             for ref in self.config["evaluation"]["metrics"]
         }
         images, test = self.config["evaluation"]["batch_size"], self.world.test
+        if self.fast and isinstance(self.model, Blocks) and self.device != "meta":
+            self._keep(self.model)
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
-            if not any(name.startswith("model.") for name in self.model.shared()):
-                self.train.keep_embedded(self.model.embed)
             images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
         return Evaluation(test, self.world.shares, metrics, images, self.fast, self.method.personal, self.train)
+
+    def _keep(self, model: Blocks) -> None:
+        """Let what the frozen part of the model makes of images be computed once for all rounds."""
+        if self.device == "cpu" and not any(name.startswith("model.") for name in model.shared()):
+            self.train.keep_embedded(model.embed)
+        L = model.num_layers
+        if model.reads_features(range(L), []):
+            for images in (self.train, self.world.test):
+                images.keep_features(model.pooled)
 
     def _method(self, registry: Registry, made: Callable[..., Setup]) -> Method:
         def component(kind: str, ref: Any) -> Any:

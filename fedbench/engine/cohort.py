@@ -82,7 +82,8 @@ def train_group(
     """All steps of the clients of one group. size: what they add up to in a pass, see `passes`."""
     began = time.perf_counter()
     take, part = ways(model, start, plan, cohort, job, group, size)
-    batches = {n: iter(inputs_of(cohort)(n)) for n in group}
+    inputs_from = inputs_of(model, plan, cohort)
+    batches = {n: iter(inputs_from(n)) for n in group}
     told: list[tuple[list[int], Tensor]] = []
     for step in range(max((int(cohort.steps[n]) for n in group), default=0)):
         now = {n: next(batches[n], None) for n in group if step < int(cohort.steps[n])}
@@ -170,8 +171,11 @@ def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], dra
     tokens, out = Tokens(sizes), ReadOut(model, leaves, plan, draws)
     with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), [draws[n] for n in clients])):
         tokens.put(clients, model.embed(torch.cat(list(x.values()))))
-    depth, lowest = dict.fromkeys(clients, 0), {n: leaves.lowest(n) if leaves.fixed else 0 for n in clients}
     deepest = {n: sum(leaves.held[n]) for n in clients}
+    if tokens.of(clients).dim() == 2:  # features, see `reads_features`
+        out.read(tokens, deepest)
+        return out.answers(sizes)
+    depth, lowest = dict.fromkeys(clients, 0), {n: leaves.lowest(n) if leaves.fixed else 0 for n in clients}
     out.read(tokens, {n: 0 for n in clients if deepest[n]})
     for j in range(model.num_layers):
         held = [n for n in clients if leaves.held[n][j]]

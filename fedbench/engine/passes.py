@@ -43,10 +43,16 @@ def halved(model: Blocks, group: Sequence[int], sizes: Sequence[int]) -> list[li
     return [sorted(by_size[::2]), sorted(by_size[1::2])]
 
 
-def inputs_of(cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
-    """The clients' batches: embedded once and for all where the federation keeps that, and nobody has put batches of
-    his own in their place."""
-    return getattr(cohort.batches, "embedded", cohort.batches)
+def inputs_of(model: Blocks, plan: Plan, cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
+    """The clients' batches: embedded once and for all where the federation keeps that, or as features where nobody
+    trains anything else than classifiers upon those, and nobody has put batches of his own in their place."""
+    return getattr(cohort.batches, "features" if reads_features(model, plan) else "embedded", cohort.batches)
+
+
+def reads_features(model: Blocks, plan: Plan) -> bool:
+    """Whether no client of the plan trains anything but classifiers upon features of all layers."""
+    whole, exits = bool(plan.M.all()), [exit for own in plan.exits for exit in own]
+    return whole and model.reads_features(range(model.num_layers), exits)
 
 
 def _first_batches(cohort: Cohort) -> tuple[list[int], int]:

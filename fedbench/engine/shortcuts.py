@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from fedbench.models.adapter import Stack, drawn
 from fedbench.models.backbone import Blocks
-from fedbench.models.kernels import frozen_linear
-from fedbench.models.uncompiled import Attention, Block
+from fedbench.models.kernels import frozen_linear, gelu_of_product
+from fedbench.models.uncompiled import Attention, Block, Mlp
 
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128
@@ -28,7 +28,7 @@ COMPILED_FROM = 2**22  # numbers (rows x tokens x channels) on a GPU; a pass of 
 
 @contextmanager
 def fast(model: nn.Module) -> Iterator[None]:
-    """Inside, on a CPU, the model's frozen linear layers and its short attentions take the faster ways.
+    """Inside, on a CPU, the model's frozen linear layers, short attentions and MLPs take the faster ways.
 
     Elsewhere nothing is put in the modules' place: torch's own kernels are the faster ones there, and blocks that are
     to be compiled once for all have to stay alike.
@@ -40,6 +40,8 @@ def fast(model: nn.Module) -> Iterator[None]:
             vars(module)["forward"] = functools.partial(_linear, module)
         elif is_plain_attention(module):
             vars(module)["forward"] = functools.partial(_attention, module)
+        elif _has_plain_gelu(module):
+            vars(module)["forward"] = functools.partial(_mlp, module)
         else:
             continue
         changed.append(module)
@@ -138,6 +140,20 @@ def is_plain_attention(module: nn.Module) -> TypeGuard[Attention]:
 
 def _linear(module: nn.Linear, x: Tensor) -> Tensor:
     return frozen_linear(x, module.weight, module.bias)
+
+
+def _has_plain_gelu(module: nn.Module) -> TypeGuard[Mlp]:
+    """Whether it begins with a frozen linear layer and GELU."""
+    if type(module) is not Mlp or type(module.act) is not nn.GELU or module.act.approximate != "none":
+        return False
+    return type(module.fc1) is nn.Linear and not any(p.requires_grad for p in module.fc1.parameters())
+
+
+def _mlp(module: Mlp, x: Tensor) -> Tensor:
+    graph = torch.is_grad_enabled() and x.requires_grad
+    if graph or module.training or torch.is_autocast_enabled("cpu"):
+        return type(module).forward(module, x)
+    return module.fc2(module.norm(gelu_of_product(x, module.fc1.weight, module.fc1.bias)))
 
 
 def _attention(module: Attention, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -143,8 +142,8 @@ class Blocks(Body):
         return len(self.blocks)
 
     def embed(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W), or tokens that are embedded already, -> (B, T, D)"""
-        if x.dim() == 3:
+        """(B, 3, H, W) -> (B, T, D); what are tokens or features already stays so."""
+        if x.dim() < 4:
             return x
         if hasattr(self.model, "stem"):  # MlpMixer
             return self.timm.stem(x)
@@ -158,7 +157,9 @@ class Blocks(Body):
         return self.embed(like.new_zeros(1, 3, image_size, image_size)).shape[1]
 
     def features(self, tokens: Tensor) -> Tensor:
-        """(B, T, D) -> (B, D): the frozen final norm, then timm's pooling."""
+        """(B, T, D) -> (B, D): the frozen final norm, then timm's pooling. Features, (B, D), stay what they are."""
+        if tokens.dim() == 2:
+            return tokens
         return self.timm.forward_head(self.timm.norm(tokens), pre_logits=True)
 
     def pooled(self, x: Tensor) -> Tensor:
@@ -175,8 +176,12 @@ class Blocks(Body):
         exits: Sequence[Exit],
         through: Callable[..., Tensor] = nn.Module.__call__,
     ) -> list[Tensor]:
-        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order. through(block, tokens): how
-        each of them is run."""
+        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order.
+
+        x may be the features (B, D) where `reads_features` says so · through(block, tokens): how each layer is run.
+        """
+        if x.dim() == 2:
+            return [self.classifiers[exit.classifier](x) for exit in exits]
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)
@@ -188,6 +193,12 @@ class Blocks(Body):
                 features = self.features(tokens)
                 logits.update({name: self.classifiers[name](features) for name in at[depth]})
         return [logits[exit.classifier] for exit in exits]
+
+    def reads_features(self, layers: Sequence[int], exits: Sequence[Exit]) -> bool:
+        """Whether such a model is classifiers upon features of all layers in which nothing is trained, nor added to:
+        what they read of an image never changes."""
+        last = len(layers) == self.num_layers and all(exit.depth == self.num_layers for exit in exits)
+        return last and not self.bases and not any(p.requires_grad for p in self.model.parameters())
 
     def r(self, j: int) -> dict[str, nn.Parameter]:
         """r_j: the trainable parameters standing in layer j, by name."""
@@ -257,40 +268,6 @@ def in_layers(body: Body) -> Blocks:
 def _can_be_cut(model: nn.Module) -> bool:
     parts = all(hasattr(model, part) for part in ("blocks", "norm", "forward_head", "num_features"))
     return parts and (hasattr(model, "stem") or (hasattr(model, "patch_embed") and hasattr(model, "_pos_embed")))
-
-
-Begin = Literal["pretrained", "random"]
-STARTS = get_args(Begin)
-
-
-def begin(body: Body, option: str, how: str, seed: int) -> None:
-    """Leave the model's weights as the backbone came, or draw all of them anew. Raises UserError for another `how`;
-    option: what the user calls it."""
-    if how not in STARTS:
-        raise UserError(f"{option} is {' or '.join(STARTS)}, not {how!r}")
-    if how == "random":
-        redraw(body.model, seed)
-
-
-@torch.no_grad()
-def redraw(model: nn.Module, seed: int) -> None:
-    """Draw all weights of a timm model anew, as torch and timm draw such layers. Raises UserError where a parameter is
-    drawn by neither, and leaves a model then that is of no use."""
-    for parameter in model.parameters():
-        parameter.fill_(math.nan)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for module in model.modules():
-            if (reset := getattr(module, "reset_parameters", None)) is not None:
-                reset()
-        if (init := getattr(model, "init_weights", None)) is not None:
-            init()
-    for name, parameter in model.named_parameters():
-        if not parameter.is_meta and parameter.isnan().any():
-            raise UserError(
-                f"{type(model).__name__} cannot be drawn anew: nothing in it draws its parameter {name}; take "
-                "`pretrained`, with a backbone of `pretrained: false` where no weights of others are wanted"
-            )
 
 
 def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -> None:

@@ -40,6 +40,12 @@ class GlobalModel:
         return self.combine(self.blocks(x, self.layers, self.exits))
 
     @property
+    def reads_features(self) -> bool:
+        """Whether it may be called with features (B, D), which never change, see `Blocks.reads_features`."""
+        own_forward = type(self.blocks).forward is not Blocks.forward
+        return not own_forward and self.blocks.reads_features(self.layers, self.exits)
+
+    @property
     def last(self) -> Exit:
         """The deepest classifier."""
         return max(self.exits, key=lambda exit: exit.depth)

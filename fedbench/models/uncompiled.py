@@ -84,6 +84,7 @@ def _is_compile_supported(device: str) -> bool:
 
 with compilers_later():
     import timm
+    from timm.layers import Mlp
     from timm.models.vision_transformer import Attention, Block
     from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
 
@@ -91,6 +92,7 @@ __all__ = [
     "Attention",
     "Block",
     "FlopCounterMode",
+    "Mlp",
     "compilers_later",
     "flop_registry",
     "sdpa_flop_count",

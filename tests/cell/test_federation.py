@@ -9,9 +9,11 @@ from federations import federation
 
 from fedbench.engine.passes import inputs_of
 from fedbench.errors import UserError
+from fedbench.models.backbone import Blocks
 from fedbench.seeding import numpy_generator
 from fedbench.suite.profiles import EACH_EPOCH
-from fedbench.types import MIXED
+from fedbench.testing.world import tiny_vit
+from fedbench.types import MIXED, Exit, Plan
 
 
 def labels(cohort, n):
@@ -243,5 +245,7 @@ def test_a_plugin_gets_images_and_an_engine_may_ask_for_embeddings():
 def test_batches_that_a_method_puts_in_their_place_are_what_clients_train_on():
     cohort = federation(sizes=(5, 3)).cohort(0)
     flipped = dataclasses.replace(cohort, batches=lambda n: ((x.flip(-1), y) for x, y in cohort.batches(n)))
-    x, _ = next(iter(inputs_of(flipped)(0)))
+    model = Blocks(tiny_vit())
+    plan = Plan(torch.ones(2, model.num_layers) > 0, [[Exit(model.num_layers, "head")]] * 2)
+    x, _ = next(iter(inputs_of(model, plan, flipped)(0)))
     assert torch.equal(x.flip(-1), next(iter(cohort.batches(0)))[0])

@@ -52,8 +52,19 @@ def test_each_image_is_embedded_once():
     assert asked == [1, 64, 64]  # one for its shape, then two lots of 64
 
 
+def test_features_are_kept_beside_embeddings_which_stand_in_for_them():
+    images, indices = some(), np.array([70, 1])
+    assert torch.equal(images.features(indices)[0], images(indices)[0])
+    images.keep_embedded(lambda x: x.flatten(2))
+    assert torch.equal(images.features(indices)[0], images(indices)[0].flatten(2))
+    images.keep_features(lambda x: x.flatten(1))
+    x, y = images.features(indices)
+    assert torch.equal(x, images(indices)[0].flatten(1)) and torch.equal(y, images(indices)[1])
+    assert torch.equal(images.embedded(indices)[0], images(indices)[0].flatten(2))
+
+
 def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
-    monkeypatch.setattr(pixels, "EMBEDDED_BYTES", 149 * 3 * 64 * 4)
+    monkeypatch.setattr(pixels, "KEPT_BYTES", 149 * 3 * 64 * 4)
     images = some()
     images.keep_embedded(lambda x: x.flatten(2))
     assert images.embedded(np.array([0]))[0].shape == (1, 3, 8, 8)

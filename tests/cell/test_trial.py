@@ -55,7 +55,7 @@ def test_bf16_runs_and_stays_finite(registry, cells):
     assert rounds[0]["loss"] != Trial(cells["skew", "fedra"], registry).run()[1][0]["loss"]
 
 
-@pytest.mark.parametrize("key", [("skew", "depthfl"), ("faulty", "fedra"), ("spoilt", "fedra")])
+@pytest.mark.parametrize("key", [("skew", "depthfl"), ("faulty", "fedra"), ("spoilt", "fedra"), ("own", "head_only")])
 def test_both_engines_tell_the_same_story(registry, cells, key):
     """In float32, where sums in another order differ in the last bits: the same plan and costs, losses within 1e-4,
     and at most one test image in eighteen judged otherwise."""
@@ -68,6 +68,16 @@ def test_both_engines_tell_the_same_story(registry, cells, key):
         assert two["value"] == pytest.approx(one["value"], abs=0.34)  # three images a domain
         assert {**one, "value": 0} == {**two, "value": 0}
     assert sum(one["value"] != two["value"] for one, two in zip(slow[0], fast[0], strict=True)) <= 1
+
+
+@pytest.mark.parametrize("method", ["head_only", "fedra"])
+def test_where_classifiers_alone_are_trained_every_image_goes_through_the_model_once(registry, cells, method):
+    trial = Trial(cells["skew", method], registry)
+    seen = []
+    trial.model.blocks[0].register_forward_hook(lambda block, inputs, out: seen.append(len(out)))
+    trial.run()
+    images = len(trial.train.images) + len(trial.world.test.images)
+    assert (sum(seen) == images) == (method == "head_only")
 
 
 def test_a_model_with_a_forward_pass_of_its_own_is_trained_client_by_client_under_either_engine(registry, cells):

@@ -70,6 +70,17 @@ def test_what_is_trained_takes_the_plain_way(monkeypatch):
         layer(torch.randn(1, 3))
 
 
+@pytest.mark.parametrize("adapter", ["bitfit", "ia3", "bottleneck", "lora"])
+def test_gradients_are_those_outside_of_fast_whatever_stands_in_the_mlp(registry, adapter):
+    vit = Blocks(tiny_vit())
+    registry.make("adapter", {"name": adapter})(vit)
+    vit.double().eval().draw(torch.Generator().manual_seed(0))
+    x, own = tokens(2, 5, 8), [p for p in vit.blocks[1].parameters() if p.requires_grad]
+    plain = torch.autograd.grad(vit.blocks[1](x).square().sum(), own)
+    with shortcuts.fast(vit):
+        close(torch.autograd.grad(vit.blocks[1](x).square().sum(), own), plain)
+
+
 @pytest.mark.parametrize("why", ["mask", "causal", "long", "training"])
 def test_attention_that_is_not_short_and_plain_stays_timms(vit, monkeypatch, why):
     monkeypatch.setattr(shortcuts, "attention", lambda *args: pytest.fail("the explicit path was taken"))

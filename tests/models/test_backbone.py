@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.models.backbone import Blocks, Plain, begin, body_of, in_layers, redraw
+from fedbench.models.backbone import Blocks, Plain, body_of, in_layers
 from fedbench.testing.world import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
@@ -77,6 +77,22 @@ def test_tokens_are_patches_and_the_class_token():
     assert Blocks(tiny_vit()).tokens(8) == 5 and Blocks(tiny_mixer()).tokens(8) == 4
 
 
+def test_a_model_reads_features_where_nothing_stands_below_its_classifiers_that_may_change(registry):
+    model = Blocks(tiny_vit())
+    model.add_classifier("head", 3)
+    last, L = [Exit(model.num_layers, "head")], model.num_layers
+    x = torch.randn(2, 3, 8, 8)
+    assert model.reads_features(range(L), last)
+    assert torch.equal(model(model.pooled(x), range(L), last)[0], model(x, range(L), last)[0])
+    assert not model.reads_features(range(L - 1), [Exit(L - 1, "head")])
+    assert not model.reads_features(range(L), [Exit(1, "head"), *last])
+    model.bases["blocks.0.mlp.fc2.weight"] = torch.zeros(1)  # something is added to it
+    assert not model.reads_features(range(L), last)
+    model.bases.clear()
+    registry.make("adapter", {"name": "lora"})(model)
+    assert not model.reads_features(range(L), last)
+
+
 def test_what_is_embedded_already_stays_as_it_is():
     tokens = torch.randn(2, 5, 8)
     assert Blocks(tiny_vit()).embed(tokens) is tokens
@@ -125,34 +141,3 @@ def test_running_statistics_are_refused_and_group_norm_is_named():
     model.norm = nn.BatchNorm2d(3)
     with pytest.raises(UserError, match="running statistics.*resnet50_gn"):
         body_of(model)
-
-
-# --- weights drawn anew -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])
-def test_a_redraw_depends_on_the_seed_alone_and_leaves_nothing_of_what_was(make):
-    def drawn(seed, before):
-        model = make()
-        for parameter in model.parameters():
-            nn.init.constant_(parameter, before)
-        redraw(model, seed)
-        return dict(model.named_parameters())
-
-    one, again, other = drawn(0, 7.25), drawn(0, -1.0), drawn(1, 7.25)
-    assert all(torch.equal(value, again[name]) and not (value == 7.25).any() for name, value in one.items())
-    assert any(not torch.equal(value, other[name]) for name, value in one.items())
-
-
-def test_a_parameter_that_nothing_draws_is_named():
-    with pytest.raises(UserError, match="Pooled cannot be drawn anew: nothing in it draws its parameter scale;"):
-        redraw(Pooled(), 0)
-    redraw(Pooled().to("meta"), 0)  # shapes alone, for a plan
-
-
-def test_a_convnext_is_refused_rather_than_left_with_half_of_its_weights():
-    from timm.models.convnext import ConvNeXt
-
-    body = body_of(ConvNeXt(num_classes=0, depths=(1, 1, 1, 1), dims=(4, 4, 4, 4)))
-    with pytest.raises(UserError, match=r"ConvNeXt cannot be drawn anew: .* parameter stages\.0\.blocks\.0\.gamma"):
-        begin(body, "body", "random", 0)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from fedbench import machine
 from fedbench.models import kernels
-from fedbench.models.kernels import frozen_linear, low_rank_linear, product
+from fedbench.models.kernels import frozen_linear, gelu_of_product, low_rank_linear, product
 
 
 @pytest.fixture
@@ -34,6 +34,12 @@ def test_a_frozen_product_and_its_gradient_equal_the_plain_ones(everywhere):
         gradients(lambda x: frozen_linear(x, weight, bias), x),
         gradients(lambda x: F.linear(x, weight, bias), x),
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gelu_after_a_product_equals_the_two_of_them(dtype):
+    weight, bias, x = (torch.randn(shape, dtype=dtype) for shape in ((7, 5), (7,), (3, 4, 5)))
+    torch.testing.assert_close(gelu_of_product(x, weight, bias), F.gelu(F.linear(x, weight, bias)))
 
 
 def test_strided_rows_and_transposed_weights_are_fine(everywhere):
