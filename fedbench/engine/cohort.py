@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedbench.engine import shortcuts
+from fedbench.engine import evening, shortcuts
 from fedbench.engine.groups import Part, grouped, joined, merged
 from fedbench.engine.leaves import Leaves
 from fedbench.engine.losses import Losses
@@ -165,12 +165,14 @@ class Step:
 
 def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]) -> list[Answers]:
     """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of some clients."""
-    clients, sizes = list(x), {n: len(part) for n, part in x.items()}
+    clients, drawn = list(x), {n: len(part) for n, part in x.items()}
     for n in clients:
         draws[n].begin()
-    tokens, out = Tokens(sizes), ReadOut(model, leaves, plan, draws)
-    with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), [draws[n] for n in clients])):
-        tokens.put(clients, model.embed(torch.cat(list(x.values()))))
+    rows, sizes = evening.together(x)
+    tokens, out = Tokens(sizes, drawn), ReadOut(model, leaves, plan, draws)
+    own = [draws[n] for n in clients]
+    with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), own, drawn=list(drawn.values()))):
+        tokens.put(clients, model.embed(rows))
     deepest = {n: sum(leaves.held[n]) for n in clients}
     if tokens.of(clients).dim() == 2:  # features, see `reads_features`
         out.read(tokens, deepest)
@@ -213,7 +215,7 @@ def layer(
     """
     block, values, sizes = model.blocks[j], leaves.layer(j, clients), [tokens.sizes[n] for n in clients]
     x = tokens.of(clients)
-    stack = Stack(values, sizes, draws, tokens=x.shape[1] if is_last else None)
+    stack = Stack(values, sizes, draws, x.shape[1] if is_last else None, [tokens.drawn[n] for n in clients])
     if stack.covers(block):
         with stacked(block, stack):
             out = shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from fedbench.engine.evening import read
 from fedbench.engine.readout import Answers
 from fedbench.types import Objective
 
@@ -28,7 +29,7 @@ class Losses:
     def of(self, answers: Sequence[Answers], y: dict[int, Tensor], t: int) -> Tensor:
         """(n,) the loss of each client, in the order of y: the labels (B_n,) of each."""
         found: dict[int, Tensor] = {}
-        for alike in answers:
+        for alike in read(answers, y):
             each = self._each(alike.exits, torch.stack([y[n] for n in alike.clients]), t)
             if alike.clients == list(y):
                 return each

@@ -53,8 +53,9 @@ class ReadOut:
 
     def _features(self, tokens: Tokens, clients: list[int]) -> Tensor:
         """(n, B, D)"""
-        sizes = [tokens.sizes[n] for n in clients]
-        with stacked(self.model, Stack(self.leaves.read_out(clients), sizes, [self.draws[n] for n in clients])):
+        sizes, drawn = [tokens.sizes[n] for n in clients], [tokens.drawn[n] for n in clients]
+        draws = [self.draws[n] for n in clients]
+        with stacked(self.model, Stack(self.leaves.read_out(clients), sizes, draws, drawn=drawn)):
             features = self.model.features(tokens.of(clients))
         return features.view(len(clients), sizes[0], -1)
 

@@ -101,6 +101,7 @@ class Standing:
     def made(cls, model: Blocks, start: Mapping[str, Any], everyone: Plan, job: Job, make: Make) -> Standing:
         N, L = everyone.M.shape
         leaves = Leaves(model, dict(start), everyone, range(N))
+        leaves.fixed = {place: rows.contiguous().clone() for place, rows in leaves.fixed.items()}  # to be written to
         leaves.masks = Masks(torch.ones(N, L, device=model.device) > 0, torch.ones(N, device=model.device) > 0)
         own = {n: Draws(torch.Generator(model.device)) for n in range(N)}  # from which nothing is drawn
         step = make(weakref.proxy(model), leaves, everyone, job, own)  # no step keeps its model alive

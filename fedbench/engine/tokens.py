@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,9 +27,9 @@ class Together:
 class Tokens:
     """The tokens of every client as they are now."""
 
-    def __init__(self, sizes: dict[int, int]) -> None:
-        """sizes: B_n of every client."""
-        self.sizes = sizes
+    def __init__(self, sizes: dict[int, int], drawn: Mapping[int, int] | None = None) -> None:
+        """sizes: B_n of every client · drawn: for how many of these rows it draws masks, by default for all."""
+        self.sizes, self.drawn = sizes, sizes if drawn is None else drawn
         self.at: dict[int, Together] = {}
 
     def put(self, clients: Sequence[int], rows: Tensor) -> None:

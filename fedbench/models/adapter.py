@@ -141,8 +141,10 @@ class SeededDropout(nn.Module):
 
     def draw_masks(self, shape: Sequence[int], stack: Stack) -> Tensor:
         """(B, *shape) bool: which inputs are kept, the rows of each client drawn from its own generator."""
-        numbers = drawn_by(stack.draws, [B * math.prod(shape) for B in stack.sizes])
-        return numbers.view(-1, *shape) >= self.p
+        drawn = stack.sizes if stack.drawn is None else stack.drawn
+        numbers = drawn_by(stack.draws, [B * math.prod(shape) for B in drawn])
+        keep = numbers.view(-1, *shape) >= self.p
+        return keep if list(drawn) == list(stack.sizes) else filled_up(keep.split(list(drawn)), stack.sizes[0])
 
 
 _inputs: WeakKeyDictionary[nn.Module, tuple[torch.Size, list[tuple[SeededDropout, torch.Size]]]] = WeakKeyDictionary()
@@ -185,14 +187,16 @@ class Stack:
     """The adapters of several clients, for one forward pass over all their rows.
 
     values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's ·
-    draws: their generators · tokens: T, where masks are to be drawn for all tokens though fewer pass. A
-    module that has an attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
+    draws: their generators · tokens: T, where masks are to be drawn for all tokens though fewer pass · drawn: for how
+    many of its rows each client draws masks, where others fill up its batch. A module that has an attribute `stack`
+    promises to use it; the cohort engine sets it for the time of a pass.
     """
 
     values: dict[str, Tensor]
     sizes: Sequence[int]
     draws: Sequence[Draws | torch.Generator]
     tokens: int | None = None
+    drawn: Sequence[int] | None = None
     even: bool = field(init=False)  # whether every client has equally many rows, and products can be batched
 
     def __post_init__(self) -> None:
@@ -203,7 +207,7 @@ class Stack:
         own = {
             name.removeprefix(f"{path}."): value for name, value in self.values.items() if name.startswith(f"{path}.")
         }
-        return Stack(own, self.sizes, self.draws, self.tokens)
+        return Stack(own, self.sizes, self.draws, self.tokens, self.drawn)
 
     def covers(self, root: nn.Module) -> bool:
         """Whether every module that owns one of the values can use a stack."""
@@ -223,6 +227,15 @@ class Stack:
         """apply(rows of x, the client's own values), client after client, put together again."""
         parts = x.split(list(self.sizes))
         return torch.cat([apply(part, {k: v[i] for k, v in self.values.items()}) for i, part in enumerate(parts)])
+
+
+def filled_up(parts: Sequence[Tensor], most: int) -> Tensor:
+    """Parts of at most so many rows each one after the other, the short ones filled up with rows of the longest, which
+    nobody reads: any are good that are numbers."""
+    longest = max(parts, key=len)
+    fill = longest if len(longest) == most else longest.repeat(-(-most // len(longest)), *[1] * (longest.dim() - 1))
+    fills = {B: fill[B:most] for B in {len(part) for part in parts} - {most}}
+    return torch.cat([piece for part in parts for piece in (part, fills.get(len(part))) if piece is not None])
 
 
 class Stackable(Protocol):

@@ -12,7 +12,7 @@ AT_ONCE = 2**22  # numbers of one call at most, but for an adapter that asks for
 
 class Draws:
     """One client's numbers in [0, 1). From the second step on, several adapters' are drawn by one call, if each asks
-    for as many as in the step before.
+    for as many as in the step before, or all for so many times as many, as for a shorter batch.
 
     On a CPU they are those that a call for each would draw; on a GPU they are others, and all engines draw so.
     """
@@ -46,10 +46,12 @@ class Draws:
     def _drawn(self, count: int) -> list[Tensor]:
         """So many, and what the step will then go on to ask for if it is as the one before."""
         coming = self.before[len(self.asked) :]
-        sizes = [count]
-        if coming[:1] == [count]:
-            while len(sizes) < len(coming) and sum(sizes) + coming[len(sizes)] <= AT_ONCE:
-                sizes.append(coming[len(sizes)])
+        sizes, like = [count], coming[0] if coming else 0
+        while like and len(sizes) < len(coming):
+            more, odd = divmod(coming[len(sizes)] * count, like)
+            if odd or sum(sizes) + more > AT_ONCE:
+                break
+            sizes.append(more)
         return list(self._rand(sum(sizes)).split(sizes))[::-1] if len(sizes) > 1 else [self._rand(count)]
 
     def _rand(self, count: int) -> Tensor:

@@ -12,7 +12,7 @@ from engine.test_cohort import ADAPTERS, OTHERS, SGD
 from timm.models.vision_transformer import VisionTransformer
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import shortcuts
+from fedbench.engine import evening, shortcuts
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.models import kernels
 from fedbench.seeding import generator
@@ -102,6 +102,15 @@ def test_few_graphs_are_made_in_the_first_round_and_serve_all_others(registry, c
     plain, none = rounds(registry, adapter, how, SIZES, counting)
     assert none == [(0, 0, 0)] * len(ROUNDS)
     same(sent, plain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adapter", ["plain", "dropout"])
+def test_so_do_they_uneven_batches_that_are_filled_up(registry, counting, monkeypatch, adapter):
+    monkeypatch.setattr(evening, "fills", lambda sizes, x: len(set(sizes)) > 1)
+    _, counts = rounds(registry, ADAPTERS[adapter], "random", SIZES, counting)
+    assert 0 < counts[0][0] <= MOST and not any(graphs for graphs, _, _ in counts[1:])
+    assert all(asked == ran for _, asked, ran in counts) and counts[1][1] > L // 2
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ from engine.test_cohort import FEDDYN, FEDPROX, SGD
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import passes
+from fedbench.engine import evening, passes
 from fedbench.seeding import generator
+from fedbench.testing.ragged import ragged
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 
 LAYERS = 12
@@ -43,13 +44,14 @@ def operations(registry, monkeypatch):
 
     monkeypatch.setattr(fast, "Step", counting)
 
-    def count(clients, name, depth=LAYERS, dropout=0.0, ranks=None, **train):
+    def count(clients, name, depth=LAYERS, dropout=0.0, ranks=None, uneven=False, **train):
         depths, ranks = [depth] * clients, None if ranks is None else [ranks] * clients
         adapter = {"name": "lora", "rank": 2, "alpha": 4, "dropout": dropout}
         train = {"optimizer": SGD, "clip": 0.5, **train}
         setup = setup_of(registry, tiny_vit(LAYERS), depths, adapter, ranks, engine=fast.train, **train)
         method = registry.make("method", {"name": name}, setup=setup)
-        method.round(method.init(generator(0)), 0, cohort_of(depths, steps=2, ranks=ranks), generator(0, 0))
+        cohort = ragged(depths, [2] * clients, [4, 4, 2, 4, 3]) if uneven else cohort_of(depths, steps=2, ranks=ranks)
+        method.round(method.init(generator(0)), 0, cohort, generator(0, 0))
         assert len(counted) % 2 == 0  # one pass holds them all
         return counted[-1]
 
@@ -73,3 +75,11 @@ def test_a_step_takes_no_more_operations_for_more_clients(operations, name, few,
     few, many = (operations(clients, name, **options) for clients in (few, 100))
     grown = {kind: (few[kind], many[kind]) for kind in many if many[kind] > few[kind]}
     assert sum(many.values()) <= 1.2 * sum(few.values()), grown
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_nor_does_one_of_uneven_batches_on_a_gpu(operations, monkeypatch, dropout):
+    monkeypatch.setattr(evening, "fills", lambda sizes, x: len(set(sizes)) > 1)
+    few, many = (operations(clients, "fedra", uneven=True, clip=None, dropout=dropout) for clients in (6, 100))
+    grown = {kind: (few[kind], many[kind]) for kind in many if many[kind] > few[kind]}
+    assert sum(many.values()) <= 1.2 * sum(few.values()), (sum(few.values()), sum(many.values()), grown)

@@ -42,12 +42,14 @@ def four_rounds(registry, engine, device, name, cohort, model=tiny_vit, adapter=
         ("fedra", {}, 1),  # M drawn anew in every round
         pytest.param("fedra", MIXED, 1, marks=pytest.mark.slow),
         pytest.param("inclusivefl", {"adapter": "bitfit"}, 1, marks=pytest.mark.slow),
+        # Holds a factor that nobody trains, drawn once for all.
+        pytest.param("ffa_lora", {}, 1, marks=pytest.mark.slow),
         # Its objective reads the round.
         pytest.param("depthfl", {}, ROUNDS, marks=pytest.mark.slow),
         # Holds more than it trains: recorded in each round, where it is long enough.
         pytest.param("fed_hello", {}, 0, marks=pytest.mark.slow),
     ],
-    ids=["fedra", "adamw_fedprox_mixer", "bitfit", "depthfl", "fed_hello"],
+    ids=["fedra", "adamw_fedprox_mixer", "bitfit", "ffa_lora", "depthfl", "fed_hello"],
 )
 def test_four_rounds_of_random_M_are_recorded_once(registry, gpu, name, options, recorded):
     """Though clients finish at different steps, and one takes none."""
