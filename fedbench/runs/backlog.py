@@ -49,7 +49,9 @@ class Backlog:
         self.asked = 0  # how often somebody began to ask for cells
 
     def wait(self) -> bool:
-        """Wait until a cell can be claimed; False when there is none to wait for."""
+        """Wait until a cell can be claimed; False when there is none to wait for. Asked while nobody is at work: what
+        was handed out and has not ended is lost."""
+        self.handed.clear()
         told: set[str] = set()
         while self.left:
             holders = set()

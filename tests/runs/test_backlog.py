@@ -127,6 +127,14 @@ def test_the_twin_of_a_cell_that_another_run_has_waits_for_it_and_is_taken_from_
     assert taken == [(f"slug-{ONE}", TWO)]
 
 
+def test_the_twin_of_a_cell_that_an_executor_never_ended_is_computed(tmp_path):
+    runs = Runs(tmp_path, {ONE: None, TWO: None})
+    kin = Kin(list(runs.backlog.left.values()))
+    runs.backlog.kin = {ONE: kin, TWO: kin}
+    assert runs.computed() == [ONE] and runs.computed() == []
+    assert runs.backlog.wait() and runs.computed() == [TWO]
+
+
 def test_a_cell_that_another_run_gives_back_is_taken_up(tmp_path, monkeypatch):
     runs = Runs(tmp_path, {ONE: None})
     runs.other.take(ONE)

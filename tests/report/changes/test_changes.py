@@ -41,6 +41,16 @@ def test_equal_results_are_counted_and_time_is_no_difference(tmp_path):
     assert "×1.98 as long" in done.output  # 20 and 21 s, then 60 and 21
 
 
+def test_a_cell_that_was_taken_from_another_is_the_same_and_tells_no_time(tmp_path):
+    level(tmp_path / "before", "fedra", 0.7, seeds=2)
+    twice(tmp_path)
+    edit(folder_of(tmp_path / "after", "fedra"), seconds=60.0, computed_as="another")
+    edit(folder_of(tmp_path / "after", "fedra", 1), seconds=42.0)
+    done = change(tmp_path, "--fail-on", "different")
+    assert done.exit_code == 0 and "2 names in both: 2 equal" in done.output
+    assert "×2.00 as long" in done.output  # 21 s, then 42
+
+
 def test_a_loss_that_is_no_number_is_the_same_on_both_sides(tmp_path):
     write(tmp_path / "before", "fedra", 0.5, rounds=rounds(loss=float("nan")))
     twice(tmp_path)
