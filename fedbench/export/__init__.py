@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from fedbench.cell.finished import reopen
@@ -109,5 +110,7 @@ def _put_in_place(out: Path, force: bool) -> Iterator[Path]:
         with put_in_place(out, draft, old if force else None):
             yield draft
             _must_be_free(out, force)
+    except SafetensorError as error:  # its way of saying that a disk is full
+        raise UserError(f"{out}: cannot be written ({error}). Try another --out DIR.") from error
     except OSError as error:
         raise cannot_write(out, error, "Try another --out DIR.") from error

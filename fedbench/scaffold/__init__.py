@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,7 +25,8 @@ def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
 
 
 def put(made: Mapping[Path, bytes], folder: Path = Path(), spared: Collection[str] = (SCHEMA,)) -> None:
-    """Write files that are not there yet. Raises UserError, before anything is written, where one of them is.
+    """Write files that are not there yet, all or none. Raises UserError, before anything is written, where one of them
+    is; or where one cannot be written.
 
     spared: names of files that stay as they are where they are there, and stop nothing: what serves all suites of a
     folder.
@@ -32,9 +34,18 @@ def put(made: Mapping[Path, bytes], folder: Path = Path(), spared: Collection[st
     there = {place for place in made if (folder / place).exists()}
     if taken := [str(folder / place) for place in made if place in there and place.name not in spared]:
         raise UserError(f"{', '.join(taken)}: already there; nothing was written. Choose another place, or move it.")
-    for place, content in made.items():
-        if place not in there:
-            write_atomically(folder / place, content, "Choose another place.")
+    missing = [folder / place for place in made if place not in there]
+    anew = {above for file in missing for above in file.parents if not above.exists()}
+    try:
+        for file in missing:
+            write_atomically(file, made[file.relative_to(folder)], "Choose another place.")
+    except BaseException:
+        for file in missing:
+            file.unlink(missing_ok=True)
+        for empty in sorted(anew, key=lambda above: -len(above.parts)):
+            with suppress(OSError):  # never made, or somebody else's files are in it
+                empty.rmdir()
+        raise
 
 
 def _with(words: Mapping[str, str], text: str) -> str:

@@ -6,10 +6,14 @@ import subprocess
 import sys
 import tomllib
 import venv
+from pathlib import Path
 
 import pytest
 from command import fedbench
 
+from fedbench import scaffold
+from fedbench.disk import write_atomically
+from fedbench.errors import UserError
 from fedbench.registry import catalogue
 from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
@@ -64,6 +68,27 @@ def test_what_cannot_be_is_told(words, told, tmp_path):
     done = fedbench("plugins", "new", *words, cwd=tmp_path)
     assert done.exit_code == 2 and told in done.output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_package_is_written_whole_or_not_at_all(tmp_path, monkeypatch, there):
+    written = []
+
+    def filling_up(path, content, mend):
+        if len(written) == 3:
+            raise UserError(f"{path}: cannot be written (No space left on device). {mend}")
+        written.append(path)
+        write_atomically(path, content, mend)
+
+    monkeypatch.setattr(scaffold, "write_atomically", filling_up)
+    made = {Path(f"{name}/{name}.txt"): b"x" for name in "abcd"}
+    if there:
+        (tmp_path / "new/a").mkdir(parents=True)
+        (tmp_path / "new/a/own.txt").write_text("own")
+    with pytest.raises(UserError, match="d.txt: cannot be written"):
+        scaffold.put(made, tmp_path / "new")
+    left = [str(file.relative_to(tmp_path)) for file in sorted(tmp_path.rglob("*"))]
+    assert left == (["new", "new/a", "new/a/own.txt"] if there else [])
 
 
 def test_nothing_is_overwritten(tmp_path):

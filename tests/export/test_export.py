@@ -8,6 +8,7 @@ import pytest
 import timm
 import torch
 from command import fedbench
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -15,7 +16,7 @@ from fedbench.cell import worker
 from fedbench.cell.finished import reopen
 from fedbench.cell.order import Order
 from fedbench.errors import UserError
-from fedbench.export import FORMATS, export, merged
+from fedbench.export import FORMATS, export, merged, peft
 from fedbench.export.card import base, card, made
 from fedbench.export.parts import parts_of
 from fedbench.models.backbone import Architecture, Blocks, Source
@@ -151,6 +152,17 @@ def test_what_a_format_cannot_hold_is_said_and_nothing_is_left(
 ):
     with pytest.raises(UserError, match=message):
         export(cells[scenario, method], form, tmp_path / "out", registry)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_is_told_and_nothing_is_left(cells, registry, tmp_path, monkeypatch):
+    def full(tensors, file, **rest):
+        file.write_bytes(b"half")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(peft, "save_file", full)
+    with pytest.raises(UserError, match=r"out: cannot be written \(.*No space left.*\)\. Try another --out DIR"):
+        export(cells["vit", "fedra"], "peft", tmp_path / "out", registry)
     assert not list(tmp_path.iterdir())
 
 
