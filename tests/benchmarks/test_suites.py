@@ -72,12 +72,12 @@ def test_the_work_of_a_suite_is_that_of_its_cells_but_counts_equal_ones_once(tmp
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_whole_suite(benchmark, tmp_path, figures, name):
-    """From images that are there to the last table; what a plan keeps is there too."""
+    """From images that are there to the last table; prices are computed, as in a first run."""
     if benchmark.disabled:
         pytest.skip("measured by tox -e bench")
     path = SUITES / f"{name}.yaml"
     work = work_of(path)
-    spent(tmp_path, "run", path, "--set", "train.rounds=1", "--set", f"suite={name}_first")
+    spent(tmp_path, "run", path, "--set", "train.rounds=1")  # other cells
     before, took = busy(), dict[str, float]()
     benchmark.pedantic(lambda: took.update(spent(tmp_path, "run", path)), rounds=1)
     others = max(0.0, busy() - before - took["processor"]) / (took["seconds"] * cores())

@@ -166,7 +166,11 @@ def _group(names: Sequence[Name], old: Mapping[int, float], new: Mapping[int, fl
 
 
 def times(names: Sequence[Name]) -> float | None:
-    """How many times as long as before the cells behind these names took, in all; a copy tells the time of another."""
-    computed = [n for n in names if not any(is_copy(one) for side in SIDES if (one := getattr(n, side)))]
-    old, new = (sum(seconds(result) for name in computed if (result := getattr(name, side))) for side in SIDES)
+    """How many times as long as before the cells behind these names took, in all; see `timed`."""
+    old, new = (sum(seconds(one) for n in timed(names) if (one := getattr(n, side))) for side in SIDES)
     return new / old if old and new else None
+
+
+def timed(names: Sequence[Name]) -> list[Name]:
+    """Those of which neither result is a copy, which tells the time of another."""
+    return [n for n in names if not any(is_copy(one) for side in SIDES if (one := getattr(n, side)))]

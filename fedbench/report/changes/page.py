@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fedbench.report.changes.found import Changes, Group, size, times
+from fedbench.report.changes.found import Changes, Group, size, timed, times
 from fedbench.report.changes.measured import COSTS, SECONDS
 from fedbench.report.changes.names import (
     DAMAGED,
@@ -70,9 +70,9 @@ def _counts(found: Changes, both: Sequence[Name]) -> list[str]:
     lines = [f"{counted(len(both), 'name')} in both: {', '.join(f'{k} {what}' for k, what in kinds if k)}"]
     if not found.settings:
         lines.append("versions, machines, data and configurations are the same")
-    done = [name for name in both if name.both]
+    done = timed([name for name in both if name.both])
     if ratio := times(done):
-        lines.append(f"wall time of {counted(len(done), 'name')} with a result in both: {_ratio(ratio)} as long")
+        lines.append(f"wall time of {counted(len(done), 'name')} computed in both: {_ratio(ratio)} as long")
     return lines
 
 
