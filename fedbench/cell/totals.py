@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench import machine
+from fedbench.cell.ahead import Copy
 from fedbench.cell.alike import of_one_method
 from fedbench.disk import cache_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, told
@@ -23,10 +26,14 @@ class Totals:
 
     Cells of one method have a file of the cache together, which is written once another method is asked for, and by
     `close`, which the end of a `with` block calls: ask for cells of a method one after the other.
+
+    coming: the cells, with their ids, that will be asked for in this order. Where that takes long, a copy of this
+    process begins with the last method, on a core that would be idle, and what it finds is read from the cache.
     """
 
-    def __init__(self, assets: Assets) -> None:
-        self.assets = assets
+    def __init__(self, assets: Assets, coming: Sequence[tuple[str, Config]] = ()) -> None:
+        self.assets, self.coming = assets, coming
+        self._copy = Copy()
         self._prices: Prices | None = None
         self._file: Path | None = None
         self._known: dict[str, Any] = {}  # what is in that file, by the ids of cells
@@ -36,14 +43,18 @@ class Totals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        try:
+            self._copy.end()
+        finally:
+            self.close()
 
     def of(self, cell_id: str, config: Config) -> dict[str, Any]:
         """What a cell will cost, see `Ledger.totals`; or the reason why not, under `not_applicable`, or under `unknown`
         where a plugin broke. Raises UserError."""
         try:
-            self._open(cache_file("totals", [of_one_method(config), self._stamp(config)]))
+            self._open(self._file_of(config))
             if cell_id not in self._known:
+                self._share_out(config)
                 self._known[cell_id] = self._new[cell_id] = self._computed(config)
             found: dict[str, Any] = self._known[cell_id]
             return found
@@ -62,6 +73,25 @@ class Totals:
         if file != self._file:
             self.close()
             self._file, self._known = file, _there(file)
+
+    def _share_out(self, config: Config) -> None:
+        """Let a copy of this process help where there are other methods to come."""
+        if self.coming and self._copy.due() and of_one_method(self.coming[-1][1]) != of_one_method(config):
+            self._copy.begin(self._backwards)
+
+    def _backwards(self, wanted: Callable[[], bool]) -> None:
+        """In the copy: from the last method to the first, and of each method as ever."""
+        methods = [list(cells) for _, cells in groupby(self.coming, lambda cell: of_one_method(cell[1]))]
+        self.coming = ()
+        for cell_id, config in (cell for cells in reversed(methods) for cell in cells):
+            if not wanted():
+                return
+            with suppress(UserError):  # which is told where this cell is asked for
+                self.of(cell_id, config)
+        self.close()
+
+    def _file_of(self, config: Config) -> Path:
+        return cache_file("totals", [of_one_method(config), self._stamp(config)])
 
     def _stamp(self, config: Config) -> list[Any]:
         return self.assets.stamp("method", config["method"])

@@ -34,6 +34,7 @@ class Assets:
         self.registry, self.base = registry, base
         self._datasets: dict[str, dict[int, Dataset]] = {}  # by what makes them, and by image size
         self._sources: dict[str, Source] = {}
+        self._backbones: dict[str, dict[str, Any]] = {}  # and what weights are at their paths
         self._stamps: dict[str, Any] = {}
 
     def num_layers(self, backbone: Ref) -> int:
@@ -57,7 +58,10 @@ class Assets:
 
         weights = ref.get("pretrained")
         files = _weights(Path(weights).expanduser()) if isinstance(weights, str) else None
-        return remembered("backbone", [dict(ref), files, self.stamp("backbone", ref)], compute)
+        key = json.dumps([ref, files], sort_keys=True)
+        if key not in self._backbones:
+            self._backbones[key] = remembered("backbone", [dict(ref), files, self.stamp("backbone", ref)], compute)
+        return dict(self._backbones[key])
 
     def refuses_size(self, ref: Ref, size: int) -> str:
         """Why a backbone does not take images of so many pixels a side; "" where it does, or where shapes cannot tell.

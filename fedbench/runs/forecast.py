@@ -54,8 +54,9 @@ def forecast(
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]
     totals, refusals = {}, Refusals(given)
-    with Totals(assets) as known:
-        for done, cell in enumerate(alike_together(every, lambda cell: cell.config)):
+    order = list(alike_together(every, lambda cell: cell.config))
+    with Totals(assets, [(cell.id, cell.config) for cell in order]) as known:
+        for done, cell in enumerate(order):
             preparing(done, len(every))
             try:
                 totals[cell.id] = known.of(cell.id, cell.config)

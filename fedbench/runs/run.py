@@ -233,9 +233,9 @@ def _prepare_data(
     """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
     is left out of the data, and what cells will cost, by their ids."""
     found, totals = LeftOut(), dict[str, Any]()
-    prepared = set()
-    with Totals(assets) as known:
-        for done, cell in enumerate(alike_together(missing, lambda cell: cell.config)):
+    prepared, order = set(), list(alike_together(missing, lambda cell: cell.config))
+    with Totals(assets, [(cell.id, cell.config) for cell in order]) as known:
+        for done, cell in enumerate(order):
             preparing(done, len(missing))
             try:
                 dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
