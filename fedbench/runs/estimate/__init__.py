@@ -76,7 +76,8 @@ def estimate(
     """
     cells = [cell for cell in cells if "flops" in totals[cell.id]]
     manifests = {cell.id: read_manifest(cell.folder_in(folder)) or {"status": PENDING} for cell in cells}
-    times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
+    ran = {id: found for id, found in manifests.items() if found["status"] in RAN}
+    times = {id: Time(0.0 if "computed_as" in found else found["seconds"], "run") for id, found in ran.items()}
     waiting = [cell for cell in cells if cell.id not in times and manifests[cell.id]["status"] != HALVED]
     place = Place(machine.describe(device), workers, len(waiting))
     alone = {kind_of(cell) for cell in waiting} if place.processes == 1 else set()
