@@ -54,7 +54,7 @@ class Handed:
         plan, cohort = self._plan(state, size, GLOBAL if client is None else client)
         begun = self.fresh.given(self.start(state, plan, cohort, self._t), plan, cohort, self._t)
         if self.own:
-            begun = self.own.given(begun, state, plan, cohort)
+            begun = self.own.given(begun, self.own.read(state, cohort), plan)
         self._load(state, begun, plan)
         load_additions(self.model, state.get(FROZEN))
         scale = None if plan.scales is None else float(plan.scales[0])
