@@ -48,7 +48,7 @@ def tiny(load: bool = True):
     from fedbench.models.backbone import Source
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         model = VisionTransformer(
             img_size=8, patch_size=4, embed_dim=8, depth=2, num_heads=2, mlp_ratio=1.0, num_classes=0
         )

@@ -38,7 +38,7 @@ def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
     from fedbench.models.uncompiled import timm
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         return timm.models.VisionTransformer(
             img_size=8, patch_size=4, embed_dim=dim, depth=depth, num_heads=2, mlp_ratio=2.0, num_classes=0
         )
@@ -49,7 +49,7 @@ def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
     from fedbench.models.uncompiled import timm
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         return timm.models.MlpMixer(img_size=8, patch_size=4, embed_dim=dim, num_blocks=depth, num_classes=0)
 
 

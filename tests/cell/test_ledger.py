@@ -109,12 +109,13 @@ def test_layers_held_and_trained_and_the_rank_are_told_apart(registry, cells):
 def test_what_is_planned_is_what_is_recorded(registry, cells):
     """The totals of `fedbench plan`, computed from shapes, equal the sums over the rows of a run exactly."""
     assert {method for _, method in cells} == registry.catalogue.components["method"].keys()
+    assets = Assets(registry)
     for (scenario, method), config in cells.items():
         if method not in FIRST and scenario in ("skew", "dynamic"):
             continue
         if method in ALONE:
             config = {**config, "backbone": TWO_LAYERS, "capacities": {"all": True}}
-        planned = totals_of(Assets(registry), f"test-{scenario}-{method}", config)
+        planned = totals_of(assets, f"test-{scenario}-{method}", config)
         if "not_applicable" in planned:
             continue
         trial, progress = Trial(config, registry), Progress()

@@ -55,7 +55,7 @@ def ends_within_seed_noise(registry, method, *sets):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
 def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, engine, method):
-    choices = ("precision=bf16", f"engine={engine}", *TINY)
+    choices = ("precision=bf16", f"engine={engine}", *TINY, "train.rounds=2", "evaluation.every=2")
     (cell,) = load(SUITE, registry, sets=choices).points(methods=[method])
     trial = Trial(cell.config, registry)
     trial.run()
