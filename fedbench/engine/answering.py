@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
-from fedbench.engine import shortcuts
+from fedbench.engine import rounding, shortcuts
 from fedbench.models.adapter import settled
 from fedbench.models.backbone import Blocks
 from fedbench.models.globalmodel import GlobalModel
@@ -22,7 +22,7 @@ def answer(predict: Callable[[Tensor], Answer], x: Tensor) -> Answer:
     last = _last_read(predict)
 
     def through(block: nn.Module, tokens: Tensor) -> Tensor:
-        how = shortcuts.last_layer if block is last else _whole
+        how, tokens = shortcuts.last_layer if block is last else _whole, rounding.rounded(tokens)
         if not shortcuts.pays(tokens) or len(tokens) == 1:
             return how(block, tokens)
         with settled(block):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedbench.engine import evening, shortcuts
+from fedbench.engine import evening, rounding, shortcuts
 from fedbench.engine.groups import Part, grouped, joined, merged
 from fedbench.engine.leaves import Leaves
 from fedbench.engine.losses import Losses
@@ -172,7 +172,7 @@ def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], dra
     tokens, out = Tokens(sizes, drawn), ReadOut(model, leaves, plan, draws)
     own = [draws[n] for n in clients]
     with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), own, drawn=list(drawn.values()))):
-        tokens.put(clients, model.embed(rows))
+        tokens.put(clients, rounding.rounded(model.embed(rows)))
     deepest = {n: sum(leaves.held[n]) for n in clients}
     if tokens.of(clients).dim() == 2:  # features, see `reads_features`
         out.read(tokens, deepest)
@@ -182,6 +182,8 @@ def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], dra
     for j in range(model.num_layers):
         held = [n for n in clients if leaves.held[n][j]]
         ending = [n for n in held if depth[n] + 1 == deepest[n]] if shortcuts.reads_class_token(model, j) else []
+        if ending and not shortcuts.pass_apart(ending, held, tokens.at[held[0]].rows):
+            ending = []
         for some, is_last in parts_of(held, ending, [n for n in held if lowest[n] > j]):
             if some:
                 tokens.put(some, layer(model, leaves, j, some, tokens, [draws[n] for n in some], is_last))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeGuard
 
@@ -24,6 +24,7 @@ from fedbench.models.uncompiled import Attention, Block, Mlp
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128
 COMPILED_FROM = 2**22  # numbers (rows x tokens x channels) on a GPU; a pass of fewer waits for Python instead
+APART_FROM = 0.25  # of a layer's clients end in it
 
 
 @contextmanager
@@ -101,6 +102,15 @@ def reads_class_token(model: Blocks, j: int) -> bool:
         and type(block) is Block
         and is_plain_attention(block.attn)
     )
+
+
+def pass_apart(ending: Sequence[int], held: Sequence[int], x: Tensor) -> bool:
+    """Whether clients that end in a layer pass it apart from the others that hold it, for their class token alone: on a
+    CPU always; on a GPU, where a further pass takes time to launch, of large passes unless they are few.
+
+    x: tokens of some of them.
+    """
+    return not x.is_cuda or len(ending) == len(held) or (pays(x) and len(ending) >= APART_FROM * len(held))
 
 
 def last_layer(block: nn.Module, x: Tensor) -> Tensor:

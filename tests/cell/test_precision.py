@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedbench.cell import evaluation
 from fedbench.cell.trial import Trial
+from fedbench.engine import rounding
+from fedbench.engine.answering import answer
 from fedbench.runs.runner import load
 
 SUITE = "suites/quickstart.yaml"
@@ -72,6 +75,30 @@ def test_bf16_ends_within_seed_noise_of_fp32(registry):
 @pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
 def test_bf16_ends_within_seed_noise_of_fp32_over_the_whole_quickstart(registry, method):
     ends_within_seed_noise(registry, method)
+
+
+@pytest.fixture
+def rounding_tokens(monkeypatch):
+    """As on a GPU. told: how often tokens were rounded, in training and in evaluations."""
+    told = []
+
+    def products(x):
+        if not torch.is_autocast_enabled("cpu"):
+            return None
+        told.append(torch.is_grad_enabled())
+        return torch.bfloat16
+
+    monkeypatch.setattr(rounding, "_products", products)
+    monkeypatch.setattr(evaluation, "_answer", lambda predict, images, indices: answer(predict, images(indices)[0]))
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sets", [FEW, ()], ids=["few", "whole"])
+@pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
+def test_so_does_bf16_with_rounded_tokens(registry, rounding_tokens, method, sets):
+    ends_within_seed_noise(registry, method, *sets)
+    assert set(rounding_tokens) == {True, False}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

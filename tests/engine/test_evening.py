@@ -5,7 +5,7 @@ import torch
 from engine.test_cohort import ADAPTERS, FEDPROX, OTHERS, SGD, rounds
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import evening, sequential
+from fedbench.engine import evening, sequential, shortcuts
 from fedbench.models.adapter import Stack, filled_up
 from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import tiny_mixer, tiny_vit
@@ -13,7 +13,9 @@ from fedbench.testing.world import tiny_mixer, tiny_vit
 
 @pytest.fixture
 def filling(monkeypatch):
-    """As on a GPU, however much it adds; nothing is done client by client."""
+    """As on a GPU, however much it adds; nothing is done client by client, and who ends in a layer passes it with the
+    others unless half of them do."""
+    monkeypatch.setattr(shortcuts, "pass_apart", lambda ending, held, x: 2 * len(ending) >= len(held))
     monkeypatch.setattr(evening, "fills", lambda sizes, x: len(set(sizes)) > 1)
     monkeypatch.setattr(Stack, "map", lambda *given: pytest.fail("client by client"))
 

@@ -7,7 +7,7 @@ from engine.test_cohort import FEDDYN, FEDPROX, SGD
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import evening, passes
+from fedbench.engine import evening, passes, shortcuts
 from fedbench.seeding import generator
 from fedbench.testing.ragged import ragged
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
@@ -75,6 +75,13 @@ def test_a_step_takes_no_more_operations_for_more_clients(operations, name, few,
     few, many = (operations(clients, name, **options) for clients in (few, 100))
     grown = {kind: (few[kind], many[kind]) for kind in many if many[kind] > few[kind]}
     assert sum(many.values()) <= 1.2 * sum(few.values()), grown
+
+
+def test_nor_does_one_of_few_layers_drawn_at_random_on_a_gpu(operations, monkeypatch):
+    monkeypatch.setattr(shortcuts, "pass_apart", lambda ending, held, x: len(ending) == len(held))
+    few, many = (operations(clients, "fedra", depth=LAYERS // 2) for clients in (6, 100))
+    grown = {kind: (few[kind], many[kind]) for kind in many if many[kind] > few[kind]}
+    assert sum(many.values()) <= 1.2 * sum(few.values()), (sum(few.values()), sum(many.values()), grown)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])

@@ -95,6 +95,9 @@ def swaps(gpu: Gpu) -> Iterator[tuple[Any, str, Any]]:
     )
     yield torch, "Generator", Generator
     yield torch, "autocast", Autocast
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
+        told = getattr(torch, name)
+        yield torch, name, lambda kind="cuda", told=told: told("cpu" if kind == "cuda" else kind)
     yield pixels, "ThreadPoolExecutor", Threads
     yield machine, "has_gpu", lambda: True
 
