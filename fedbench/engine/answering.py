@@ -28,7 +28,7 @@ def answer(predict: Callable[[Tensor], Answer], x: Tensor) -> Answer:
         with settled(block):
             return shortcuts.compiled(how)(block, tokens)
 
-    return predict.combine(predict.blocks(x, predict.layers, predict.exits, through))
+    return predict.combine(predict.blocks.run(x, predict.layers, predict.exits, through))
 
 
 def _whole(block: nn.Module, tokens: Tensor) -> Tensor:

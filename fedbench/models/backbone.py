@@ -169,19 +169,14 @@ class Blocks(Body):
             tokens = block(tokens)
         return self.features(tokens)
 
-    def forward(
-        self,
-        x: Tensor,
-        layers: Sequence[int],
-        exits: Sequence[Exit],
-        through: Callable[..., Tensor] = nn.Module.__call__,
-    ) -> list[Tensor]:
-        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order.
+    def forward(self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit]) -> list[Tensor]:
+        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order."""
+        return self.run(x, layers, exits, nn.Module.__call__)
 
-        x may be the features (B, D) where `reads_features` says so · through(block, tokens): how each layer is run.
-        """
-        if x.dim() == 2:
-            return [self.classifiers[exit.classifier](x) for exit in exits]
+    def run(
+        self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit], through: Callable[..., Tensor]
+    ) -> list[Tensor]:
+        """The same, where through(block, tokens) runs each of them."""
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)

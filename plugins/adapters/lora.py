@@ -60,7 +60,7 @@ class LoRALinear(loralib.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.stack is None:
             folded = self.is_folded() if self.settled is None else self.settled
-            return frozen_linear(x, self._folded[0], self.bias) if folded else super().forward(x)
+            return frozen_linear(x, self._folded[0], self.bias) if self._folded and folded else super().forward(x)
         own = self.stack.values
         if self.stack.even and self.lora_dropout.p == 0:
             return low_rank_linear(x, self.weight, self.bias, own["lora_A"], own["lora_B"], self.scaling)
