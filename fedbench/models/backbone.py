@@ -170,7 +170,10 @@ class Blocks(Body):
         return self.features(tokens)
 
     def forward(self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit]) -> list[Tensor]:
-        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order."""
+        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order; or (B, D), the features,
+        where `reads_features` says so."""
+        if x.dim() == 2:
+            return [self.classifiers[exit.classifier](x) for exit in exits]
         return self.run(x, layers, exits, nn.Module.__call__)
 
     def run(
