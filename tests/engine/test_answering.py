@@ -52,7 +52,7 @@ def test_what_is_no_global_model_answers_itself():
         pytest.param(ADAPTERS["plain"], tiny_mixer, marks=pytest.mark.slow),
         *(pytest.param(OTHERS[name], tiny_vit, marks=pytest.mark.slow) for name in ("bitfit", "ia3", "bottleneck")),
     ],
-    ids=str,
+    ids=lambda one: one.__name__ if callable(one) else one["name"],
 )
 def test_few_graphs_serve_all_evaluations(registry, counting, adapter, make):
     """Of whichever layers, with a short last batch, by weights that change in between, folded or not."""
