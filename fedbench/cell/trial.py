@@ -218,8 +218,10 @@ class Trial:
         """Enter into the tables how good the model of a state is at every size, and what each client can run of it,
         after round t counted from 1."""
         tested, found = self.evaluation.only(TEST), {}
+        with self._calling():
+            sizes = self.deployment.sizes  # what they need is measured of the model as it is, not of its faster ways
         with self._calling(), self.precision(), fast(self.model) if self.fast else nullcontext():
-            for one in self.deployment.sizes:
+            for one in sizes:
                 answers = tested.answers(self.deployment.predictor(state, one), self.team)
                 found[one.size] = tested.scored(answers)
                 tables["sizes"] += self.ledger.sizes(t, one, found[one.size])
