@@ -34,11 +34,11 @@ def put(made: Mapping[Path, bytes], folder: Path = Path(), spared: Collection[st
     there = {place for place in made if (folder / place).exists()}
     if taken := [str(folder / place) for place in made if place in there and place.name not in spared]:
         raise UserError(f"{', '.join(taken)}: already there; nothing was written. Choose another place, or move it.")
-    missing = [folder / place for place in made if place not in there]
+    missing = {folder / place: content for place, content in made.items() if place not in there}
     anew = {above for file in missing for above in file.parents if not above.exists()}
     try:
-        for file in missing:
-            write_atomically(file, made[file.relative_to(folder)], "Choose another place.")
+        for file, content in missing.items():
+            write_atomically(file, content, "Choose another place.")
     except BaseException:
         for file in missing:
             file.unlink(missing_ok=True)
