@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from fedbench import machine
 
-AFTER = 1.0  # seconds of work after which a copy is made; less is done sooner than it pays
+AFTER = 0.2  # seconds of work after which a copy is made; less is done sooner than it pays
 PATIENCE = 5.0  # seconds that a copy may take to stop
 SIGNALS = (signal.SIGINT, signal.SIGTERM)  # which the copy takes otherwise, from its first instruction on
 
