@@ -42,8 +42,8 @@ class GlobalModel:
     @property
     def reads_features(self) -> bool:
         """Whether it may be called with features (B, D), which never change, see `Blocks.reads_features`."""
-        own_forward = type(self.blocks).forward is not Blocks.forward
-        return not own_forward and self.blocks.reads_features(self.layers, self.exits)
+        plain = type(self.blocks).forward is Blocks.forward
+        return plain and self.blocks.reads_features(self.layers, self.exits)
 
     @property
     def last(self) -> Exit:

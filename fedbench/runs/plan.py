@@ -40,9 +40,7 @@ class Cell:
     root: str | None = None  # of its data, as a whole path, where the configuration has a relative one
     until: int | None = None  # the round after which a candidate of a tuning ends for now; None: the last
     essence: str = ""  # what its numbers depend on, as `registry.unread` has it; "": all, as its id
-    awaits: bool = (
-        False  # whether a twin of it, equal in all that matters, is computed first, whose result is then its own
-    )
+    awaits: bool = False  # whether a twin, equal in all that matters, is computed first, whose result is then its own
 
     def __post_init__(self) -> None:
         self.essence = self.essence or self.id
