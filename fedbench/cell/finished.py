@@ -133,8 +133,7 @@ def _same_prints(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) 
 
 def _blank(world: Mapping[str, Any]) -> Dataset:
     """The data set's facts, and one black image for each split."""
-    side = world["image_size"]
-    image = Images(np.zeros((1, 3, side, side), np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    image = Images.blank(np.zeros(1, np.int64), np.zeros(1, np.int64), world["image_size"])
     return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(image, image))
 
 

@@ -94,6 +94,5 @@ def _stand_in(config: Config, assets: Assets, images: int, size: int) -> Dataset
         classes = assets.dataset(config["data"], size).classes
     except DataMissing:
         classes = tuple(map(str, range(CLASSES)))
-    blank = np.broadcast_to(np.zeros((), dtype=np.uint8), (images, 3, size, size))
-    made = Images(blank, np.zeros(images, dtype=np.int64), np.zeros(images, dtype=np.int64))
+    made = Images.blank(np.zeros(images, dtype=np.int64), np.zeros(images, dtype=np.int64), size)
     return Dataset(("any",), classes, "", lambda: Splits(made, made))

@@ -150,7 +150,8 @@ class Prices:
     def _world(self, config: Config) -> World:
         backbone = self.assets.backbone(config["backbone"])
         dataset = self.assets.dataset(config["data"], backbone["image_size"])
-        layers, half = backbone["num_layers"], (0.5, 0.5, 0.5)  # of images without pixels
+        dataset, layers = dataset.outlined, backbone["num_layers"]
+        half = (0.5, 0.5, 0.5)  # of images without pixels
         parts = {key: value for key, value in config.items() if key not in OF_METHODS}
         parts["train"] = {key: value for key, value in config["train"].items() if key != "optimizer"}
         key = json.dumps([parts, layers, backbone["image_size"]], sort_keys=True)

@@ -113,6 +113,8 @@ def check_dataset(
         expect(
             _alike(images, getattr(three, split)), f"{split} is another one when the data set is made again; {seeded}"
         )
+        if dataset.outline:
+            _check_outline(getattr(dataset.outline(), split), images, split)
     expect(
         made.fingerprint == dataset.fingerprint,
         f"made again, the fingerprint is {made.fingerprint!r}, and was {dataset.fingerprint!r}: it must be a function "
@@ -135,6 +137,15 @@ def check_images(images: Images, dataset: Dataset, split: str) -> None:
     expect(not fault, fault)
     lacking = set(range(len(dataset.domains))) - set(images.domain.tolist())
     expect(not lacking, f"{split} has no image of domain {lacking and dataset.domains[min(lacking)]!r}")
+
+
+def _check_outline(outline: Images, images: Images, split: str) -> None:
+    expect(
+        _alike(outline, Images(outline.x, images.y, images.domain))
+        and (outline.x.shape, outline.x.dtype) == (images.x.shape, images.x.dtype),
+        f"{split} of `outline` must have the labels, domains, shape and dtype of what `load` gives: plans are made of "
+        "it",
+    )
 
 
 def _alike(one: Images, other: Images) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @classmethod
+    def blank(cls, y: np.ndarray, domain: np.ndarray, side: int) -> Images:
+        """Labels with black images of `side` pixels a side, which take no memory."""
+        import numpy as np
+
+        return cls(np.broadcast_to(np.zeros((), dtype=np.uint8), (len(y), 3, side, side)), y, domain)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,8 @@ class Dataset:
 
     `fingerprint` changes whenever an image, a label or the split could; it enters the identity of every cell.
     size: the bytes of all its decoded images, where they are known before · why: of an image that was skipped, by its
-    path, the reason.
+    path, the reason · outline: what `load` gives with `Images.blank` for pixels, where labels are known before any
+    image is made; plans are made of that.
     """
 
     domains: tuple[str, ...]
@@ -63,6 +71,12 @@ class Dataset:
     load: Callable[[], Splits]
     size: int | None = None
     why: Callable[[str], str] | None = None
+    outline: Callable[[], Splits] | None = None
+
+    @property
+    def outlined(self) -> Dataset:
+        """The same with an outline's images, where there is one."""
+        return replace(self, load=self.outline or self.load)
 
     def domain_name(self, domain: int) -> str:
         """What the results call a client's domain: `mixed` where it has several."""

@@ -52,8 +52,13 @@ def make(
             test=_images(strokes, image_size, test_per_class, draw, "test", new_array),
         )
 
+    def outline() -> Splits:
+        labels = [_labels(classes, per_class) for per_class in (train_per_class, test_per_class)]
+        train, test = (Images.blank(y, domain, image_size) for y, domain in labels)
+        return Splits(train, test)
+
     names = tuple("-".join(map(str, row)) for row in strokes)
-    return Dataset(glyphs.STYLES, names, fingerprint, lambda: cached(fingerprint, build))
+    return Dataset(glyphs.STYLES, names, fingerprint, lambda: cached(fingerprint, build), outline=outline)
 
 
 @lru_cache(maxsize=1)
@@ -64,16 +69,18 @@ def _most_classes() -> int:
 
 def _images(strokes: np.ndarray, size: int, per_class: int, draw: int, split: str, new_array: NewArray) -> Images:
     """`per_class` images of each class in each style, by domain, then class; drawn in their place on disk."""
-    label, styles = np.repeat(np.arange(len(strokes)), per_class), glyphs.STYLES
-    x = new_array(f"{split}_x", (len(styles) * len(label), 3, size, size))
-    for d, style in enumerate(styles):
-        own = x[d * len(label) : (d + 1) * len(label)]
-        _draw(own, strokes[label], style, numpy_generator(draw, use=f"strokes6 {split} {style}"))
-    return Images(
-        x=x,
-        y=np.tile(label, len(styles)).astype(np.int64),
-        domain=np.repeat(np.arange(len(styles)), len(label)).astype(np.int64),
-    )
+    y, domain = _labels(len(strokes), per_class)
+    x = new_array(f"{split}_x", (len(y), 3, size, size))
+    for d, style in enumerate(glyphs.STYLES):
+        own = slice(*np.searchsorted(domain, (d, d + 1)))
+        _draw(x[own], strokes[y[own]], style, numpy_generator(draw, use=f"strokes6 {split} {style}"))
+    return Images(x, y, domain)
+
+
+def _labels(classes: int, per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    """y and domain, (n,) int64 each: `per_class` of each class in each style, by domain, then class."""
+    y, styles = np.repeat(np.arange(classes), per_class), len(glyphs.STYLES)
+    return np.tile(y, styles).astype(np.int64), np.repeat(np.arange(styles), len(y)).astype(np.int64)
 
 
 def _draw(images: np.ndarray, strokes: np.ndarray, style: str, generator: np.random.Generator) -> None:

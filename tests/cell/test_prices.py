@@ -112,3 +112,11 @@ def test_what_cannot_be_priced_is_told_of_its_own_cell_alone(tmp_path, own_cache
     told = [totals_of(assets, f"{i}", config) for i, config in enumerate(cells)]
     assert {"flops" in one for one in told[9:]} == {True}
     assert 0 < sum("not_applicable" in one for one in told[:9]) < 9
+
+
+def test_no_image_is_made_for_the_price_of_a_cell_whose_labels_are_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
+    registry = Registry()
+    config = load("suites/quickstart.yaml", registry).points(seeds=(0,))[0].config
+    assert Prices(Assets(registry)).totals(config)["images"] > 0
+    assert not (tmp_path / "splits").exists()

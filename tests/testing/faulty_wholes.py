@@ -163,6 +163,7 @@ def _dataset(
     domain: str = "np.arange(8) // 4",
     fingerprint: str = "f'shades-{image_size}-{shade}'",
     names: str = "('a', 'b')",
+    outlined: str = "images().y",
 ) -> str:
     return f"""
 import itertools, uuid
@@ -173,7 +174,9 @@ CALLS = itertools.count()
 def it(image_size: int, shade: int = 3):
     def images():
         return Images({x}, {y}, {domain})
-    return Dataset(('one', 'two'), {names}, {fingerprint}, lambda: Splits(images(), images()))
+    def outline():
+        return Splits(*(Images.blank({outlined}, images().domain, image_size) for _ in range(2)))
+    return Dataset(('one', 'two'), {names}, {fingerprint}, lambda: Splits(images(), images()), outline=outline)
 """
 
 
@@ -188,6 +191,7 @@ DATASETS = {
     "a label below": (_dataset(y="np.arange(8) % 2 - 1"), "train.y must lie between 0 and 1"),
     "short labels": (_dataset(y="(np.arange(8) % 2).astype(np.int32)"), r"train.y must be int64 \(8,\)"),
     "an empty domain": (_dataset(domain="np.zeros(8, np.int64)"), "train has no image of domain 'two'"),
+    "an outline of others": (_dataset(outlined="1 - images().y"), "train of `outline` must have the labels, domains"),
     "one name twice": (_dataset(names="('a', 'a')"), "classes must be different names"),
     "another load": (_dataset(f"np.full({SHAPE}, next(CALLS), np.uint8)"), "train is another one on the second load"),
     "chance": (

@@ -32,6 +32,17 @@ def test_arrays_have_the_promised_shapes_types_and_order():
         assert (np.unique(cells, axis=0, return_counts=True)[1] == per_class).all()
 
 
+def test_the_outline_has_all_but_the_pixels_and_makes_no_image(tmp_path):
+    dataset = tiny()
+    outline = dataset.outlined.load()
+    assert not list(tmp_path.iterdir())
+    splits = dataset.load()
+    for split in ("train", "test"):
+        blank, drawn = getattr(outline, split), getattr(splits, split)
+        assert (blank.x.shape, blank.x.dtype) == (drawn.x.shape, drawn.x.dtype) and not blank.x.any()
+        assert np.array_equal(blank.y, drawn.y) and np.array_equal(blank.domain, drawn.domain)
+
+
 def test_same_options_give_the_same_bytes_and_another_draw_gives_others(monkeypatch, tmp_path):
     first = tiny().load()
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "elsewhere"))
