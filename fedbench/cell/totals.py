@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -80,14 +81,17 @@ class Totals:
             self._copy.begin(self._backwards)
 
     def _backwards(self, wanted: Callable[[], bool]) -> None:
-        """In the copy: from the last method to the first, and of each method as ever."""
+        """In the copy: from the last method to the first, and of each method as ever. A cell about which something was
+        said is left to the process that is heard."""
         methods = [list(cells) for _, cells in groupby(self.coming, lambda cell: of_one_method(cell[1]))]
         self.coming = ()
         for cell_id, config in (cell for cells in reversed(methods) for cell in cells):
             if not wanted():
                 return
-            with suppress(UserError):  # which is told where this cell is asked for
+            with suppress(UserError), warnings.catch_warnings(record=True) as said:  # told where this cell is asked for
                 self.of(cell_id, config)
+            if said:
+                self._new.pop(cell_id, None)
         self.close()
 
     def _file_of(self, config: Config) -> Path:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import warnings
 
 import psutil
 import pytest
@@ -78,6 +79,16 @@ def test_the_work_of_a_copy_that_is_killed_is_done_here(totals, monkeypatch):
     with totals() as known:
         assert {known.of(*one)["by"] for one in CELLS} == {os.getpid()}
     assert known._copy.pid == 0
+
+
+def test_a_warning_is_heard_whoever_comes_first(totals, monkeypatch):
+    monkeypatch.setattr(Signed, "elsewhere", lambda self, seed: seed == 2 and warnings.warn("odd", stacklevel=1))
+    with totals() as known:
+        by = [known.of(*CELLS[0])["by"]]
+        copy = known._copy.pid
+        eventually(known._file_of(CELLS[-1][1]).exists)
+        by += [known.of(*one)["by"] for one in CELLS[1:]]
+    assert by[-2:] == [copy, os.getpid()]
 
 
 def test_an_interruption_leaves_no_copy(totals, monkeypatch):
