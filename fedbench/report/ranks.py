@@ -153,5 +153,12 @@ def _records(one: Standing) -> Iterator[tuple[Any, ...]]:
 
 
 def to_json(standings: Sequence[Standing]) -> str:
-    """Everything, the pairs too."""
-    return json_text([asdict(one) for one in standings])
+    """Everything, the tests and the pairs too."""
+    return json_text([_record(one) for one in standings])
+
+
+def _record(one: Standing) -> dict[str, Any]:
+    chi2, p = one.friedman or (None, None)
+    tests = {"friedman_chi2": chi2, "friedman_p": p, "critical_difference": one.cd}
+    pairs = [asdict(pair) | {"p_sign_flip": pair.p_sign_flip} for pair in one.pairs]
+    return asdict(one) | tests | {"pairs": pairs}

@@ -115,3 +115,6 @@ def test_csv_and_json(tmp_path):
     (found,) = json.loads(fedbench("compare", "s", "--ranks", "--format", "json", cwd=tmp_path).stdout)
     assert found["ranks"]["two"] == {"fedra": 1.0, "depthfl": 2.0, "allsmall": 3.0}
     assert [p["verdict"] for p in found["pairs"]] == ["better"] * 3
+    assert [p["p_sign_flip"] for p in found["pairs"]] == [2 / 2**3] * 3
+    told = {name: found[name] for name in CSV_COLUMNS[-3:]}  # what CSV has in the row of `mean`
+    assert told == {name: float(rows[2][name]) for name in told} and None not in told.values()
