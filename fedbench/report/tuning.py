@@ -17,7 +17,7 @@ from fedbench.results import Result
 from fedbench.results.choice import higher_is_better
 from fedbench.results.contest import Contest
 from fedbench.results.tuning import Search, concerns, contests, read_search
-from fedbench.words import counted
+from fedbench.words import counted, shortened
 
 CSV_COLUMNS = (
     "suite", "scenario", "variant", "method", "candidate", "values", "metric", "round", "validation", "winner", "edge",
@@ -98,14 +98,17 @@ def view(results: Sequence[Result]) -> View:
 
 
 def how_tuned(results: Sequence[Result]) -> list[str]:
-    """What to say below leaderboards of methods that were tuned."""
-    searches = [search for folder in dict.fromkeys(r.folder.parent for r in results) if (search := read_search(folder))]
-    if not searches:
-        return []
-    most = max(len(search.candidates) for search in searches)
+    """What to say below leaderboards of methods that were tuned, and of which suites where that is not true of all."""
+    suites = {r.folder.parent: r.suite for r in results}
+    told: dict[int, list[str]] = {}  # by how many candidates there were
+    for folder, name in suites.items():
+        if search := read_search(folder):
+            told.setdefault(len(search.candidates), []).append(name)
+    everywhere = [len(tuned) == len(suites) for tuned in told.values()] == [True]
     return [
-        f"Tuned: every method reports the best of {counted(most, 'candidate')}, chosen on validation images and other "
-        "seeds; --tuning shows how."
+        f"Tuned: {'' if everywhere else f'in {shortened(tuned)} '}every method reports the best of "
+        f"{counted(n, 'candidate')}, chosen on validation images and other seeds; --tuning shows how."
+        for n, tuned in told.items()
     ]
 
 

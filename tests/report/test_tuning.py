@@ -7,12 +7,15 @@ import math
 from pathlib import Path
 
 import pytest
+from command import fedbench
+from factories import eval_rows, write_cell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.tuning import Tuned, expected_best
+from fedbench.report.tuning import Tuned, expected_best, how_tuned
+from fedbench.results import load
 from fedbench.results.contest import Contest
-from fedbench.results.tuning import Search
+from fedbench.results.tuning import Search, write_search
 
 SCORES = [0.2, 0.5, 0.5, 0.9]
 
@@ -51,3 +54,26 @@ def test_the_edge_is_the_lowest_or_the_highest_number_that_was_tried():
     assert search.at_edge(0, "fedra") == search.at_edge(2, "fedra") == ["train.optimizer.lr"]
     assert search.at_edge(1, "fedra") == []
     assert search.at_edge(1, "other") == []  # texts have no edge
+
+
+def suites(folder, **candidates):
+    """Suites of one cell each; of how many candidates where they are tuned, None where not."""
+    for name, n in candidates.items():
+        write_cell(folder / name, "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+        if n:
+            rates = [{"train.optimizer.lr": 0.01 * (k + 1)} for k in range(n)]
+            space = {"train.optimizer.lr": {"log": [0.001, 1]}}
+            write_search(folder / name, name, Search(space, rates, [1000], "accuracy", []))
+    return how_tuned(load([folder]))
+
+
+def test_only_suites_that_were_tuned_are_said_to_be(tmp_path):
+    assert suites(tmp_path / "none", plain=None) == []
+    (all_of_them,) = suites(tmp_path / "all", one=8, two=8)
+    assert all_of_them.startswith("Tuned: every method reports the best of 8 candidates, ")
+    (some,) = suites(tmp_path / "some", one=8, plain=None, two=8)
+    assert some.startswith("Tuned: in one, two every method reports the best of 8 candidates, ")
+    few, many = suites(tmp_path / "unlike", one=4, two=8)
+    assert "in one every method reports the best of 4" in few and "in two every method reports the best of 8" in many
+    shown = fedbench("compare", "some", "--summary", cwd=tmp_path, columns=200).output
+    assert "Tuned: in one, two every method" in shown
