@@ -58,7 +58,7 @@ def gpu_room(device: torch.device | str) -> int:
 
     free, total = torch.cuda.mem_get_info(device)
     reserved, used = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
-    share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+    share = int(torch.cuda.get_per_process_memory_fraction(torch.device(device).index) * total)  # no name, a number
     return max(0, min(free, share - reserved)) + reserved - used
 
 

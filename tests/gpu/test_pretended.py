@@ -214,6 +214,8 @@ def test_memory_is_what_is_referred_to_and_its_end_is_the_share(gpu):
     torch.cuda.set_per_process_memory_fraction(0.25)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         x + 1
+    with pytest.raises(ValueError, match="device with a specified index"):
+        torch.cuda.get_per_process_memory_fraction("cuda")
     gpu.memory.fraction, gpu.memory.others = 1.0, 2**19
     assert torch.cuda.mem_get_info()[0] == 2**18
     with pytest.raises(torch.cuda.OutOfMemoryError):

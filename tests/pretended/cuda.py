@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.cuda._utils import _get_device_index
 
 from fedbench import machine
 from fedbench.cell import pixels
@@ -47,6 +48,11 @@ def answers(gpu: Gpu) -> dict[str, Any]:
     def share(fraction: float, device: Any = None) -> None:
         memory.fraction = fraction
 
+    def fraction(device: Any = None) -> float:
+        if device is not None:
+            _get_device_index(device)  # of torch, which takes no "cuda" without a number here
+        return memory.fraction
+
     def debug(mode: int | str) -> None:
         gpu.debug = MODES.get(mode, mode)
 
@@ -60,7 +66,7 @@ def answers(gpu: Gpu) -> dict[str, Any]:
         "CUDAGraph": graphs.make,
         "Stream": Stream,
         "current_stream": lambda device=None: Stream(),
-        "get_per_process_memory_fraction": lambda device=None: memory.fraction,
+        "get_per_process_memory_fraction": fraction,
         "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),  # of the one that nobody may draw from
         "get_sync_debug_mode": lambda: gpu.debug,
         "graph": graphs.graph,
