@@ -11,7 +11,7 @@ from fedbench.report.measures import is_fraction
 from fedbench.report.statistics.intervals import FEWEST
 from fedbench.report.statistics.letters import letters
 from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
-from fedbench.results.choice import higher_is_better
+from fedbench.results.choice import higher_is_better, without_noise
 
 POINT = 0.01  # of a fraction that is shown in percent
 
@@ -47,7 +47,7 @@ def contenders(board: Leaderboard) -> list[Row]:
     """The ranked rows that have a number, the best first."""
     rows = [row for row in board.rows if row.ranked and row.average and math.isfinite(row.average.mean)]
     sign = -1 if higher_is_better(board.metric) else 1
-    return sorted(rows, key=lambda row: sign * row.average.mean if row.average else 0.0)
+    return sorted(rows, key=lambda row: sign * without_noise(row.average.mean) if row.average else 0.0)
 
 
 def _aside(board: Leaderboard) -> list[Pair]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from fedbench.report.board import WHERE, Leaderboard, Row
@@ -16,7 +16,7 @@ from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.statistics.pairs import BETTER, NOT_TOLD, WORSE
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better
+from fedbench.results.choice import higher_is_better, without_noise
 from fedbench.words import amount
 
 ON, BEATEN = "on the front", "beaten"
@@ -51,6 +51,11 @@ class Point:
         assert self.row.average is not None
         return self.row.average.mean
 
+    @cached_property
+    def place(self) -> tuple[float, float]:
+        """The mean and what was spent, as they are compared."""
+        return without_noise(self.mean), without_noise(self.spent)
+
 
 def fronts(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) -> list[list[Point]]:
     """The points of each leaderboard, the cheapest first, then those that are never ranked.
@@ -83,11 +88,16 @@ def judged(board: Leaderboard, points: Sequence[Point]) -> list[Point]:
     sign = 1 if higher_is_better(board.metric) else -1
     better = {(pair.method, pair.other) for pair in board.pairs if pair.verdict == BETTER}
     better |= {(pair.other, pair.method) for pair in board.pairs if pair.verdict == WORSE}
-    ranked = sorted((p for p in points if p.row.ranked), key=lambda p: (p.spent, -sign * p.mean))
+
+    def cheapness(p: Point) -> tuple[float, float]:
+        """The cheaper is larger, of equal ones the better."""
+        return -p.place[1], sign * p.place[0]
+
+    ranked = sorted((p for p in points if p.row.ranked), key=cheapness, reverse=True)
     found = []
     for p in ranked:
-        rivals = [q for q in ranked if q is not p and q.spent <= p.spent]
-        ahead = [q.row.label for q in rivals if (sign * q.mean, -q.spent) > (sign * p.mean, -p.spent)]
+        rivals = [q for q in ranked if q is not p and q.place[1] <= p.place[1]]
+        ahead = [q.row.label for q in rivals if cheapness(q)[::-1] > cheapness(p)[::-1]]
         beaten_by = [name for name in ahead if (name, p.row.label) in better]
         sure = all((p.row.label, q.row.label) in better for q in rivals)
         verdict = BEATEN if beaten_by else ON if sure else NOT_TOLD

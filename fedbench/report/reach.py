@@ -18,7 +18,7 @@ from fedbench.report.measures import Score, curve, is_fraction, score
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better
+from fedbench.results.choice import higher_is_better, reaches
 from fedbench.words import amount
 
 TITLES = {
@@ -97,9 +97,8 @@ def _reach(row: Row, results: Sequence[Result], target: float) -> Reach:
 def needs(result: Result, metric: str, target: float) -> dict[str, float]:
     """What a run had needed, by the names of TITLES, when its average on test images first reached the target; empty
     where it never did."""
-    higher = higher_is_better(metric)
     averages = ((t, value) for t, (value, _) in curve(result.digest.scores, metric).items())
-    first = next((t for t, value in averages if (value >= target if higher else value <= target)), None)
+    first = next((t for t, value in averages if reaches(value, target, metric)), None)
     if first is None:
         return {}
     spent = {what: spending.by(first) for what in PAID if (spending := paid(result, what))}

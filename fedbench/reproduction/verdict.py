@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fedbench.report.measures import is_fraction
 from fedbench.reproduction.noise import Noise
 from fedbench.reproduction.told import Told
+from fedbench.results.choice import without_noise
 from fedbench.results.said import Said
 
 EQUAL, WITHIN, DIFFERENT, NOT_RUN = "equal", "within noise", "different", "not run"
@@ -89,7 +90,7 @@ def _judged(cell: Told, here: Said, noise: Noise, equivalent: float) -> Verdict:
         limit = noise.bound(cell, metric)
         most = max(limit or 0.0, equivalent / 100 if is_fraction(metric) else equivalent)
         difference = abs(here.scores[metric] - there.scores[metric])
-        beyond = beyond or not difference <= most
+        beyond = beyond or not without_noise(difference) <= without_noise(most)
         share = difference / most if most else difference
         if share > worst:
             farthest, worst, bound = metric, share, limit

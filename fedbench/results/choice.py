@@ -68,11 +68,23 @@ def higher_is_better(metric: str) -> bool:
     return measure(metric).better == HIGHER
 
 
+def without_noise(value: float) -> float:
+    """To 12 decimals, and to 12 digits where it is larger: scores that differ by less differ by the order in which
+    something was added up, and are equal wherever one is asked whether it is as good as another."""
+    return round(float(f"{value:.12g}"), 12)
+
+
+def reaches(value: float, target: float, metric: str) -> bool:
+    """Whether a score is as good as the target, or better."""
+    one, other = without_noise(value), without_noise(target)
+    return one >= other if higher_is_better(metric) else one <= other
+
+
 def best_round(averages: Mapping[int, float], metric: str) -> int:
     """The round with the best average, of equal rounds the earliest; what is no number comes last.
 
     averages: of the metric on validation images, by round; one at least.
     """
     sign = 1 if higher_is_better(metric) else -1
-    values = {t: -math.inf if math.isnan(v) else sign * v for t, v in averages.items()}
+    values = {t: -math.inf if math.isnan(v) else sign * without_noise(v) for t, v in averages.items()}
     return max(sorted(values), key=values.__getitem__)  # max keeps the first it meets

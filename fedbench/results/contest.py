@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.results.choice import VALIDATION, higher_is_better
+from fedbench.results.choice import VALIDATION, higher_is_better, without_noise
 from fedbench.results.manifest import read_manifest
 from fedbench.results.result import checked_table
 from fedbench.results.scores import average, by_round, evaluated_rounds
@@ -56,9 +56,9 @@ class Contest:
         return next(iter(self.cells)) if self.not_applicable else None
 
     def ranked(self, candidates: Sequence[int], t: int) -> list[int]:
-        """Those that have a score after round t, the best first."""
+        """Those that have a score after round t, the best first; of equal ones the first."""
         sign = 1 if higher_is_better(self.metric) else -1
-        known = {k: sign * self.scores[k][t] for k in candidates if t in self.scores[k]}
+        known = {k: sign * without_noise(self.scores[k][t]) for k in candidates if t in self.scores[k]}
         return sorted(known, key=lambda k: (-known[k], k))
 
     @property

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from fedbench.results.choice import without_noise
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -31,7 +33,7 @@ class Spending:
 
     def until(self, amount: float) -> float:
         """The last round that ends within the amount; infinity where all of them do."""
-        place = bisect_right(self.totals, amount)
+        place = bisect_right(self.totals, without_noise(amount), key=without_noise)
         return self.rounds[place] - 1 if place < len(self.rounds) else math.inf
 
     @property

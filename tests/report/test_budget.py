@@ -17,7 +17,7 @@ from fedbench.report.budget import Budget, read_budget
 from fedbench.report.columns import columns, subtitle
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load
-from fedbench.results.spending import spending
+from fedbench.results.spending import Spending, spending
 from fedbench.results.tables import to_table
 
 MB = 1_000_000
@@ -90,6 +90,7 @@ def test_spending_is_of_all_clients_lost_work_included_and_stands_still_in_empty
     assert [by_flops.by(t) for t in (1, 4)] == [30, 70]
     assert [by_bytes.until(amount) for amount in (8, 9, 14, 15)] == [0, 3, 3, math.inf]
     assert (by_bytes.total, by_flops.total) == (15, 70)
+    assert Spending([1, 2, 3], [0.1, 0.1 + 0.2, 0.4]).until(0.3) == 2  # the sum is 0.30000000000000004
     assert spending(to_table("rounds", []), "bytes").total == 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from boards import ROLES, board, rendered, row, shown, write
 from factories import eval_rows, write_cell
@@ -30,6 +32,15 @@ def test_letters_begin_from_the_best_and_leave_out_ceilings(folder):
     found = board(folder)
     assert {r.label: r.group for r in found.rows} == {"alllarge": "", "fedra": "b", "depthfl": "a", "allsmall": "c"}
     assert [r.label for r in contenders(found)] == ["depthfl", "fedra", "allsmall"]
+
+
+def test_equal_means_keep_the_order_of_the_suite_whatever_they_were_added_up_in(tmp_path):
+    write(tmp_path / "s", "fedra", *[(v, v) for v in (0.1, 0.2, 0.3)])  # whose sum is 0.6000000000000001
+    write(tmp_path / "s", "depthfl", *[(v, v) for v in (0.3, 0.2, 0.1)])
+    found = board(tmp_path)
+    assert found.rows[0].average.mean != found.rows[1].average.mean
+    for rows in (found.rows, found.rows[::-1]):
+        assert [r.label for r in contenders(replace(found, rows=rows))] == [r.label for r in rows]
 
 
 def test_a_difference_within_the_margin_is_said_to_be_small(folder):

@@ -13,6 +13,7 @@ from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
 from fedbench.report.columns import columns
+from fedbench.results.choice import best_round
 
 
 def test_means_spread_worst_and_gap_over_seeds(tmp_path):
@@ -81,6 +82,13 @@ def test_the_best_round_is_chosen_on_validation_images_and_shown_with_its_test_s
     assert row(board(tmp_path, at="best", metric="loss"), "fedra").round == 3
     assert "accuracy, % · each seed's best round on validation images · mean of 2 seeds" in shown([found])
     assert row(board(tmp_path), "fedra").round == 3 and row(board(tmp_path), "fedra").average.n == 2
+
+
+def test_rounds_whose_average_differs_by_rounding_alone_are_equal():
+    assert sum([0.8] * 6) / 6 < 0.8
+    assert best_round({6: sum([0.8] * 6) / 6, 12: 0.8, 18: 0.79}, "accuracy") == 6
+    assert best_round({6: 0.1 + 0.2, 12: 0.3, 18: 0.4}, "loss") == 6
+    assert best_round({6: 0.8, 12: 0.8 + 1e-9}, "accuracy") == 12
 
 
 def test_no_round_is_chosen_by_its_test_score(tmp_path):

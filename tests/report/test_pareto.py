@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from boards import ROLES
@@ -13,7 +14,8 @@ from factories import eval_rows, round_row, write_cell
 
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.pareto import BEATEN, ON, fronts
+from fedbench.report.measures import Score
+from fedbench.report.pareto import BEATEN, ON, Point, fronts, judged
 from fedbench.report.statistics.pairs import NOT_TOLD
 from fedbench.results import load
 
@@ -84,6 +86,15 @@ def test_equal_costs_leave_the_better_mean_and_equal_means_the_cheaper(tmp_path)
         "dearer": (False, NOT_TOLD),
     }
     assert found["dearer"].ahead == ["good"]  # of one seed nothing is told apart
+
+
+def test_means_and_costs_that_differ_by_rounding_alone_are_equal(tmp_path):
+    method(tmp_path, "one", 0.3, 1, seeds=1)
+    method(tmp_path, "two", 0.3, 1, seeds=1)
+    (board,) = leaderboards(load([tmp_path]))
+    rows = [replace(row, average=Score(mean, None, 1)) for row, mean in zip(board.rows, (0.3, 0.1 + 0.2), strict=True)]
+    found = judged(board, [Point(rows[0], 0.1 + 0.2), Point(rows[1], 0.3)])
+    assert [(p.row.label, p.front, p.ahead) for p in found] == [("one", True, []), ("two", True, [])]
 
 
 def test_costs_are_those_until_the_round_that_counts(folder):

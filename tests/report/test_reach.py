@@ -14,6 +14,7 @@ from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.reach import read_target, view
 from fedbench.results import load
+from fedbench.results.choice import reaches
 
 MB = 1_000_000
 
@@ -73,6 +74,16 @@ def test_the_first_test_that_is_so_good_counts_and_what_it_took_is_a_mean_over_w
     found = table(tmp_path, "80%")
     assert found["fedra"] == {"seeds": "2 of 3", "round": "5.0±1.4", "bytes": "10.0 MB", "FLOPs": "30.0 GFLOPs"}
     assert found["allsmall"] == {"seeds": "0 of 1", "round": "", "bytes": "", "FLOPs": ""}
+
+
+def test_an_average_is_as_good_as_the_scores_that_it_is_of(tmp_path):
+    """The mean of six times 0.8 is 0.7999999999999999 in floating point."""
+    domains = dict.fromkeys("abcdef", 0.8)
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: domains}), rounds=[round_row(2, 0, [])])
+    assert table(tmp_path, "80%")["fedra"]["seeds"] == "1 of 1"
+    assert table(tmp_path, "80.0001%")["fedra"]["seeds"] == "0 of 1"
+    assert not reaches(0.8 - 1e-9, 0.8, "accuracy")
+    assert reaches(0.1 + 0.2, 0.3, "loss") and not reaches(0.300001, 0.3, "loss")
 
 
 def test_with_devices_there_are_simulated_time_and_energy_too(tmp_path):

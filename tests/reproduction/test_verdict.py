@@ -46,6 +46,7 @@ def test_each_verdict():
     assert judged(first, near).difference == pytest.approx(0.99 * bound)
     assert judged(first, far).called == DIFFERENT and judged(first, far).bound == pytest.approx(bound, rel=1e-4)
     assert judged(first, far, equivalent=100 * bound * 1.02).called == WITHIN
+    assert judged(cell("a", 0, 0.80), cell("a", 0, 0.81).said, [], equivalent=1).called == WITHIN  # 0.81 - 0.8 > 0.01
     assert judged(first, "failed: it broke").called == NOT_RUN
 
 

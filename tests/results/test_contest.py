@@ -61,6 +61,12 @@ def test_of_equal_ones_the_first_goes_on(contest):
     assert found.entrants(1) == [0, 1]
 
 
+def test_scores_that_differ_by_rounding_alone_are_equal(contest):
+    first, same = sum([0.8] * 6) / 6, 0.8
+    found = contest({0: [{2: first, 4: first}], 1: [{2: same, 4: same}], 2: [{2: 0.7}]}, rungs=(2, 4))
+    assert first < same and found.ranked([0, 1, 2], 2) == [0, 1, 2] and found.winner == 0
+
+
 def test_less_loss_is_better(contest):
     found = contest({0: [{2: 3.0, 4: 3.0, 8: 3.0}], 1: [{2: 2.0, 4: 2.0, 8: 2.5}]}, metric="loss")
     assert found.entrants(1) == [1] and found.winner == 1

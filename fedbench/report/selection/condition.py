@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from fedbench.errors import UserError
 from fedbench.report.page import Column, Shown
 from fedbench.report.selection.quantity import EXAMPLES, PERCENT, Quantity, kind_of, number_of, quantity
+from fedbench.results.choice import without_noise
 
 ORDERED: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
@@ -38,12 +39,13 @@ class Condition:
         number = number_of(column, cell)
         if self.sign in ORDERED:
             assert wanted
-            return number is not None and ORDERED[self.sign](number, wanted.number)
+            return number is not None and ORDERED[self.sign](without_noise(number), without_noise(wanted.number))
         if self.sign == "~":
             return fnmatchcase(cell.text.lower(), self.value.lower())
         if wanted and number is not None:
             printed = None if column.part == "name" else quantity(cell.text)
-            equal = wanted.number in (number, printed.number if printed else None)
+            told = (number, printed.number) if printed else (number,)
+            equal = without_noise(wanted.number) in map(without_noise, told)
         else:
             equal = cell.text.lower() == self.value.lower()
         return equal == (self.sign == "=")

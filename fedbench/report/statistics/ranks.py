@@ -9,6 +9,7 @@ from itertools import combinations
 from fedbench.report.statistics.intervals import FEWEST
 from fedbench.report.statistics.pairs import ALPHA, Pair, paired
 from fedbench.report.statistics.signedranks import signed_ranks
+from fedbench.results.choice import without_noise
 
 WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 2 / 2^5 = 0.06
 
@@ -23,9 +24,9 @@ def mean(scores: Scores) -> float:
 def ranked(scores: Mapping[str, float], higher: bool) -> dict[str, float]:
     """1 for the best method of one scenario; ties share the mean of their ranks.
 
-    Scores that differ by rounding alone (12 decimals) tie.
+    Scores that differ by rounding alone tie.
     """
-    signed = {name: round(-value if higher else value, 12) for name, value in scores.items()}
+    signed = {name: without_noise(-value if higher else value) for name, value in scores.items()}
     values = list(signed.values())
     below = {name: sum(other < value for other in values) for name, value in signed.items()}
     return {name: below[name] + (1 + values.count(value)) / 2 for name, value in signed.items()}
@@ -44,7 +45,7 @@ def friedman(blocks: Sequence[Mapping[str, float]]) -> tuple[float, float] | Non
         return None
     if all(max(block.values()) - min(block.values()) < 1e-12 for block in blocks):
         return None
-    found = friedmanchisquare(*([round(block[name], 12) for block in blocks] for name in blocks[0]))
+    found = friedmanchisquare(*([without_noise(block[name]) for block in blocks] for name in blocks[0]))
     return float(found.statistic), float(found.pvalue)
 
 

@@ -13,6 +13,7 @@ ACCURACY = Column("average", "score", [Shown("80.0", "±1.2", 0.79961), Shown("f
 MEMORY = Column("memory", "cost", [Shown("22.2 MB", value=22_204_416)], unit="bytes")
 GROUP = Column("group", "score", [Shown("ab"), Shown("b")], left=True)
 NAMES = Column("method", "name", [Shown("fedra"), Shown("12")])
+NOISE = Column("average", "score", [Shown("80.0", value=sum([0.8] * 6) / 6)], unit="%")  # 0.7999999999999999
 PRINTED = Column("took", "score", [Shown("3 min 05 s"), Shown("")])  # numbers that a view has as text alone
 GAP = Column("gap", "gap", [Shown("-0.4", value=-0.004)], unit="points")
 
@@ -42,6 +43,9 @@ GAP = Column("gap", "gap", [Shown("-0.4", value=-0.004)], unit="points")
         ("took > 1s", PRINTED, 1, False),
         ("gap > -0.5", GAP, 0, True),
         ("gap >= 0.5", GAP, 0, False),
+        ("average >= 80", NOISE, 0, True),
+        ("average < 80", NOISE, 0, False),
+        ("memory = 8.31MB", Column("memory", "cost", [Shown("8.31 MB", value=8_309_999)], unit="bytes"), 0, True),
     ],
 )
 def test_what_fits(text, column, line, fits):
