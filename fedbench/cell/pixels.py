@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,20 +56,20 @@ class Pixels:
 
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, 3, H, W) normalised, y (B,) int64."""
-        return self._normalised(indices), self._labels_of(indices)
+        return self._batch(None, indices)
 
     def embedded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, T, D) embedded where that is kept, or as above."""
-        return self._of(self._embedded, indices), self._labels_of(indices)
+        return self._batch(self._embedded, indices)
 
     def features(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, D), what classifiers read of a frozen model, where that is kept, or as `embedded`."""
-        return self._of(self._features or self._embedded, indices), self._labels_of(indices)
+        return self._batch(self._features or self._embedded, indices)
 
-    def _labels_of(self, indices: np.ndarray) -> Tensor:
-        if self._labels is None:
-            return torch.from_numpy(self.images.y[indices])
-        return self._labels[self._sent(indices)]
+    def _batch(self, kept: _Kept | None, indices: np.ndarray) -> Batch:
+        sent = self._sent(indices) if self.on_gpu else None
+        x = self._of(kept, indices, sent) if kept else self._normalised(indices, sent)
+        return x, torch.from_numpy(self.images.y[indices]) if self._labels is None else self._labels[sent]
 
     def _sent(self, values: np.ndarray) -> Tensor:
         """The values on the GPU, without waiting for it."""
@@ -109,9 +110,10 @@ class Pixels:
             there[first : first + 1024] = torch.from_numpy(np.array(self.images.x[first : first + 1024]))
         return there
 
-    def _normalised(self, indices: np.ndarray) -> Tensor:
+    def _normalised(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
+        """sent: the indices on the GPU, where they are there already."""
         if self._resident is not None:
-            x = self._resident[self._sent(indices)]
+            x = self._resident[self._sent(indices) if sent is None else sent]
         elif self.far:
             x = self._sent(self.images.x[indices])
         else:
@@ -120,22 +122,28 @@ class Pixels:
         return (in_0_1 - self.mean) / self.std
 
     @torch.no_grad()
-    def _of(self, kept: _Kept | None, indices: np.ndarray) -> Tensor:
-        if kept is None:
-            return self._normalised(indices)
+    def _of(self, kept: _Kept, indices: np.ndarray, sent: Tensor | None) -> Tensor:
         asked = np.unique(indices // MADE_TOGETHER)
         for some in asked[~kept.done[asked]]:
             first = some * MADE_TOGETHER
             these = np.arange(first, min(first + MADE_TOGETHER, len(self.images)))
             kept.made[first : first + len(these)] = kept.make(self._normalised(these))
             kept.done[some] = True
-        return kept.made[self._sent(indices) if self.on_gpu else torch.from_numpy(indices)]
+        return kept.made[torch.from_numpy(indices) if sent is None else sent]
 
 
 def ahead(batches: Iterator[Batch], how_many: int = AHEAD) -> Iterator[Batch]:
-    """The same batches, made by another thread some steps before they are asked for."""
+    """The same batches, made by another thread some steps before they are asked for, in this one's precision."""
+    kinds = [(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+
+    def made() -> Batch | None:
+        with ExitStack() as precision:
+            for kind, dtype in kinds:
+                precision.enter_context(torch.autocast(kind, dtype, cache_enabled=False))
+            return next(batches, None)
+
     with ThreadPoolExecutor(max_workers=1) as reader:
-        waiting = deque(reader.submit(next, batches, None) for _ in range(how_many))
+        waiting = deque(reader.submit(made) for _ in range(how_many))
         while (batch := waiting.popleft().result()) is not None:
-            waiting.append(reader.submit(next, batches, None))
+            waiting.append(reader.submit(made))
             yield batch

@@ -3,6 +3,7 @@ where that did not suffice."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ from fedbench.engine.groups import ROWS
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import activations
 from fedbench.models.holding import holding_of
+from fedbench.models.shape import Shape
 from fedbench.types import Cohort, Job, Plan
 
 Batch = tuple[Tensor, Tensor]
@@ -31,7 +33,9 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
     if model.device.type != "cuda":
         tokens = model.tokens(pixels) if pixels else 0
         return [size * tokens for size in sizes], ROWS
-    each = [B * activations(model, holding_of(plan, n), job.objective, pixels) for n, B in enumerate(sizes)]
+    shape = Shape(model)
+    saved = functools.cache(lambda holding: activations(shape, holding, job.objective, pixels))
+    each = [B * saved(holding_of(plan, n)) for n, B in enumerate(sizes)]
     most = int(OF_FREE_MEMORY * machine.gpu_room(model.device))
     return each, max(1, min(most, _suffices.get(model, most)))
 

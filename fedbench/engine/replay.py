@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+WAITED = "called a synchronizing"  # how torch begins to tell of a wait
 EAGER = 2  # steps before the recording: they create the optimiser's state and the libraries' workspaces
 
 Inputs = dict[int, tuple[Tensor, Tensor]]
@@ -40,7 +41,7 @@ class Replayed:
 
     Whatever else the step reads or writes (weights, gradients, optimiser state) must stay where it is from call
     to call. draws: the generators it draws from, which go on drawing from replay to replay · most: of shapes that are
-    known at a time. A step that cannot be recorded is run eagerly; why is said once.
+    known at a time; the one that was met least goes. A step that cannot be recorded is run eagerly; why is said once.
     """
 
     def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[torch.Generator], most: int = 1) -> None:
@@ -48,11 +49,13 @@ class Replayed:
         self.stream = _stream()
         self.known: dict[Hashable, Recorded] = {}
 
+    recording = True  # until one has failed for another reason than memory: old allocators do not get over that
+
     def __call__(self, inputs: Inputs) -> Tensor:
         shapes = tuple((n, x.shape, y.shape) for n, (x, y) in inputs.items())
         if shapes not in self.known:
-            for old in list(self.known)[: max(0, len(self.known) - self.most + 1)]:
-                del self.known[old]
+            while len(self.known) >= self.most:
+                del self.known[min(self.known, key=lambda one: self.known[one].calls)]  # of equal ones the oldest
             self.known[shapes] = Recorded()
         one = self.known[shapes]
         one.calls += 1
@@ -70,23 +73,23 @@ class Replayed:
     def _tried(self, one: Recorded, inputs: Inputs) -> Tensor:
         """The last eager step, which shows whether the CPU waits for the GPU in it: that cannot be recorded."""
         mode = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as told:
-                warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")  # itself a reason for torch to warn
+            try:
                 losses = self.step(inputs)
-        finally:
-            torch.cuda.set_sync_debug_mode(mode)
-        one.eager = any("synchronizing" in str(warning.message) for warning in told)
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+        one.eager = any(WAITED in str(warning.message) for warning in told)
         return losses
 
     def _replay(self, one: Recorded, inputs: Inputs) -> Tensor:
-        if one.graph is None and not self._record(one, inputs):
+        if one.graph is None and not (Replayed.recording and self._record(one, inputs)):
             one.eager = True
             return self.step(inputs)
         assert one.graph is not None and one.losses is not None  # recorded
-        for kept, new in zip(one.inputs.values(), inputs.values(), strict=True):
-            torch._foreach_copy_(kept, new)
+        for kept, new in zip(zip(*one.inputs.values(), strict=True), zip(*inputs.values(), strict=True), strict=True):
+            torch._foreach_copy_(kept, new)  # all images, then all labels
         one.graph.replay()
         return one.losses.clone()
 
@@ -100,6 +103,7 @@ class Replayed:
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 one.losses = self.step(one.inputs)
         except Exception as error:  # whatever it is: where it is the step's own fault, the eager step has it too
+            Replayed.recording = isinstance(error, torch.OutOfMemoryError)
             _tell(error)
             one.inputs, one.losses = {}, None
             for draw, state in zip(self.draws, before, strict=True):

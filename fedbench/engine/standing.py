@@ -87,7 +87,8 @@ def standing_exits(plan: Plan, n: int) -> list[Exit]:
 class Standing:
     """One step, and all that must stay where it is from round to round.
 
-    last: each client's batch, which one that has finished goes on with, to no effect.
+    first: each client's first batch of the round, a full one where any is, which one that has finished goes on with, to
+    no effect and in the shape of most steps.
     """
 
     leaves: Leaves
@@ -95,7 +96,7 @@ class Standing:
     optimizer: torch.optim.Optimizer | None
     pull: Pulling | None
     replayed: Replayed
-    last: dict[int, Batch]
+    first: dict[int, Batch]
 
     @classmethod
     def made(cls, model: Blocks, start: Mapping[str, Any], everyone: Plan, job: Job, make: Make) -> Standing:
@@ -110,7 +111,7 @@ class Standing:
     @torch.no_grad()
     def begin(self, start: Mapping[str, Tensor], plan: Plan, group: Sequence[int]) -> None:
         """A round begins: the tensors as the server gives them, an optimiser that remembers nothing, and M."""
-        self.plan, self.group, self.last = plan, list(group), {}
+        self.plan, self.group, self.first = plan, list(group), {}
         for rows in (self.leaves.at, self.leaves.fixed):
             for place, tensor in rows.items():
                 tensor.copy_(start[place].expand(tensor.shape))
@@ -126,13 +127,14 @@ class Standing:
 
     def __call__(self, inputs: dict[int, Batch]) -> Tensor:
         """A step of those clients of the group that have a batch; their losses, in order."""
-        self.last |= inputs
+        self.first = inputs | self.first
         some = next(iter(inputs.values()))
         active = [n in inputs for n in self.group]
         if active != self.active:
             self.active = active
             _send(self.masks.active, torch.tensor(active))
-        losses = self.replayed({i: self.last.get(n, some) for i, n in enumerate(self.group)})
+        given = {n: inputs.get(n) or self.first.get(n, some) for n in self.group}
+        losses = self.replayed(dict(enumerate(given.values())))
         return pick(losses, self.group, list(inputs))
 
     def part(self) -> Part:

@@ -49,9 +49,9 @@ def mean_or_old(old: Tensor, rows: Tensor, returned: Tensor, weights: Tensor, tr
     """`mean_of_returned` of one tensor: old (...), rows (n, ...), trained: which coordinates each row trained."""
     if not returned.any():
         return old.clone()
-    if trained is not None:
-        return mean_by_coordinate(old, rows[returned], trained[returned], weights[returned])
-    return mean(rows[returned], weights[returned])
+    if not returned.all():  # to choose among rows of a GPU waits for it
+        rows, weights, trained = rows[returned], weights[returned], None if trained is None else trained[returned]
+    return mean(rows, weights) if trained is None else mean_by_coordinate(old, rows, trained, weights)
 
 
 def mean_by_coordinate(old: Tensor, rows: Tensor, trained: Tensor, weights: Tensor) -> Tensor:

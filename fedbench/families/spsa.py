@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fedbench.seeding import generator
 
 CHUNK = 2**16  # numbers of z that exist at once
+ON_GPU = 2**22  # of them there, where launching is what takes time
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Direction:
     def add(self, name: str, tensor: Tensor, scale: float) -> Tensor:
         """tensor += scale z, with the part of z that belongs to the parameter of that name; tensor is contiguous."""
         draw = generator(self.seed, self.t, self.client, f"spsa/{self.number}/{name}", tensor.device)
-        for part in tensor.view(-1).split(CHUNK):
+        for part in tensor.view(-1).split(ON_GPU if tensor.is_cuda else CHUNK):
             z = torch.empty_like(part).normal_(generator=draw)
             part.add_(z, alpha=scale)
         return tensor

@@ -110,9 +110,12 @@ class Body(nn.Module):
         for module in self.modules():
             draw = getattr(module, "draw", None)
             if module is not self and draw is not None:
-                module.to(generator.device)  # a GPU would draw other numbers
+                drawn = [p for p in module.parameters() if p.requires_grad and p.device != generator.device]
+                for parameter in drawn:
+                    parameter.data = parameter.data.to(generator.device)  # a GPU would draw other numbers
                 draw(generator)
-                module.to(device)
+                for parameter in drawn:
+                    parameter.data = parameter.data.to(device)
 
 
 class Blocks(Body):

@@ -115,9 +115,9 @@ def regularizer_copies(train: Mapping[str, Any]) -> int:
     return sum(_REGULARIZER_COPIES[name] for name in train.get("regularizer") or {})
 
 
-def activations(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> int:
+def activations(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> int:
     """Bytes that autograd saves for one image, attention scores included (fused kernels do not keep them)."""
-    return _one_image(Shape(model), holding, objective, image_size)[1]
+    return _one_image(shape, holding, objective, image_size)[1]
 
 
 def _one_image(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:

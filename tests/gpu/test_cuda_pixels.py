@@ -37,6 +37,18 @@ def test_images_that_travel_equal_those_that_stay(monkeypatch, floats):
         close(x, some_pixels("cpu", floats)(indices)[0], 1e-6)
 
 
+def test_indices_travel_once_a_batch(monkeypatch):
+    resident, sent = some_pixels(DEVICE), []
+    send = Pixels._sent
+    monkeypatch.setattr(Pixels, "_sent", lambda self, values: (sent.append(1), send(self, values))[1])
+    resident(np.arange(30))
+    resident.keep_features(lambda x: x.mean((2, 3)))
+    resident.features(np.arange(64))
+    sent.clear()
+    resident.features(np.arange(30))
+    assert len(sent) == 1
+
+
 def test_resident_images_are_picked_without_waiting():
     resident, indices = some_pixels(DEVICE), np.arange(30)
     resident(indices)

@@ -59,6 +59,22 @@ def test_four_rounds_of_random_M_are_recorded_once(registry, gpu, name, options,
     close(one, four_rounds(registry, sequential.train, "cpu", name, cohort, **options))
 
 
+def test_who_finishes_early_goes_on_in_the_shape_of_most_steps(registry, gpu):
+    """Every client ends with a short batch, at a step of its own: five shapes a round, and one that is met often."""
+    even = ragged([4, 3, 3, 1], steps=[9, 7, 5, 3], sizes=[4])
+
+    def batches(n):
+        left = int(even.steps[n])
+        for x, y in even.batches(n):
+            left -= 1
+            yield (x, y) if left else (x[:3], y[:3])
+
+    cohort = dataclasses.replace(even, batches=batches)
+    one = four_rounds(registry, fast.train, "cuda", "fedra", cohort)
+    assert gpu.graphs.recorded == 1 and gpu.graphs.replayed == 5 * ROUNDS - 2
+    close(one, four_rounds(registry, sequential.train, "cpu", "fedra", cohort))
+
+
 @pytest.mark.slow
 def test_each_shape_of_batches_is_recorded_once(registry, gpu):
     cohort = ragged([4, 3, 3, 1], steps=[4] * 4, sizes=[4, 4, 4, 4, 2])
@@ -73,3 +89,12 @@ def test_a_step_that_stands_ends_with_its_model(registry, gpu):
     four_rounds(registry, fast.train, "cuda", "allsmall", ragged([4, 3, 3, 1], [2] * 4, [4]))
     gc.collect()
     assert len(standing._standing) == before
+
+
+def test_drawing_adapters_leaves_frozen_weights_where_they_are(registry, gpu):
+    setup = setup_of(registry, tiny_vit(), [4, 2], {"name": "lora", "rank": 2, "alpha": 2})
+    method = registry.make("method", {"name": "fedra"}, setup=dataclasses.replace(setup, device="cuda"))
+    model = setup.backbone
+    before = {name: p.data_ptr() for name, p in model.named_parameters() if not p.requires_grad}
+    method.init(generator(0))
+    assert before == {name: p.data_ptr() for name, p in model.named_parameters() if not p.requires_grad}

@@ -163,7 +163,7 @@ def test_who_trains_nothing_below_its_classifier_needs_a_pass_through_frozen_lay
     probe.requires_grad_(False)
     probe.add_classifier("head", C)
     one, deep = (cost(probe, depth, batch_size=1) for depth in (1, 4))
-    at_once = one.workspace_bytes + activations(probe, whole(1, head_at_end(1)), cross_entropy, 8)
+    at_once = one.workspace_bytes + activations(Shape(probe), whole(1, head_at_end(1)), cross_entropy, 8)
     values, heads = at_once / 4 - 3 * 8 * 8, 2  # of float32, without the image
     assert 1 <= values / (T * (D + D + 3 * D + D) + 2 * heads * T * T) <= 1.15
     assert deep.workspace_bytes == one.workspace_bytes and deep.needed_bytes > one.needed_bytes

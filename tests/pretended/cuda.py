@@ -126,6 +126,7 @@ def gpu(total: int = 2**34, steps: Callable[[], None] = lambda: None) -> Iterato
             else:
                 stack.callback(setattr, where, name, before)
         stack.callback(replay._stream.cache_clear)
+        stack.callback(setattr, replay.Replayed, "recording", True)
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(Operators(made))
         stack.enter_context(Rules(made))
