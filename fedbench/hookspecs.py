@@ -45,7 +45,7 @@ def fedbench_register_allocations(register: Register) -> None:
     :param client_ids: the N ids of the round's clients.
     :param layer_costs: (L,) float64, FLOPs of one image through each layer, forward and backward.
     :param budgets: (N,) float64, L_n mean layers' FLOPs.
-    :param scores: (L,) float64, the norm of each layer's last aggregated update (0 before the first).
+    :param scores: (L,) float64, the norm of each layer's last aggregated update, of W too (0 before the first).
     :param history: (L,) int64, how many client updates each layer has received so far.
     :param ranks: (N,) int64, the r_n of the round's clients; None where the scenario gives no ranks.
     :param layer_memory: (L,) float64, bytes that each layer adds to the memory of a client that trains it.

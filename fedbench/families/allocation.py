@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
+from fedbench.models.additions import FROZEN
 from fedbench.types import Plan
 
 # Redrawing M until every column has a one is tried this often before the last draw is repaired.
@@ -133,11 +134,24 @@ def draw(
 
 def remember(old: dict[str, Any], new: dict[str, Any], returned: Tensor) -> dict[str, Any]:
     """The new state with what allocations are told of layers: `history` counts the updates that each has received,
-    `scores` keeps the norm of its last one. returned (n, L) bool: rows of M that arrived."""
+    `scores` keeps the norm of its last one, adapters and additions to frozen weights together. returned (n, L) bool:
+    rows of M that arrived."""
     count = returned.sum(0)
-    moved = [
-        sum((((r_j[name] - before[name]).double() ** 2).sum() for name in r_j), torch.zeros(())).sqrt()
+    moved = torch.stack([norm.double().cpu() for norm in _moved(old, new)])
+    scores = torch.where(count > 0, moved, old["scores"])
+    return {**new, "history": old["history"] + count, "scores": scores}
+
+
+def _moved(old: dict[str, Any], new: dict[str, Any]) -> list[Tensor]:
+    """The norm of what has changed of every layer: its adapters, and what was added to its frozen weights."""
+    squares = [
+        sum((((r_j[name] - before[name]).double() ** 2).sum() for name in r_j), torch.zeros(()))
         for r_j, before in zip(new["r"], old["r"], strict=True)
     ]
-    scores = torch.where(count > 0, torch.stack([norm.double().cpu() for norm in moved]), old["scores"])
-    return {**new, "history": old["history"] + count, "scores": scores}
+    additions = old.get(FROZEN, {})
+    for place, value in new.get(FROZEN, {}).items():
+        kind, _, rest = place.partition("/")
+        if kind == "r" and value is not additions.get(place):
+            j, added = int(rest.split("/")[0]), value - additions[place] if place in additions else value
+            squares[j] = squares[j] + (added.double() ** 2).sum()
+    return [square.sqrt() for square in squares]

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +51,24 @@ def test_the_most_valuable_layers_that_fit_are_trained():
 def test_the_others_run_frozen_where_all_are_held():
     plan = drawn([1, 1, 1, 1], hold="all")
     assert plan.M.all() and torch.equal(plan.trained, drawn([1, 1, 1, 1]))
+
+
+def test_what_is_worth_nothing_fills_the_room_that_is_left():
+    assert packed([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 2.0, 2) == [0, 1]
+    assert sorted(packed([0.0, 5.0, 0.0, 0.0], [1.0, 1.0, 2.0, 1.0], 3.0, 3)) == [0, 1, 3]
+    assert packed([0.0, 5.0], [1.0, 1.0], 1.0, 1) == [1]
+
+
+# Updates that go into W, or that are 0 in the first round: A has no gradient while B is 0.
+@pytest.mark.parametrize("method", [{"name": "flora"}, {"name": "rolora", "first": "A"}], ids=["flora", "rolora"])
+def test_everybody_trains_as_many_layers_as_it_can_in_every_round(registry, method):
+    decay = {"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}}
+    setup = setup_of(registry, tiny_vit(), [4, 2], **decay)
+    made = registry.make("method", {**method, "allocation": "knapsack"}, setup=setup)
+    state = made.init(generator(0))
+    for t in range(3):
+        state, report = made.round(state, t, cohort_of([4, 2]), generator(0, t))
+        assert report.plan.M.sum(1).tolist() == [4, 2]
 
 
 def test_it_keeps_the_contract():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -104,6 +105,18 @@ def test_lora_fair_loses_less_than_the_mean_and_nothing_without_a_correction(reg
         closer += int(one > other)
         assert torch.equal(factor(mean[1], at, "B"), factor(plain[1], at, "B"))
     assert closer == len(NAMES)
+
+
+@pytest.mark.parametrize("name", ["fedex_lora", "flora"])
+def test_what_moves_a_layer_through_its_frozen_weights_is_told_to_allocations(registry, name):
+    states, _, _, _ = ran(registry, name)
+    for before, after in itertools.pairwise(states):
+        for j in range(L):
+            parts = [after["r"][j][p] - before["r"][j][p] for p in after["r"][j]]
+            parts += [addition(after, at) - addition(before, at) for at in NAMES if f".{j}." in at]
+            norm = sum(part.square().sum() for part in parts).sqrt()
+            assert norm > 0
+            torch.testing.assert_close(after["scores"][j], norm)
 
 
 def bytes_of(cost, what):
