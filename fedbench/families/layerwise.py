@@ -21,7 +21,7 @@ from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
-from fedbench.models.additions import FROZEN, load_additions
+from fedbench.models.additions import FROZEN, bytes_added, load_additions
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.copying import moved
 from fedbench.models.globalmodel import GlobalModel
@@ -157,8 +157,8 @@ class Layerwise:
         if self.own:
             begun = self.own.given(begun, had, plan)
         up = self.setup.engine(self.model, begun, plan, cohort, job)
-        added = self.added(state)
-        report = Report(plan, cohort, up, [self.price(holding_of(plan, n), added) for n in range(len(cohort))])
+        prices = [self.price(holding_of(plan, n), added) for n, added in enumerate(bytes_added(state, plan))]
+        report = Report(plan, cohort, up, prices)
         if not up.arrived.any():
             return state, report
         given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)
@@ -253,15 +253,6 @@ class Layerwise:
             return cost.measure(shape, holding, self.objective, setup.train, setup.image_size, travel)
 
         return functools.cache(of)
-
-    def added(self, state: State) -> int:
-        """Bytes of the additions to frozen weights that were made last, in whichever form is the smaller: factors of
-        their rank, or the matrix."""
-        total = 0
-        for place, rank in state.get("added", {}).items():
-            matrix = state[FROZEN][place]
-            total += matrix.element_size() * min(matrix.numel(), rank * sum(matrix.flatten(1).shape))
-        return total
 
     @functools.cached_property
     def layer_costs(self) -> Tensor:

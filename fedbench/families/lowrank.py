@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import client_weights, mean, weighted_mean
 from fedbench.method import Setup, State
-from fedbench.models.additions import FROZEN
+from fedbench.models.additions import ADDED, FROZEN
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Pair, pairs, rank_of
 from fedbench.models.places import mapped, places, trained_by
@@ -88,6 +88,11 @@ class Came:
         left = (self.weights * self.scales).to(self.B.device)[:, None, None] * self.B
         return left.transpose(0, 1).flatten(1) @ self.A.flatten(0, 1)
 
+    def single(self) -> bool:
+        """Whether it is one client's, with all terms and at the model's own scale: the mean of products is then the
+        product of means."""
+        return len(self.rows) == 1 and float(self.scales) == self.pair.scaling and bool(self.terms.all())
+
 
 def came(model: Blocks, uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples") -> Iterator[Came]:
     """Every low-rank adapter of which anything arrived, in float64. weights: `examples` or `uniform`."""
@@ -152,7 +157,7 @@ def added(state: State, values: Mapping[str, Tensor], ranks: Mapping[str, int]) 
     like = next(value for _, value in places(state))
     for place, value in values.items():
         frozen[place] = (frozen[place] + value if place in frozen else value).to(like).contiguous()
-    return {**state, FROZEN: frozen, "added": dict(ranks)}
+    return {**state, FROZEN: frozen, ADDED: dict(ranks)}
 
 
 def best_of_rank(B: Tensor, A: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,8 +11,11 @@ from torch import Tensor
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import weights
+from fedbench.models.places import holders
+from fedbench.types import Plan
 
 FROZEN = "frozen"  # under which a state keeps its additions, {place of the adapter: (out, in)}
+ADDED = "added"  # and the ranks of those that were made last, {place: rank}
 
 
 @torch.no_grad()
@@ -33,3 +37,15 @@ def load_additions(model: Blocks, values: Mapping[str, Tensor] | None) -> None:
         weight.copy_(base + values[place].view_as(base) if place in values else base)
         if place not in values:
             del model.bases[place]
+
+
+def bytes_added(state: Mapping[str, Any], plan: Plan) -> list[int]:
+    """What each client is sent of the additions that were made last, those to the weights that it holds: factors of
+    their rank, or the matrix where that is smaller."""
+    bytes_of = [0] * len(plan.M)
+    for place, rank in state.get(ADDED, {}).items():
+        matrix = state[FROZEN][place]
+        size = matrix.element_size() * min(matrix.numel(), rank * sum(matrix.flatten(1).shape))
+        for n in holders(plan, place):
+            bytes_of[n] += size
+    return bytes_of

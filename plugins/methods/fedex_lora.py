@@ -40,8 +40,8 @@ def exact_mean(setup: Setup, weights: Weights = "examples") -> Callable[[State, 
 
     weights: p_k by number of `examples`, or `uniform` as in the authors' code (CERT-Lab/fedex-lora), in all three
     means. R is that of B and A as they are kept, in float64, so that the model errs by the rounding of W + s R alone.
-    Where clients hold rank-one terms of their own, each factor is averaged over those who hold it, and R is what that
-    loses.
+    Of what one client alone has trained nothing is lost, and R is not sent. Where clients hold rank-one terms of their
+    own, each factor is averaged over those who hold it, and R is what that loses.
     """
     refuse_feddyn(setup)
     model = in_layers(setup.backbone)
@@ -50,6 +50,8 @@ def exact_mean(setup: Setup, weights: Weights = "examples") -> Callable[[State, 
         new = weighted_mean(state, uploads, plan, cohort, weights)
         means, residuals, ranks = dict(places(new)), {}, {}
         for one in came(model, uploads, plan, cohort, weights):
+            if one.single():
+                continue
             A, B = (means[place].double().flatten(1) for place in (one.pair.A, one.pair.B))
             residuals[one.pair.place] = one.product() - one.pair.scaling * B @ A
             ranks[one.pair.place] = int(one.terms.sum()) + one.pair.rank

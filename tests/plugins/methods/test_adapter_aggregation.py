@@ -144,6 +144,22 @@ def test_what_travels(registry):
     assert bytes_of(flora.cost[0], "adapters") == (0, both // 2)
 
 
+EXACT_FEDRA = {"name": "fedra", "allocation": "prefix", "aggregator": "exact_mean"}
+
+
+@pytest.mark.parametrize("options", [{"name": "flora"}, {"name": "fedex_lora"}, EXACT_FEDRA], ids=lambda o: o["name"])
+def test_additions_are_charged_to_who_holds_their_layers(registry, options):
+    """Capacities 4 and 1: the second is sent what was added to layer 1; in the others, which were one client's, an exact
+    mean of factors has lost nothing."""
+    setup = setup_of(registry, tiny_vit(L), [L, 1])
+    method = registry.make("method", options, setup=setup)
+    state, _ = method.round(method.init(generator(0)), 0, cohort_of([L, 1]), generator(0, 0))
+    _, report = method.round(state, 1, cohort_of([L, 1]), generator(0, 1))
+    factors, matrices = 8 * R * sum((*IN, *OUT)), 8 * (8 * 8 + 8 * 16)  # of one client's rank; smaller than rank 3 R
+    wanted = [2 * factors + (L - 1) * factors, 2 * factors] if options["name"] == "flora" else [matrices, matrices]
+    assert [bytes_of(cost, "additions")[0] for cost in report.cost] == wanted
+
+
 def test_what_stays_at_home_is_in_no_state(registry):
     states, _, method, setup = ran(registry, "fedsa_lora")
     for at in NAMES:
