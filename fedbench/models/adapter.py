@@ -109,10 +109,10 @@ class LowRank:
 
 
 class SeededDropout(nn.Module):
-    """Inverted dropout whose masks come from a generator the engine sets for each client; without one it is the
-    identity.
+    """Inverted dropout whose masks come from a generator the engine sets for each client; without it, the identity.
 
-    mask: has been drawn already, see `drawn` · seen: where to note what comes in, in place of dropping any of it.
+    mask: has been drawn already, see `drawn` · all_kept: whether masks are ones, for what counts shapes alone · seen:
+    where to note what comes in, in place of dropping any of it.
     """
 
     def __init__(self, p: float) -> None:
@@ -120,6 +120,7 @@ class SeededDropout(nn.Module):
         self.p = p
         self.generator: Draws | torch.Generator | None = None
         self.mask: Tensor | None = None
+        self.all_kept = False
         self.seen: list[tuple[SeededDropout, torch.Size]] | None = None
 
     def forward(self, x: Tensor, stack: Stack | None = None) -> Tensor:
@@ -127,12 +128,14 @@ class SeededDropout(nn.Module):
         if self.seen is not None:
             self.seen.append((self, x.shape[1:]))
             return x
-        if self.p == 0 or (self.generator is None and stack is None):
+        if self.p == 0 or (self.generator is None and stack is None and not self.all_kept):
             return x
         mask: Tensor = self._mask(x, stack) if self.mask is None else self.mask
         return x * mask.to(x.dtype) / (1 - self.p)
 
     def _mask(self, x: Tensor, stack: Stack | None) -> Tensor:
+        if self.all_kept:
+            return torch.ones_like(x, dtype=torch.bool)
         if stack is None:
             assert self.generator is not None  # `forward` has seen to it
             stack = Stack({}, [len(x)], [self.generator])

@@ -205,13 +205,14 @@ def _passing(shape: Shape, holding: Holding, image_size: int) -> int:
         below, exits = 1 if shape.alike else below, ()
 
     def alive() -> int:
-        return to_answer(model, lambda twin, x: twin(x, range(below), exits), image_size, _unused(model, below))
+        passed = _unused(model, below)
+        return to_answer(model, lambda twin, x: twin(x, range(below), exits), image_size, passed, training=True)
 
-    return once(model.origin, shape.parameters, ("passing", below, exits, image_size), alive)
+    return once(model.origin, shape.parameters, ("passing", below, exits, image_size, shape.dropouts), alive)
 
 
 def _measured_once(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
-    key, model = (holding, identity(objective), image_size), shape.model
+    key, model = (holding, identity(objective), image_size, shape.dropouts), shape.model
     return once(model.origin, shape.parameters, key, lambda: _measure(model, holding, objective, image_size))
 
 

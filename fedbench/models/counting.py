@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedbench.models.adapter import SeededDropout
 from fedbench.models.copying import copied, moved
 from fedbench.models.uncompiled import flop_registry
 
@@ -81,7 +82,7 @@ def counted(
     parts of the model that the loss does not call."""
 
     def on(device: str) -> tuple[int, int]:
-        twin = blank(model, unused, device)
+        twin = blank(model, unused, device, training=True)
         x, y = one_image(twin, image_size)
         return count(twin, lambda: loss(twin, x, y).backward())
 
@@ -116,9 +117,9 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta") -> Model:
+def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta", training: bool = False) -> Model:
     """A copy in shape, all zeros, with attention as explicit products, which the counter knows on every device.
-    unused: parts in whose place it has nothing."""
+    unused: parts in whose place it has nothing · training: whether dropout has masks, as while a client trains."""
     made: dict[int, Any] = {id(part): nn.Identity() for part in unused}
     own = (p for p in _used(model, made) if type(p) is nn.Parameter)
     made |= {id(p): nn.Parameter(torch.zeros(p.shape, dtype=p.dtype, device=device), p.requires_grad) for p in own}
@@ -128,6 +129,8 @@ def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta") 
     for module in twin.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = False
+        if isinstance(module, SeededDropout):
+            module.all_kept = training
     return twin
 
 

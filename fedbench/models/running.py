@@ -20,14 +20,18 @@ from fedbench.types import Exit
 
 
 def to_answer(
-    model: Model, answer: Callable[[Model, Tensor], Any], image_size: int, unused: Iterable[nn.Module] = ()
+    model: Model,
+    answer: Callable[[Model, Tensor], Any],
+    image_size: int,
+    unused: Iterable[nn.Module] = (),
+    training: bool = False,
 ) -> int:
     """Bytes, beside weights, that exist at once at most while answer(model, x (1, 3, H, W)) computes: the image and
     what is made of it, attention scores included (fused kernels do not keep them). unused: parts of the model that the
-    answer does not call."""
+    answer does not call · training: whether dropout has masks."""
 
     def on(device: str) -> int:
-        twin = blank(model, unused, device)
+        twin = blank(model, unused, device, training)
         x, _ = one_image(twin, image_size)
         with torch.no_grad():
             return int(x.nbytes) + most_alive(lambda: answer(twin, x))

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from torch import Tensor, nn
 
+from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import pairs
 from fedbench.models.once import Parameters, parameters_of
@@ -48,11 +49,17 @@ class Shape:
         return {place: pair.rank for pair in pairs(self.model) for place in (pair.A, pair.B)}
 
     @cached_property
+    def dropouts(self) -> tuple[float, ...]:
+        """The rates of adapters' dropouts, of which parameters do not tell."""
+        return tuple(filter(None, map(_dropout, self.model.modules())))
+
+    @cached_property
     def alike(self) -> bool:
-        """Whether every block has the same modules and the same parameters, trainable in the same places."""
+        """Whether every block has the same modules, down to the rates of dropout, and the same parameters, trainable in
+        the same places."""
 
         def look(block: nn.Module) -> list[Hashable]:
-            modules: list[Hashable] = [(name, type(module)) for name, module in block.named_modules()]
+            modules: list[Hashable] = [(name, type(part), _dropout(part)) for name, part in block.named_modules()]
             return modules + [(name, p.shape, p.requires_grad) for name, p in block.named_parameters()]
 
         first, *others = self.model.blocks
@@ -62,3 +69,7 @@ class Shape:
     def held(self, layer: int) -> list[tuple[str, Tensor]]:
         """What is trained in a layer, by its place."""
         return [(f"r/{layer}/{name}", p) for name, p in self.r(layer).items()]
+
+
+def _dropout(module: nn.Module) -> float:
+    return module.p if isinstance(module, SeededDropout) else 0.0

@@ -23,6 +23,7 @@ from fedbench.families.wholemodel import copies
 from fedbench.families.width import Cuts
 from fedbench.families.width import method as width_method
 from fedbench.models import cost
+from fedbench.models.adapter import seed_dropout
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.running import _is_held
 from fedbench.runs.runner import load
@@ -132,6 +133,7 @@ def layers(config, shape, holding, objective) -> int:
     classifiers = {exit.classifier for exit in holding.exits}
     trained = [p for place, p in twin.trained().items() if _is_held(place, holding.depth, classifiers)]
     resident = twin.frozen_bytes(holding.depth) + held
+    seed_dropout(twin, torch.Generator().manual_seed(0))
     return needed(config, trained, lambda: objective(twin(x, range(holding.depth), holding.exits), y, 0), resident)
 
 

@@ -3,10 +3,13 @@
 import functools
 
 import pytest
+import torch
 
 from fedbench.families.layerwise import head_at_end
-from fedbench.models.backbone import Blocks
+from fedbench.models.adapter import seed_dropout
+from fedbench.models.backbone import Blocks, body_of
 from fedbench.models.cost import _measure, _one_image, activations, layer_costs, measure
+from fedbench.models.counting import count, one_image
 from fedbench.models.holding import whole
 from fedbench.models.shape import Shape
 from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
@@ -154,6 +157,28 @@ def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
         exits = [Exit(depth, name) for depth, name in zip(depths, ("head", "a", "b"), strict=False)]
         given = (blocks, whole(4, exits), objective, 8)
         assert _one_image(Shape(given[0]), *given[1:]) == _measure(*given), depths
+
+
+def test_what_dropout_makes_is_kept_too(registry):
+    """As autograd keeps it of a pass with masks drawn; what is found of one rate is not taken for another's."""
+    found, exits = {}, head_at_end(2)
+    for rate in (0.0, 0.1, 0.5):
+        blocks = body_of(tiny_vit(), "tiny")
+        registry.make("adapter", {"name": "lora", "rank": R, "dropout": rate})(blocks)
+        blocks.add_classifier("head", C)
+        found[rate] = activations(blocks, whole(2, exits), cross_entropy, 8)
+        seed_dropout(blocks, torch.Generator().manual_seed(0))
+        for block in blocks.blocks:
+            block.attn.fused_attn = False
+        x, y = one_image(blocks, 8)
+        made = count(blocks, functools.partial(step, blocks, x, y, exits))[1]
+        assert made == found[rate]
+    masks = 4 * (T * H + T * D + T * H)  # of the inputs of mlp.fc2, attn.proj and mlp.fc2 that have gradients
+    assert found[0.5] == found[0.1] == found[0.0] + masks
+
+
+def step(blocks, x, y, exits):
+    cross_entropy(blocks(x, range(2), exits), y, 0).backward()
 
 
 def test_who_trains_nothing_below_its_classifier_needs_a_pass_through_frozen_layers(model):

@@ -149,8 +149,8 @@ EXACT_FEDRA = {"name": "fedra", "allocation": "prefix", "aggregator": "exact_mea
 
 @pytest.mark.parametrize("options", [{"name": "flora"}, {"name": "fedex_lora"}, EXACT_FEDRA], ids=lambda o: o["name"])
 def test_additions_are_charged_to_who_holds_their_layers(registry, options):
-    """Capacities 4 and 1: the second is sent what was added to layer 1; in the others, which were one client's, an exact
-    mean of factors has lost nothing."""
+    """Capacities 4 and 1: the second is sent what was added to layer 1; of the others, which were one client's, an
+    exact mean has lost nothing."""
     setup = setup_of(registry, tiny_vit(L), [L, 1])
     method = registry.make("method", options, setup=setup)
     state, _ = method.round(method.init(generator(0)), 0, cohort_of([L, 1]), generator(0, 0))
