@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.report.board import Leaderboard, Row
-from fedbench.report.columns import heading, number, subtitle
+from fedbench.report.columns import heading, point, scored, subtitle
 from fedbench.report.measures import higher_is_better
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
@@ -47,8 +47,8 @@ def _page(board: Leaderboard) -> Page:
     names = [f"{client} {domain}" if several else str(client) for domain, client in shown]
     found = [Column("client", "name", [Shown(name) for name in names])]
     for row, one in zip(rows, scores, strict=True):
-        cells = [Shown(number(one[key], board.metric) if key in one else "") for key in shown]
-        found.append(Column(row.label, "score", cells))
+        cells = [point(one.get(key), board.metric) for key in shown]
+        found.append(Column(row.label, "score", cells, **scored(board.metric)))
     left_out = f"{MOST} of {len(everyone)} clients: those that do worst in the mean over these methods; csv has all"
     return Page(
         heading(board), [Table(found, subtitle(board))], [left_out] if len(everyone) > MOST else [], place=board.place

@@ -38,6 +38,31 @@ def number(value: float, metric: str, signed: bool = False) -> str:
     return f"{times * value:{sign}{measure(metric).format or usual}}"
 
 
+def scored(metric: str) -> dict[str, Any]:
+    """What filters are told of a column of scores."""
+    return {"unit": "%" if is_fraction(metric) else "", "best": "high" if higher_is_better(metric) else "low"}
+
+
+def subtracted(metric: str) -> dict[str, Any]:
+    """What filters are told of a column of differences."""
+    return scored(metric) | {"unit": "points" if is_fraction(metric) else ""}
+
+
+def exact(value: float | None, show: Callable[[float], str], none: str = "") -> Shown:
+    """A number as text, and whole for filters and programs."""
+    return Shown(none if value is None else show(value), value=value)
+
+
+def point(value: float | None, metric: str, none: str = "") -> Shown:
+    """A score."""
+    return exact(value, partial(number, metric=metric), none)
+
+
+def step(value: float | None, metric: str) -> Shown:
+    """A difference of scores."""
+    return exact(value, partial(number, metric=metric, signed=True))
+
+
 def view(boards: Sequence[Leaderboard]) -> View:
     """Leaderboards in every format."""
     pages, texts = [page_of(board) for board in boards], (partial(to_csv, boards), partial(to_json, boards))
@@ -60,26 +85,26 @@ def page_of(board: Leaderboard) -> Page:
 def columns(board: Leaderboard) -> list[Column]:
     """The name, then the scores, then the cost: what `--format rich`, `markdown` and `latex` show."""
 
-    unit, best = "%" if is_fraction(board.metric) else "", _best(board.metric)
+    facts = scored(board.metric)
 
-    def scores(column: str, title: str = "", **facts: Any) -> Column:
+    def scores(column: str, title: str = "", **others: Any) -> Column:
         cells = []
         for row in board.rows:
             value = cell(row, column)
-            blank = Shown(DASH if row.status == "not_applicable" else "")
-            cells.append(Shown(number(value.mean, board.metric), value=value.mean) if value else blank)
-        return Column(title or column, "score", cells, **{"unit": unit, "best": best, **facts})
+            blank = DASH if row.status == "not_applicable" else ""
+            cells.append(point(value.mean if value else None, board.metric, blank))
+        return Column(title or column, "score", cells, **{**facts, **others})
 
     found = [Column("method", "name", [Shown(row.label) for row in board.rows])]
     if len(board.domains) > 1 or not board.by_client:
         found += [scores(domain) for domain in board.domains]
-    found.append(Column("average", "score", _averages(board), unit=unit, best=best, also=(board.metric,)))
+    found.append(Column("average", "score", _averages(board), also=(board.metric,), **facts))
     if any(row.average and row.average.interval for row in board.rows):
-        found.append(Column(INTERVAL, "score", [interval(row) for row in board.rows], least=9, also=("interval",)))
+        found.append(intervals(board.rows))
     if any(row.group for row in board.rows):
         found.append(Column("group", "score", [Shown(row.group) for row in board.rows], left=True))
     if board.by_client:
-        found.append(scores("spread", "client sd", least=9, unit="points" if unit else "", best="low"))
+        found.append(scores("spread", "client sd", least=9, unit="points" if facts["unit"] else "", best="low"))
         found.append(scores("worst_clients", "worst 10 %", least=10))
     elif len(board.domains) > 1:
         found.append(scores("worst"))
@@ -108,33 +133,43 @@ def spread(value: Score, metric: str) -> Shown:
     return Shown(number(value.mean, metric), apart, value.mean)
 
 
-def interval(row: Row) -> Shown:
-    """Of the average."""
+def intervals(rows: Sequence[Row]) -> Column:
+    """Of the averages."""
+    return around([_interval(row) for row in rows])
+
+
+def _interval(row: Row) -> Shown:
     if row.average is None or row.average.low is None or row.average.high is None:
         return Shown("")
-    return Shown(f"{number(row.average.low, row.metric)}{DASH}{number(row.average.high, row.metric)}")
+    low, high = row.average.low, row.average.high
+    return Shown(f"{number(low, row.metric)}{DASH}{number(high, row.metric)}", ends=(low, high))
 
 
 def _gaps(board: Leaderboard) -> list[Column]:
     """The differences to the baseline; with intervals they are a part of their own, which stays together."""
     pairs = [row.gap for row in board.rows]
-    facts: dict[str, Any] = {"unit": "points" if is_fraction(board.metric) else "", "best": _best(board.metric)}
-    told = [(number(pair.mean, board.metric, signed=True), pair.mean) if pair else ("", None) for pair in pairs]
-    differences = [Shown(text, value=value) for text, value in told]
+    differences, facts = [step(pair.mean if pair else None, board.metric) for pair in pairs], subtracted(board.metric)
     if not any(pair and pair.low is not None for pair in pairs):
         return [Column("gap", "score", differences, **facts)]
+    ends = [between(pair, board.metric) for pair in pairs]
     return [
         Column("gap", "gap", differences, **facts),
-        Column(f"gap, {INTERVAL}", "gap", [between(pair, board.metric) for pair in pairs], also=("gap interval",)),
+        Column(f"gap, {INTERVAL}", "gap", ends, also=("gap interval",), interval=True),
         Column("verdict", "gap", [Shown(verdict(pair, board)) for pair in pairs], left=True),
     ]
+
+
+def around(cells: Sequence[Shown], part: str = "score") -> Column:
+    """A column of intervals."""
+    return Column(INTERVAL, part, cells, least=9, also=("interval",), interval=True)
 
 
 def between(pair: Pair | None, metric: str) -> Shown:
     """The interval of a difference."""
     if pair is None or pair.low is None or pair.high is None:
         return Shown("")
-    return Shown(f"{number(pair.low, metric, True)} to {number(pair.high, metric, True)}")
+    ends = (pair.low, pair.high)
+    return Shown(" to ".join(number(end, metric, True) for end in ends), ends=ends)
 
 
 def verdict(pair: Pair | None, board: Leaderboard) -> str:
@@ -144,12 +179,8 @@ def verdict(pair: Pair | None, board: Leaderboard) -> str:
     return f"{pair.verdict} (<{margin(board)})" if pair.apart and pair.within else pair.verdict
 
 
-def _best(metric: str) -> str:
-    return "high" if higher_is_better(metric) else "low"
-
-
 def _spent(row: Row, what: str) -> Shown:
-    return Shown("" if row.spent is None else amount(row.spent, what), value=row.spent)
+    return exact(row.spent, partial(amount, what=what))
 
 
 COSTS: Sequence[tuple[str, Callable[[Cost], float | None], Callable[[float], str]]] = (
@@ -177,7 +208,7 @@ def _costs(board: Leaderboard) -> list[Column]:
     for title, pick, show in COSTS:
         values = [pick(row.cost) if row.cost and not row.output else None for row in board.rows]
         if any(value is not None for value in values):
-            cells = [Shown("" if value is None else show(value), value=value) for value in values]
+            cells = [exact(value, show) for value in values]
             facts: dict[str, Any] = {"unit": UNITS.get(title, ""), "also": ALSO.get(title, ())}
             best = "high" if title in ("Γ*", "cover") else "low"
             found.append(Column(title, "cost", cells, least=LEAST.get(title, 5), best=best, **facts))

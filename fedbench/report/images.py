@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.report.board import Leaderboard, Row
-from fedbench.report.columns import heading
+from fedbench.report.columns import exact, heading, step
 from fedbench.report.grouping import by_label, settings, unknown
 from fedbench.report.headings import Place
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -104,19 +104,17 @@ def _right(results: Sequence[Result], row: Row, seed: int) -> dict[str, Any] | N
 def _page(board: Leaderboard, models: Sequence[Models], notes: Sequence[str], method: str, other: str) -> Page:
     if not models:
         return Page(heading(board), [], notes, place=board.place)
-    cells = {
-        "seed": [str(one.seed) for one in models],
-        "images": [str(one.found.images) for one in models],
-        f"{method} alone": [str(one.found.ours) for one in models],
-        f"{other} alone": [str(one.found.theirs) for one in models],
-        "difference, %": [f"{100 * (one.found.ours - one.found.theirs) / one.found.images:+.1f}" for one in models],
-        "p": [probability(one.found.p) for one in models],
-        "q": [probability(one.q) for one in models],
-        BETTER_MODEL: [_better(one, method, other) for one in models],
-    }
+    seen = [one.found for one in models]
+    apart = [(one.ours - one.theirs) / one.images for one in seen]
     columns = [
-        Column(title, "name" if title == "seed" else "score", list(map(Shown, texts)), left=title == BETTER_MODEL)
-        for title, texts in cells.items()
+        Column("seed", "name", [Shown(str(one.seed)) for one in models]),
+        Column("images", "score", [exact(one.images, str) for one in seen]),
+        Column(f"{method} alone", "score", [exact(one.ours, str) for one in seen]),
+        Column(f"{other} alone", "score", [exact(one.theirs, str) for one in seen]),
+        Column("difference, %", "score", [step(d, "accuracy") for d in apart], unit="points", best="high"),
+        Column("p", "score", [exact(one.p, probability) for one in seen], best="low"),
+        Column("q", "score", [exact(one.q, probability) for one in models], best="low"),
+        Column(BETTER_MODEL, "score", [Shown(_better(one, method, other)) for one in models], left=True),
     ]
     return Page(
         heading(board), [Table(columns, f"{method} and {other} on the same test images")], notes, place=board.place

@@ -12,11 +12,13 @@ from fedbench.report.headings import Place, headings
 @dataclass(frozen=True)
 class Shown:
     """text is the number, spread what follows it ("±1.3"); value: the number itself, where a filter is to have it whole
-    (a fraction, bytes, seconds)."""
+    (a fraction, bytes, seconds). ends: of an interval, likewise. whole: the text, where that on the page is short."""
 
     text: str
     spread: str = ""
     value: float | None = None
+    ends: tuple[float, float] | None = None
+    whole: str = ""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Column:
     """cells has one entry a row. part is "name", "score", "gap", "cost" or "budget", which stands with scores or costs.
     least: how many letters of the title, or of names, must stay where room is short. left: words, which begin below
     each other. unit: of the values, where they have one: "%" and "points" (of percent) of fractions, "bytes", "joules",
-    "seconds". best: "high" or "low", where one of them is better. also: other names that it may be asked for by."""
+    "flops", "seconds". best: "high" or "low", where one of them is better. also: other names that it may be asked for
+    by. interval: whether cells have ends. whole: the title, where that on the page is short."""
 
     title: str
     part: str
@@ -34,6 +37,8 @@ class Column:
     unit: str = ""
     best: str = ""
     also: Sequence[str] = ()
+    interval: bool = False
+    whole: str = ""
 
     @cached_property
     def widest_spread(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.report.board import WHERE, Leaderboard
-from fedbench.report.columns import between, heading, number, subtitle, verdict
+from fedbench.report.columns import around, between, exact, heading, step, subtitle, subtracted, verdict
 from fedbench.report.evidence import contenders
 from fedbench.report.legends import CONDITIONS, too_few, verdicts
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -65,15 +65,14 @@ def _page(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> Pa
 def _listed(board: Leaderboard, pairs: Sequence[Pair], baseline: str | None) -> list[Column]:
     name = "method" if baseline else "pair"
     names = [pair.method if baseline else f"{pair.method} - {pair.other}" for pair in pairs]
-    differences = [number(pair.mean, board.metric, signed=True) for pair in pairs]
     return [
         # Cut short, a pair would have lost its second method.
         Column(name, "name", [Shown(text) for text in names], least=5 if baseline else max(map(len, names))),
-        Column("difference", "score", [Shown(text) for text in differences]),
-        Column("95 % interval", "score", [between(pair, board.metric) for pair in pairs], least=9),
-        Column("seeds", "score", [Shown(str(pair.n)) for pair in pairs]),
-        Column("p", "score", [Shown(probability(pair.p)) for pair in pairs]),
-        Column("q", "score", [Shown(probability(pair.q)) for pair in pairs]),
+        Column("difference", "score", [step(pair.mean, board.metric) for pair in pairs], **subtracted(board.metric)),
+        around([between(pair, board.metric) for pair in pairs]),
+        Column("seeds", "score", [exact(pair.n, str) for pair in pairs]),
+        Column("p", "score", [exact(pair.p, probability) for pair in pairs], best="low"),
+        Column("q", "score", [exact(pair.q, probability) for pair in pairs], best="low"),
         Column("verdict", "score", [Shown(verdict(pair, board)) for pair in pairs], left=True),
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.report.board import WHERE, Leaderboard, Row
 from fedbench.report.budget import PAID, TOLD, UNKNOWN, check_known, paid
-from fedbench.report.columns import STATUS, heading, spread, subtitle
+from fedbench.report.columns import STATUS, exact, heading, scored, spread, subtitle
 from fedbench.report.grouping import by_label, settings
 from fedbench.report.legends import CONDITIONS, too_few
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -124,18 +124,19 @@ def _page(board: Leaderboard, points: Sequence[Point], what: str) -> Page:
     caption = f"{subtitle(board)} · by {COSTS[what]}"
     return Page(
         heading(board),
-        [Table(_columns(points, what), caption, faint=faint)],
+        [Table(_columns(points, what, board.metric), caption, faint=faint)],
         [*notes, *too_few(board)],
         place=board.place,
     )
 
 
-def _columns(points: Sequence[Point], what: str) -> list[Column]:
+def _columns(points: Sequence[Point], what: str, metric: str) -> list[Column]:
     show = {"memory": "bytes"}.get(what, what)
+    costs = [exact(p.spent, partial(amount, what=show)) for p in points]
     return [
         Column("method", "name", [Shown(p.row.label) for p in points]),
-        Column("average", "score", [_average(p.row) for p in points]),
-        Column(TITLES[what], "score", [Shown(amount(p.spent, show)) for p in points]),
+        Column("average", "score", [_average(p.row) for p in points], also=(metric,), **scored(metric)),
+        Column(TITLES[what], "score", costs, unit=show, best="low", also=(what,)),
         Column("front", "score", [Shown("yes" if p.front else "") for p in points], left=True),
         Column("verdict", "score", [Shown(p.verdict) for p in points], left=True),
         Column("ahead of it", "score", [Shown(_named(p)) for p in points], left=True),

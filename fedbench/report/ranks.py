@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from fedbench.report.columns import exact
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.pairs import probability
 from fedbench.report.records import csv_text, json_text
@@ -61,12 +62,19 @@ def _ranks(one: Standing, names: Sequence[str]) -> list[Column]:
     found = [Column("method", "name", [Shown(name) for name in one.methods])]
     for title, block in zip(names, one.scores, strict=True):
         placed = one.ranks.get(block, {})
-        found.append(Column(title, "score", [Shown(f"{placed[n]:g}" if n in placed else "") for n in one.methods]))
+        cells = [exact(placed.get(n), "{:g}".format) for n in one.methods]
+        found.append(Column(title, "score", cells, best="low", also=(block,), whole=block))
     if one.mean_ranks:
-        found.append(Column("mean rank", "score", [Shown(f"{one.mean_ranks[n]:.2f}") for n in one.methods], least=9))
+        found.append(mean_rank(one.mean_ranks, one.methods))
     if one.groups:
         found.append(Column("group", "score", [Shown(one.groups[n]) for n in one.methods], left=True))
     return found
+
+
+def mean_rank(ranks: Mapping[str, float], methods: Sequence[str]) -> Column:
+    """Of methods in this order; a blank for one without any."""
+    cells = [exact(ranks.get(name), "{:.2f}".format) for name in methods]
+    return Column("mean rank", "score", cells, least=9, best="low")
 
 
 def _diagram(one: Standing) -> list[Column]:
@@ -81,7 +89,7 @@ def _diagram(one: Standing) -> list[Column]:
         lines.append("." * at + "o" + "=" * (to - at) + "." * (WIDE - 1 - to))
     return [
         Column("method", "name", [Shown(name) for name in one.methods]),
-        Column("mean rank", "score", [Shown(f"{one.mean_ranks[name]:.2f}") for name in one.methods], least=9),
+        mean_rank(one.mean_ranks, one.methods),
         Column(f"rank 1 to {k}", "score", [Shown(line) for line in lines], left=True),
     ]
 

@@ -12,7 +12,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.report.board import WHERE, Leaderboard, Row
 from fedbench.report.budget import PAID, paid
-from fedbench.report.columns import SPREAD, STATUS, heading
+from fedbench.report.columns import SPREAD, STATUS, exact, heading
 from fedbench.report.grouping import by_label, settings
 from fedbench.report.measures import Score, curve, is_fraction, score
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -121,12 +121,18 @@ def _page(board: Leaderboard, rows: Sequence[Reach], group: Sequence[Result], go
 def _columns(rows: Sequence[Reach]) -> list[Column]:
     """Seconds and joules only where they are known of anybody."""
     names = Column("method", "name", [Shown(row.label) for row in rows])
-    reached = [Shown(f"{len(row.reached)} of {row.seeds}" if row.seeds else STATUS.get(row.status, "")) for row in rows]
-    found = [names, Column("seeds", "score", reached)]
+    reached = [
+        Shown(f"{len(row.reached)} of {row.seeds}", value=len(row.reached))
+        if row.seeds
+        else Shown(STATUS.get(row.status, ""))
+        for row in rows
+    ]
+    found = [names, Column("seeds", "score", reached, best="high")]
     for what, title in TITLES.items():
         scores = [row.of(what) for row in rows]
         if any(scores) or what not in ("seconds", "joules"):
-            found.append(Column(title, "score", [_shown(one, what) for one in scores], least=len(title)))
+            facts: dict[str, Any] = {"unit": "" if what == "rounds" else what, "best": "low", "also": (what,)}
+            found.append(Column(title, "score", [_shown(one, what) for one in scores], least=len(title), **facts))
     return found
 
 
@@ -134,9 +140,9 @@ def _shown(one: Score | None, what: str) -> Shown:
     if one is None:
         return Shown("")
     if what != "rounds":
-        return Shown(amount(one.mean, what))
+        return exact(one.mean, partial(amount, what=what))
     spread = "" if one.std is None else f"{SPREAD}{one.std:.1f}"
-    return Shown(f"{one.mean:.1f}" if spread else f"{one.mean:.0f}", spread)
+    return Shown(f"{one.mean:.1f}" if spread else f"{one.mean:.0f}", spread, one.mean)
 
 
 def _legend(goal: str) -> list[str]:

@@ -7,7 +7,17 @@ from functools import partial
 from typing import Any
 
 from fedbench.report.board import Leaderboard
-from fedbench.report.columns import DASH, INTERVAL, STATUS, heading, interval, number, spread, subtitle
+from fedbench.report.columns import (
+    DASH,
+    STATUS,
+    exact,
+    heading,
+    intervals,
+    point,
+    scored,
+    spread,
+    subtitle,
+)  # fmt: skip
 from fedbench.report.deployed import AtSize, Deployed, deployed
 from fedbench.report.headings import Place
 from fedbench.report.legends import CONDITIONS, left_out, too_few
@@ -63,8 +73,9 @@ def _page(board: Leaderboard, rows: Sequence[Deployed]) -> Page:
     for kind in KINDS:
         own = [one for one in there if any(_kind(size) == kind for size in one.sizes)]
         if shown := _shown(own, kind):
-            tables.append(Table(_by_size(own, kind, shown, _value(board)), f"by {kind}"))
-            tables.append(Table(_by_size(own, kind, shown, _memory), f"by {kind}: memory to answer one image"))
+            scores = _by_size(own, kind, shown, _value(board), **scored(board.metric))
+            memory = _by_size(own, kind, shown, _memory, unit="bytes", best="low")
+            tables += [Table(scores, f"by {kind}"), Table(memory, f"by {kind}: memory to answer one image")]
     helped = [one.row.label for one in rows if one.sizes and one not in there]
     notes = [*board.notes, *too_few(board)]
     notes += [f"{', '.join(helped)}: no client can answer without the server"] if helped else []
@@ -72,23 +83,28 @@ def _page(board: Leaderboard, rows: Sequence[Deployed]) -> Page:
 
 
 def _columns(board: Leaderboard, rows: Sequence[Deployed]) -> list[Column]:
-    def plain(values: Sequence[Score | None]) -> list[Shown]:
-        return [Shown(number(value.mean, board.metric) if value else "") for value in values]
+    facts = scored(board.metric)
 
-    def shares(values: Sequence[float | None]) -> list[Shown]:
-        return [Shown("" if value is None else f"{100 * value:.0f} %") for value in values]
+    def plain(title: str, values: Sequence[Score | None]) -> Column:
+        return Column(title, "score", [point(value.mean if value else None, board.metric) for value in values], **facts)
+
+    def shares(title: str, values: Sequence[float | None]) -> Column:
+        cells = [exact(value, lambda share: f"{100 * share:.0f} %") for value in values]
+        return Column(title, "score", cells, least=len(title), unit="%", best="high")
 
     names = Column("method", "name", [Shown(one.row.label) for one in rows])
-    found = [names, Column("deployable", "score", [_average(one) for one in rows])]
+    found = [names, Column("deployable", "score", [_average(one) for one in rows], **facts)]
     if any(one.row.average and one.row.average.interval for one in rows):
-        found.append(Column(INTERVAL, "score", [interval(one.row) for one in rows], least=9))
+        found.append(intervals([one.row for one in rows]))
     if any(one.row.group for one in rows):
         found.append(Column("group", "score", [Shown(one.row.group) for one in rows], left=True))
-    found.append(Column("worst", "score", plain([one.row.worst for one in rows])))
-    found.append(Column("run any", "score", shares([one.can for one in rows]), least=7))
-    found.append(Column("run largest", "score", shares([one.largest for one in rows]), least=11))
-    found.append(Column("model", "score", plain([one.whole for one in rows])))
-    return found
+    return [
+        *found,
+        plain("worst", [one.row.worst for one in rows]),
+        shares("run any", [one.can for one in rows]),
+        shares("run largest", [one.largest for one in rows]),
+        plain("model", [one.whole for one in rows]),
+    ]
 
 
 def _average(one: Deployed) -> Shown:
@@ -100,13 +116,11 @@ def _average(one: Deployed) -> Shown:
 
 def _by_device(rows: Sequence[Deployed], devices: Sequence[str]) -> list[Column]:
     there = [one for one in rows if one.by_device]
-
-    def shown(one: Deployed, device: str) -> Shown:
-        value = one.by_device.get(device)
-        return Shown(DASH if value is None else number(value, one.row.metric))
-
-    names = Column("method", "name", [Shown(one.row.label) for one in there])
-    return [names, *(Column(name, "score", [shown(one, name) for one in there], least=7) for name in devices)]
+    found = [Column("method", "name", [Shown(one.row.label) for one in there])]
+    for device in devices:
+        cells = [point(one.by_device.get(device), one.row.metric, DASH) for one in there]
+        found.append(Column(device, "score", cells, least=7, **scored(there[0].row.metric)))
+    return found
 
 
 def _kind(size: Size) -> str:
@@ -126,22 +140,28 @@ def _shown(rows: Sequence[Deployed], kind: str) -> list[float]:
 
 
 def _by_size(
-    rows: Sequence[Deployed], kind: str, shown: Sequence[float], show: Callable[[AtSize], str]
+    rows: Sequence[Deployed],
+    kind: str,
+    shown: Sequence[float],
+    show: Callable[[AtSize], Shown],
+    **facts: Any,
 ) -> list[Column]:
+    """facts: of the columns, for filters."""
+
     def cell(one: Deployed, value: float) -> Shown:
         sizes = {getattr(size, KINDS[kind]): at for size, at in one.sizes.items() if _kind(size) == kind}
-        return Shown(show(sizes[value]) if value in sizes else DASH)
+        return show(sizes[value]) if value in sizes else Shown(DASH)
 
     names = Column("method", "name", [Shown(one.row.label) for one in rows])
-    return [names, *(Column(f"{value:g}", "score", [cell(one, value) for one in rows]) for value in shown)]
+    return [names, *(Column(f"{value:g}", "score", [cell(one, value) for one in rows], **facts) for value in shown)]
 
 
-def _value(board: Leaderboard) -> Callable[[AtSize], str]:
-    return lambda at: number(at.score.mean, board.metric)
+def _value(board: Leaderboard) -> Callable[[AtSize], Shown]:
+    return lambda at: point(at.score.mean, board.metric)
 
 
-def _memory(at: AtSize) -> str:
-    return DASH if at.memory is None else human_bytes(at.memory)
+def _memory(at: AtSize) -> Shown:
+    return exact(at.memory, human_bytes, DASH)
 
 
 def _records(found: Sequence[tuple[Leaderboard, Sequence[Deployed]]]) -> Iterator[dict[str, Any]]:

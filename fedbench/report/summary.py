@@ -10,14 +10,13 @@ from typing import Any
 
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import TOLD
-from fedbench.report.columns import DASH, STATUS, number
+from fedbench.report.columns import DASH, STATUS, number, scored
 from fedbench.report.legends import CONDITIONS, left_out, too_few
 from fedbench.report.measures import is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
-from fedbench.report.ranks import LONG, how_grouped, numbered, unconcluded
+from fedbench.report.ranks import LONG, how_grouped, mean_rank, numbered, unconcluded
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.scenarios import Standing, by_suite, standings, titled
-from fedbench.results.choice import higher_is_better
 from fedbench.words import counted, shortened
 
 FEW = 8  # leaderboards that are printed whole where nobody asked for a view: about a screen each
@@ -105,16 +104,19 @@ def _page(one: Summary, long: int) -> Page:
 
 def _standing(one: Summary, labels: Sequence[str]) -> list[Column]:
     """The methods, and where they stand over all scenarios that have all of them."""
-    found = [Column("method", "name", [Shown(label) for label in labels])]
+    names = [Shown(label, whole=name) for label, name in zip(labels, one.methods, strict=True)]
+    found = [Column("method", "name", names)]
     means, groups = one.mean_ranks, one.standing.groups
     if means:
-        ranks = [Shown(f"{means[m]:.2f}" if m in means else "") for m in one.methods]
-        found.append(Column("mean rank", "score", ranks, least=9))
+        found.append(mean_rank(means, one.methods))
     if groups:
-        found.append(Column("group", "score", [Shown(_cut(groups.get(m, ""))) for m in one.methods], left=True))
+        found.append(
+            Column("group", "score", [Shown(_cut(g := groups.get(m, "")), whole=g) for m in one.methods], left=True)
+        )
     if len(one.boards) > max(ACROSS, len(one.methods)):
-        scored = [sum(bool(rows.get(m) and rows[m].runs) for rows in one.rows.values()) for m in one.methods]
-        found.append(Column("scenarios", "score", [Shown(f"{n} of {len(one.boards)}") for n in scored], least=9))
+        there = [sum(bool(rows.get(m) and rows[m].runs) for rows in one.rows.values()) for m in one.methods]
+        cells = [Shown(f"{n} of {len(one.boards)}", value=n) for n in there]
+        found.append(Column("scenarios", "score", cells, least=9, best="high"))
     return found
 
 
@@ -128,7 +130,8 @@ def _across(one: Summary, names: Sequence[str]) -> list[Column]:
 
 def _down(one: Summary, starts: Sequence[str], names: Sequence[str]) -> list[Column]:
     """A line for each scenario, a column for each method."""
-    first = Column("scenario", "name", [Shown(start) for start in starts], least=NAME)
+    titles = [Shown(start, whole=title) for start, title in zip(starts, one.boards, strict=True)]
+    first = Column("scenario", "name", titles, least=NAME)
     return [first] + [
         Column(name, "score", [_score(rows.get(method)) for rows in one.rows.values()], len(name), **_unit(one, method))
         for name, method in zip(names, one.methods, strict=True)
@@ -137,9 +140,7 @@ def _down(one: Summary, starts: Sequence[str], names: Sequence[str]) -> list[Col
 
 def _unit(one: Summary, name: str) -> dict[str, Any]:
     """What filters know of a column of scores; name: the whole of it, where it is shown as a number."""
-    metric = one.standing.metric
-    best = "high" if higher_is_better(metric) else "low"
-    return {"unit": "%" if is_fraction(metric) else "", "best": best, "also": (name,)}
+    return {**scored(one.standing.metric), "also": (name,), "whole": name}
 
 
 def _score(row: Row | None) -> Shown:

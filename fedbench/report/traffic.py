@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fedbench.report.board import Leaderboard, Row
-from fedbench.report.columns import DASH, heading
+from fedbench.report.columns import DASH, exact, heading
 from fedbench.report.cost import Cost, Traffic
 from fedbench.report.headings import Place
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -32,9 +32,11 @@ SIMULATED = (
     "of the clients' time, what they neither sent nor computed in; energy: of all clients in all rounds."
 )
 
-# GFLOPs of one client in one round, of the whole run, and bytes of memory.
+# GFLOPs of one client in one round, FLOPs of the whole run, and bytes of memory.
 Computed = tuple[float | None, float | None, float | None]
-TEXTS = (three_digits, lambda gflops: human_flops(gflops * 1e9), human_bytes)
+COMPUTED: Sequence[tuple[str, Callable[[float], str], str]] = (
+    ("GFLOPs", three_digits, ""), ("whole run", human_flops, "flops"), ("memory", human_bytes, "bytes"),
+)  # fmt: skip
 
 
 def view(boards: Sequence[Leaderboard]) -> View:
@@ -55,8 +57,11 @@ def page_of(board: Leaderboard) -> Page:
         up = _moved(rows, lambda one: one.up, lambda c: (c.bytes_up, c.total_bytes_up))
         down = _moved(rows, lambda one: one.down, lambda c: (c.bytes_down, c.total_bytes - c.total_bytes_up))
         costs = [row.cost for row in rows if row.cost]
-        clients: list[Computed] = [(c.gflops, c.total_gflops, c.memory_bytes) for c in costs]
-        servers: list[Computed] = [(c.server_gflops, c.server_total_gflops, c.server_memory_bytes) for c in costs]
+        clients: list[Computed] = [(c.gflops, 1e9 * c.total_gflops, c.memory_bytes) for c in costs]
+        servers: list[Computed] = [
+            (c.server_gflops, c.server_total_gflops and 1e9 * c.server_total_gflops, c.server_memory_bytes)
+            for c in costs
+        ]
         tables = [
             Table([names, *up], "what leaves the client (up)"),
             Table([names, *down], "what the client is sent (down)"),
@@ -91,18 +96,19 @@ def _moved(
     totals = [total(row.cost) if row.cost else (0.0, 0.0) for row in rows]
     columns["all kinds"], columns["whole run"] = map(list, zip(*totals, strict=True))
     return [
-        Column(title, "cost", [Shown(human_bytes(value) if value else DASH) for value in values])
+        Column(title, "cost", [exact(value, _crossed) for value in values], unit="bytes", best="low")
         for title, values in columns.items()
     ]
 
 
+def _crossed(count: float) -> str:
+    return human_bytes(count) if count else DASH
+
+
 def _computed(costs: Sequence[Computed]) -> list[Column]:
-    shown = [
-        tuple(DASH if value is None else text(value) for value, text in zip(cost, TEXTS, strict=True)) for cost in costs
-    ]
     return [
-        Column(title, "cost", [Shown(text) for text in texts])
-        for title, texts in zip(("GFLOPs", "whole run", "memory"), zip(*shown, strict=True), strict=True)
+        Column(title, "cost", [exact(cost[i], show, DASH) for cost in costs], unit=unit, best="low")
+        for i, (title, show, unit) in enumerate(COMPUTED)
     ]
 
 
@@ -118,20 +124,23 @@ def _simulated(costs: Sequence[Cost]) -> list[Column]:
         "whole run": lambda one: one.total,
     }
     columns = [
-        Column(title, "cost", [_shown(pick(one) if one else None, lasting) for one in found])
+        Column(
+            title,
+            "cost",
+            [exact(pick(one) if one else None, lasting, DASH) for one in found],
+            unit="seconds",
+            best="low",
+        )
         for title, pick in parts.items()
         if title != "server" or any(one and one.server for one in found)
     ]
-    idle = Column("idle", "cost", [_shown(one.idle if one else None, "{:.0%}".format) for one in found])
+    idle = [exact(one.idle if one else None, "{:.0%}".format, DASH) for one in found]
+    energy = [exact(one.joules if one else None, human_joules, DASH) for one in found]
     return [
         *columns,
-        idle,
-        Column("energy", "cost", [_shown(one.joules if one else None, human_joules) for one in found]),
+        Column("idle", "cost", idle, unit="%", best="low"),
+        Column("energy", "cost", energy, unit="joules", best="low"),
     ]
-
-
-def _shown(value: float | None, show: Callable[[float], str]) -> Shown:
-    return Shown(DASH if value is None else show(value))
 
 
 def to_csv(boards: Sequence[Leaderboard]) -> str:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.report.columns import DASH, number
+from fedbench.report.columns import DASH, point, scored, subtracted
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better
 from fedbench.results.contest import Contest
-from fedbench.results.tuning import Search, concerns, contests, read_search
+from fedbench.results.tuning import Search, concerns, contests, is_number, read_search
 from fedbench.words import counted, shortened
 
 CSV_COLUMNS = (
@@ -121,12 +121,15 @@ def _page(title: str, ones: Sequence[Tuned]) -> Page:
         if any(concerns(key, one.method) for one in ones):
             columns.append(Column(_short(key), "score", [_value(one, key) for one in ranked], left=True))
     scores = [one.scores.get(k) if (k := one.contest.winner) is not None else None for one in ranked]
-    columns.append(Column("validation", "score", [_shown(score, search.metric) for score in scores], least=10))
+    facts = scored(search.metric)
+    validation = [point(score, search.metric, DASH) for score in scores]
+    columns.append(Column("validation", "score", validation, least=10, **facts))
     for n in _budgets(len(search.candidates)):
-        cells = [_shown(one.expected(n), search.metric) for one in ranked]
-        columns.append(Column(f"{n} trial{'s' * (n > 1)}", "score", cells, least=8))
+        cells = [point(one.expected(n), search.metric, DASH) for one in ranked]
+        columns.append(Column(f"{n} trial{'s' * (n > 1)}", "score", cells, least=8, **facts))
     spreads = [float(np.std(list(one.scores.values()), ddof=1)) if len(one.scores) > 1 else None for one in ranked]
-    columns.append(Column("sd", "score", [_shown(spread, search.metric) for spread in spreads]))
+    apart = subtracted(search.metric) | {"best": ""}
+    columns.append(Column("sd", "score", [point(spread, search.metric, DASH) for spread in spreads], **apart))
     halved = f", halved after round{'s' * (len(contest.rungs) > 2)} {_listed(contest.rungs[:-1])}"
     caption = (
         f"{search.metric} on validation images · {counted(len(search.candidates), 'candidate')}"
@@ -146,11 +149,8 @@ def _value(one: Tuned, key: str) -> Shown:
     if k is None or k not in one.scores or not concerns(key, one.method):
         return Shown(DASH)
     edge = " (edge)" if key in one.search.at_edge(k, one.method) else ""
-    return Shown(f"{one.search.candidates[k][key]}{edge}")
-
-
-def _shown(score: float | None, metric: str) -> Shown:
-    return Shown(DASH if score is None else number(score, metric))
+    value = one.search.candidates[k][key]
+    return Shown(f"{value}{edge}", value=value if is_number(value) else None)
 
 
 def _short(key: str) -> str:

@@ -38,7 +38,7 @@ class Search:
         found = []
         for key, value in self.candidates[k].items():
             values = [candidate[key] for candidate in self.candidates]
-            if concerns(key, method) and _ordered(values) and min(values) < max(values):
+            if concerns(key, method) and all(map(is_number, values)) and min(values) < max(values):
                 found += [key] if value in (min(values), max(values)) else []
         return found
 
@@ -104,5 +104,5 @@ def _config(cells: Mapping[int, list[Path]]) -> dict[str, Any] | None:
     return next((manifest["config"] for manifest in manifests if manifest), None)
 
 
-def _ordered(values: list[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from fedbench.report.changes.found import Changes, Group, size, timed, times
 from fedbench.report.changes.measured import COSTS, SECONDS
@@ -20,7 +21,7 @@ from fedbench.report.changes.names import (
     Name,
 )  # fmt: skip
 from fedbench.report.changes.records import to_csv, to_json
-from fedbench.report.columns import DASH, between, number
+from fedbench.report.columns import DASH, around, between, exact, point, scored, step, subtracted
 from fedbench.report.measures import is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.pairs import probability
@@ -46,7 +47,7 @@ def _heading(found: Changes) -> Page:
         Column("differs", "name", [Shown(s.what) for s in found.settings], least=24),
         Column("before", "score", [Shown(_value(s.before)) for s in found.settings], left=True),
         Column("after", "score", [Shown(_value(s.after)) for s in found.settings], left=True),
-        Column("in", "score", [Shown(f"{s.names} of {len(both)}") for s in found.settings]),
+        Column("in", "score", [Shown(f"{s.names} of {len(both)}", value=s.names) for s in found.settings]),
     ]
     tables = [Table(columns, "what they were computed with, in names of both")] if found.settings else []
     return Page(f"{found.before} -> {found.after}", tables, _notes(found), _counts(found, both))
@@ -119,16 +120,16 @@ def _lines(found: Changes, groups: Sequence[Group], names: Sequence[str]) -> lis
     metric = found.metric
     columns = [
         Column("method", "name", [Shown(name) for name in names], least=NAME),
-        Column("seeds", "score", [Shown(str(g.pair.n)) for g in groups]),
-        Column("before", "score", [Shown(number(g.before, metric)) for g in groups], least=6),
-        Column("after", "score", [Shown(number(g.after, metric)) for g in groups]),
-        Column("difference", "score", [Shown(number(g.pair.mean, metric, True)) for g in groups]),
+        Column("seeds", "score", [exact(g.pair.n, str) for g in groups]),
+        Column("before", "score", [point(g.before, metric) for g in groups], least=6, **scored(metric)),
+        Column("after", "score", [point(g.after, metric) for g in groups], **scored(metric)),
+        Column("difference", "score", [step(g.pair.mean, metric) for g in groups], **subtracted(metric)),
     ]
     if any(g.pair.low is not None for g in groups):
-        columns.append(Column("95 % interval", "gap", [between(g.pair, metric) for g in groups], least=9))
-        columns.append(Column("q", "gap", [Shown(probability(g.pair.q)) for g in groups]))
+        columns.append(around([between(g.pair, metric) for g in groups], "gap"))
+        columns.append(Column("q", "gap", [exact(g.pair.q, probability) for g in groups], best="low"))
     columns.append(Column("verdict", "gap", [Shown(g.pair.verdict) for g in groups], left=True))
-    columns.append(Column("seconds", "gap", [Shown(_ratio(g.times) if g.times else "") for g in groups]))
+    columns.append(Column("seconds", "gap", [exact(g.times, _ratio) for g in groups], best="low"))
     return columns
 
 
@@ -145,7 +146,10 @@ def _cells(found: Changes) -> Page | None:
     measures = [key for key in _keys(found, shown) if key in differ]
     columns = [
         Column("cell", "name", [Shown(name) for name in names], least=NAME),
-        *(Column(key, "score", [_difference(found, i, key, apart[i]) for i in shown], least=9) for key in measures),
+        *(
+            Column(key, "score", [_difference(found, i, key, apart[i]) for i in shown], 9, **_unit(key))
+            for key in measures
+        ),
         Column("differs in", "gap", [Shown(", ".join(found.names[i].parts)) for i in shown], left=True),
     ]
     caption = f"{counted(len(places), 'cell')} · after minus before; of costs, how many times as much"
@@ -200,8 +204,12 @@ def _difference(found: Changes, place: int, key: str, apart: Sequence[str]) -> S
     if before is None or after is None:
         return Shown("only after" if before is None else "only before")
     if key in COSTS:
-        return Shown(_ratio(after / before) if before else DASH)
-    return Shown(number(after - before, key, signed=True))
+        return exact(after / before if before else None, _ratio, DASH)
+    return step(after - before, key)
+
+
+def _unit(key: str) -> dict[str, Any]:
+    return {} if key in COSTS else subtracted(key)
 
 
 def _ratio(times: float) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fedbench.report.board import Row, cell
-from fedbench.report.columns import DASH, SPREAD, STATUS, heading, number, subtitle
+from fedbench.report.columns import DASH, SPREAD, STATUS, heading, number, scored, subtitle
 from fedbench.report.page import Column, Page, Shown, Table
 from fedbench.report.paper.comparison import AVERAGE, Comparison, Paper
 from fedbench.report.paper.order import order
+
+PERCENT: dict[str, Any] = scored("accuracy")  # what a paper's numbers are compared with
 
 
 def page_of(comparison: Comparison) -> Page:
@@ -38,18 +41,21 @@ def _one_below_the_other(comparison: Comparison) -> list[Column]:
             names.append(Shown("  difference"))
             for column, cells in scores.items():
                 value = subtracted[column]
-                cells.append(Shown(DASH if value is None else f"{value:+.1f}"))
-    return [Column("method", "name", names), *(Column(title, "score", cells) for title, cells in scores.items())]
+                points = None if value is None else value / 100
+                cells.append(Shown(DASH if value is None else f"{value:+.1f}", value=points))
+    columns = [Column(title, "score", cells, **PERCENT) for title, cells in scores.items()]
+    return [Column("method", "name", names), *columns]
 
 
 def _side_by_side(comparison: Comparison) -> list[Column]:
     names = [Shown(label) for label, _ in comparison.methods]
     found = [
         Column("method", "name", names),
-        Column("measured", "score", [measured(row, AVERAGE) for _, row in comparison.methods]),
+        Column("measured", "score", [measured(row, AVERAGE) for _, row in comparison.methods], **PERCENT),
     ]
     for title, paper in zip(titles(comparison), comparison.papers, strict=True):
-        found.append(Column(title, "score", [printed(paper, label, AVERAGE) for label, _ in comparison.methods]))
+        cells = [printed(paper, label, AVERAGE) for label, _ in comparison.methods]
+        found.append(Column(title, "score", cells, **PERCENT))
     return found
 
 
@@ -65,7 +71,7 @@ def measured(row: Row | None, column: str) -> Shown:
     if row is None or score is None:
         return Shown(DASH if row is None or column != AVERAGE else STATUS.get(row.status, DASH))
     spread = SPREAD + number(score.std, row.metric) if column == AVERAGE and score.std is not None else ""
-    return Shown(number(score.mean, row.metric), spread)
+    return Shown(number(score.mean, row.metric), spread, score.mean)
 
 
 def printed(paper: Paper, label: str, column: str) -> Shown:
@@ -73,7 +79,9 @@ def printed(paper: Paper, label: str, column: str) -> Shown:
     row = paper.values.get((label, column))
     if row is None:
         return Shown(DASH)
-    return Shown(_decimals(row.value_percent), "" if row.std is None else SPREAD + _decimals(row.std))
+    return Shown(
+        _decimals(row.value_percent), "" if row.std is None else SPREAD + _decimals(row.std), row.value_percent / 100
+    )
 
 
 def _decimals(value: float) -> str:
