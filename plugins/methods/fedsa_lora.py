@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
+from fedbench.families import owndepth
 from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import names_of
 from fedbench.method import Method, Ref, Setup
@@ -20,8 +21,9 @@ def fedsa_lora(
 
     What stays at home is that of the authors' code (`local_param: [lora_B, classifier]`). A client begins with the B =
     0 and the classifier that all were given first, and answers with the server's A and its own; one that never took
-    part answers with those first ones. There is no global model: not applicable but with `evaluation: {by: client}`,
-    nor to adapters without low-rank factors, nor under FedDyn.
+    part answers with those first ones. Under `allocation: prefix` a client's model is as deep as it was when it last
+    trained, where its classifier reads; under any other it has all layers, as FedRA's. There is no global model: not
+    applicable but with `evaluation: {by: client}`, nor to adapters without low-rank factors, nor under FedDyn.
     """
     in_layers(setup.backbone)
     if not setup.by_client:
@@ -33,7 +35,10 @@ def fedsa_lora(
     def own(model: Blocks) -> tuple[str, ...]:
         return (*names_of(model, "B"), f"{HEAD}.*")
 
-    return layerwise(setup, allocation, aggregator, objective, keeps=own)
+    if allocation not in ("prefix", {"name": "prefix"}):
+        return layerwise(setup, allocation, aggregator, objective, keeps=own)
+    aggregate = owndepth.remembering(setup.component("aggregator", aggregator))
+    return owndepth.answering(layerwise(setup, allocation, aggregate, objective, keeps=own))
 
 
 @hookimpl

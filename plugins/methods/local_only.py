@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import cast
-
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
+from fedbench.families import owndepth
 from fedbench.families.aggregation import weighted_mean
-from fedbench.families.layerwise import head_at_end, layerwise
-from fedbench.method import Method, Predict, Ref, Setup, State
-from fedbench.models.globalmodel import GlobalModel
-from fedbench.types import Cohort, Plan, Size, Uploads
+from fedbench.families.layerwise import layerwise
+from fedbench.method import Method, Ref, Setup
 
 
 def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
@@ -28,26 +23,8 @@ def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     if "feddyn" in (setup.train.get("regularizer") or {}):
         raise NotApplicable("FedDyn corrects one global model, and local_only has none")
 
-    def remembered(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
-        depths, M = dict(state["memory"].get("depths", {})), plan.M.sum(1).tolist()
-        depths |= {str(client): M[n] for n, client in enumerate(cohort.ids) if uploads.arrived[n]}
-        new = weighted_mean(state, uploads, plan, cohort)  # of nothing, for nothing is sent
-        return {**new, "memory": {**new["memory"], "depths": depths}}
-
-    made = layerwise(setup, "prefix", remembered, objective, keeps=("*",))
-    whole, small = (cast(Callable[..., GlobalModel], answer) for answer in (made.predictor, made.at))
-
-    def of_own_depth(model: GlobalModel, state: State, client: int | None) -> GlobalModel:
-        depth = min(len(model.layers), state["memory"].get("depths", {}).get(str(client), len(model.layers)))
-        return replace(model, layers=range(depth), exits=head_at_end(depth))
-
-    def predictor(state: State, client: int | None = None) -> Predict:
-        return of_own_depth(whole(state, client), state, client)
-
-    def at(state: State, size: Size, client: int | None = None) -> Predict:
-        return of_own_depth(small(state, size, client), state, client)
-
-    return replace(made, predictor=predictor, at=at)
+    mean_of_nothing = owndepth.remembering(weighted_mean)  # for nothing is sent
+    return owndepth.answering(layerwise(setup, "prefix", mean_of_nothing, objective, keeps=("*",)))
 
 
 @hookimpl

@@ -13,6 +13,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
 from fedbench.testing import check_method
 from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_vit
+from fedbench.types import Exit
 
 L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
 EXAMPLES = [4, 2, 6]
@@ -158,6 +159,16 @@ def test_additions_are_charged_to_who_holds_their_layers(registry, options):
     factors, matrices = 8 * R * sum((*IN, *OUT)), 8 * (8 * 8 + 8 * 16)  # of one client's rank; smaller than rank 3 R
     wanted = [2 * factors + (L - 1) * factors, 2 * factors] if options["name"] == "flora" else [matrices, matrices]
     assert [bytes_of(cost, "additions")[0] for cost in report.cost] == wanted
+
+
+def test_a_classifier_of_a_clients_own_reads_the_layers_that_it_has_trained_behind(registry):
+    """Under FedRA's random layers all are tested, as in its protocol, also with such as happen to be the first."""
+    for allocation, depth in (("prefix", 2), ({"name": "prefix"}, 2), ("random", L)):
+        setup = replace(setup_of(registry, tiny_vit(L), [L, 2]), by_client=True)
+        method = registry.make("method", {"name": "fedsa_lora", "allocation": allocation}, setup=setup)
+        state, _ = method.round(method.init(generator(0)), 0, cohort_of([L, 2]), generator(0, 0))
+        assert [len(method.predictor(state, client).layers) for client in (0, 1, 2)] == [L, depth, L]
+        assert method.predictor(state, 1).exits == [Exit(depth, "head")]
 
 
 def test_what_stays_at_home_is_in_no_state(registry):
