@@ -31,6 +31,8 @@ from fedbench.models.places import places
 from fedbench.options import Count, NotNegative, Range, judged
 from fedbench.types import Cohort, Plan, Pull, Uploads
 
+GIVEN_UP = "given_up"
+
 
 @judged("hetlora")
 def hetlora(
@@ -53,10 +55,10 @@ def hetlora(
     authors): where the sum of those tail products is smaller after local training than before, r_n falls to
     floor(gamma r_n) for good, and A_n, B_n are cut before they are sent. Zeros are averaged in, and all clients that
     arrived share the divisor. Equal weights where every S_n is 0. Ours: c is at least r_min, so that only what can be
-    pruned is pulled; classifiers are averaged by examples; a client whose work is lost does not prune; what a client
-    sends in the round in which it prunes is still charged at its old rank; one scale alpha / R for everybody; a
-    client's first L_n layers where a scenario gives no ranks. Not applicable under FedDyn, which moves what norms are
-    taken of.
+    pruned is pulled; where ranks are drawn every round, as many terms as a client has given up are missing from every
+    later draw; classifiers are averaged by examples; a client whose work is lost does not prune; what a client sends in
+    the round in which it prunes is still charged at its old rank; one scale alpha / R for everybody; a client's first
+    L_n layers where a scenario gives no ranks. Not applicable under FedDyn, which moves what norms are taken of.
     """
     refuse_feddyn(setup)
     made = HetLoRA(setup, gamma, r_min, weights)
@@ -75,7 +77,7 @@ def hetlora(
 
 @dataclass(frozen=True)
 class HetLoRA:
-    """The server's side, and what ranks clients have come to: `ranks` in the state's memory, by client."""
+    """The server's side, and how many terms clients have given up: `given_up` in the state's memory, by client."""
 
     setup: Setup
     gamma: float
@@ -87,15 +89,19 @@ class HetLoRA:
         return in_layers(self.setup.backbone)
 
     def ranks(self, state: State, cohort: Cohort) -> Tensor:
-        """(N,) int64: the scenario's r_n, or what a client has pruned it to."""
-        given, kept = ranks_of(self.model, cohort), state["memory"].get("ranks", {})
-        own = [min(r, kept.get(str(n), r)) for n, r in zip(cohort.ids, given.tolist(), strict=True)]
+        """(N,) int64: the scenario's r_n less what a client has given up, r_min at least, or r_n where that is less."""
+        given, gone, low = ranks_of(self.model, cohort), state["memory"].get(GIVEN_UP, {}), self.low
+        own = [max(min(r, low), r - gone.get(str(n), 0)) for n, r in zip(cohort.ids, given.tolist(), strict=True)]
         return torch.tensor(own, dtype=torch.int64)
+
+    @property
+    def low(self) -> int:
+        """r_min."""
+        return smallest_rank(self.model, self.setup.scenario) if self.r_min is None else self.r_min
 
     def pruned(self, r_n: Tensor) -> Tensor:
         """(N,) int64: the ranks after pruning, max(r_min, floor(gamma r_n)); no larger than they are."""
-        low = smallest_rank(self.model, self.setup.scenario) if self.r_min is None else self.r_min
-        return torch.tensor([min(r, max(low, floor(self.gamma * r))) for r in r_n.tolist()], dtype=torch.int64)
+        return torch.tensor([min(r, max(self.low, floor(self.gamma * r))) for r in r_n.tolist()], dtype=torch.int64)
 
     def aggregate(self, state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         """Prune, weigh, and average zero-padded factors."""
@@ -108,9 +114,9 @@ class HetLoRA:
         if self.weights == "sparsity":
             cut = [replace(one, weights=w) for one, w in zip(cut, sparsity_weights(cut, len(cohort)), strict=True)]
         new = with_pairs(state, uploads, plan, cohort, cut, zero_padded)
-        ranks = {str(cohort.ids[n]): int(kept[n]) for n in prunes.nonzero().flatten().tolist()}
-        memory = {**state["memory"], "ranks": {**state["memory"].get("ranks", {}), **ranks}}
-        return {**new, "memory": memory}
+        gone, less = dict(state["memory"].get(GIVEN_UP, {})), ranks_of(self.model, cohort) - kept
+        gone |= {str(cohort.ids[n]): int(less[n]) for n in prunes.nonzero().flatten().tolist()}
+        return {**new, "memory": {**state["memory"], GIVEN_UP: gone}}
 
 
 def tails(found: Sequence[Came], c_n: Tensor) -> Tensor:

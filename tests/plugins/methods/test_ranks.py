@@ -100,7 +100,7 @@ def test_hetlora_prunes_whose_tail_shrank(registry):
     assert HetLoRA(setup, 0.99, 1, "sparsity").pruned(ranks).tolist() == [7, 3, 2, 1]
     assert HetLoRA(setup, 0.5, 6, "sparsity").pruned(ranks).tolist() == [6, 4, 3, 2]  # nothing grows
     made, cohort = HetLoRA(setup, 0.5, None, "sparsity"), cohort_of([4, 4], ids=[7, 9], ranks=[8, 4])
-    assert made.ranks({"memory": {"ranks": {"7": 4, "8": 1}}}, cohort).tolist() == [4, 4]
+    assert made.ranks({"memory": {"given_up": {"7": 4, "8": 1}}}, cohort).tolist() == [4, 4]
 
 
 def test_a_pruned_rank_stays(registry):
@@ -112,8 +112,21 @@ def test_a_pruned_rank_stays(registry):
     for t in range(4):
         state, report = method.round(state, t, cohort_of([4, 4], ranks=[4, 2]), generator(0, t))
         held.append(report.plan.ranks[:, 0].tolist())
-    assert held[0] == [4, 2] and held[-1] == [2, 2] and state["memory"] == {"ranks": {"0": 2}}
+    assert held[0] == [4, 2] and held[-1] == [2, 2] and state["memory"] == {"given_up": {"0": 2}}
     assert report.cost[0] == report.cost[1]
+
+
+def test_terms_that_were_given_up_are_missing_from_every_later_draw(registry):
+    """Of 4 drawn terms 2 were given up; of 8 that makes 6 and of 5 it makes 3, but r_min, 2, is left of 3."""
+    setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 8}, [8, 2], clip=None)
+    method = registry.make("method", {"name": "hetlora", "gamma": 0.5, "lam": 20.0}, setup=setup)
+    state = method.init(generator(0))
+    for t in range(4):
+        state, _ = method.round(state, t, cohort_of([4, 4], ranks=[4, 2]), generator(0, t))
+    assert state["memory"] == {"given_up": {"0": 2}}
+    for drawn, held in ((8, 6), (5, 3), (3, 2), (2, 2)):
+        _, report = method.round(state, 4, cohort_of([4, 4], ranks=[drawn, 2]), generator(0, 4))
+        assert report.plan.ranks[:, 0].tolist() == [held, 2]
 
 
 def after_round(registry, name, ranks, R=2, **options):
