@@ -14,6 +14,7 @@ from fedbench.types import Cohort, Plan, Uploads
 Weights = Literal["examples", "uniform"]
 WEIGHTS = get_args(Weights)
 PLAIN_MEAN = {"name": "weighted_mean", "weights": "uniform"}
+MEAN_BY_EXAMPLES = {"name": "weighted_mean", "weights": "examples"}
 
 
 def client_weights(cohort: Cohort, weights: str) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
+from fedbench.families.aggregation import MEAN_BY_EXAMPLES
 from fedbench.families.body import Tensors, WholeModel, trainable
 from fedbench.families.wholemodel import Visit, fit, price_of
 from fedbench.families.width import Cuts, Part, Rates, offered, widthwise
@@ -31,7 +32,7 @@ def fjord(
     rates: Rates = P,
     distill: bool = False,
     body: Begin = "pretrained",
-    aggregator: Ref = "weighted_mean",
+    aggregator: Ref = MEAN_BY_EXAMPLES,
     objective: Ref = "cross_entropy",
 ) -> Method:
     """A client of width p_max draws for every batch one p for all layers, uniform over the p of P up to p_max, and
