@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
+from fedbench.families.allocation import prefix
 from fedbench.families.layerwise import layerwise
 from fedbench.families.sizes import capacities
 from fedbench.method import Method, Ref, Setup, State
@@ -76,9 +77,10 @@ def fed_hello(
     (RGD-HLA); `fixed` takes the likeliest (GD-HLA); `fisher` draws by the Fisher information of each layer's adapters
     on the server's proxy images, which `data.proxy` holds out of training (FIM-HLA): of the squared gradients of the
     label's logit, meant over the images, the Frobenius norms of a layer's tensors are summed; the L scores are cut into
-    three clusters, of weights 1, 2 and 3. prior_rounds: for so many rounds the shape is used first; fisher_every: how
-    many rounds the scores are kept. shape: `bottleneck`, as released, `triangle`, `inverted_triangle` or `uniform`,
-    whose numbers are ours.
+    three clusters, of weights 1, 2 and 3. prior_rounds: for so many rounds the shape is used first; fisher_every:
+    scores are taken anew whenever so many rounds, counted from the very first, are over, and first where prior_rounds
+    are: of 30 and 50, in round 31 for 20 rounds, then in 51, 101 and so on. shape: `bottleneck`, as released,
+    `triangle`, `inverted_triangle` or `uniform`, whose numbers are ours.
 
     Where the released code differs: its k-means leaves clusters unordered, so that the most important layers need not
     get the weight 1/9, draws from the prior again in every round in which no scores are computed, and goes over the
@@ -90,7 +92,11 @@ def fed_hello(
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
         pi = by_cluster(state["memory"][MEMORY]) if MEMORY in state["memory"] else probabilities(shape, L)
-        trained = fixed(pi, cohort.capacities) if strategy == "fixed" else randomised(pi, cohort.capacities, generator)
+        if strategy == "fixed":
+            return replace(plan, trained=fixed(pi, cohort.capacities))
+        if setup.scenario.fitting:  # what fits must fit whichever layers are drawn, and the lowest keeps the most
+            return replace(plan, trained=prefix(cohort.capacities, L))
+        trained = randomised(pi, cohort.capacities, generator)
         return replace(plan, trained=trained)
 
     L = setup.backbone.num_layers

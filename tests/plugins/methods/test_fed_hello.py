@@ -46,6 +46,19 @@ def test_fixed_takes_the_likeliest_from_the_ends():
     assert fixed(pi, torch.tensor([1, 3])).tolist() == [[False] * 4 + [True], [True, False, False, True, True]]
 
 
+@pytest.mark.parametrize("strategy", ["randomised", "fisher", "fixed"])
+def test_what_fits_a_device_fits_whichever_layers_are_drawn(registry, strategy):
+    """One layer of four: the lowest keeps activations of all above. What is fixed is priced as it is."""
+    setup = with_proxy(setup_of(registry, tiny_vit(), [4]))
+    prices = []
+    for fitting in (False, True):
+        setup = with_proxy(setup_of(registry, tiny_vit(), [4]))
+        setup = replace(setup, scenario=replace(setup.scenario, fitting=fitting))
+        method = fed_hello(setup, strategy)
+        prices.append({method.price(1, t).memory_bytes for t in range(20)})
+    assert prices[1] == {max(prices[0])} and (len(prices[0]) > 1) == (strategy != "fixed")
+
+
 def test_drawn_layers_follow_the_shape():
     pi = torch.tensor([0.7, 0.2, 0.1, 0.0], dtype=torch.float64)
     chosen = randomised(pi, torch.full((4000,), 1), torch.Generator().manual_seed(0))
