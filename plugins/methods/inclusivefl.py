@@ -64,7 +64,7 @@ def momentum_distillation(beta: Annotated[float, Range(0, 1)] = 0.2, weights: We
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         w = client_weights(cohort, weights)
-        _must_be_prefix(plan)
+        _must_be_of_sizes(plan)
         sizes, before = _updates_by_size(state, uploads, plan, w), state["memory"].get("updates", {})
         r, total = state["r"], [0.0] * len(state["r"])
         step: list[Update] = [{name: torch.zeros_like(value) for name, value in r_j.items()} for r_j in r]
@@ -81,18 +81,40 @@ def momentum_distillation(beta: Annotated[float, Range(0, 1)] = 0.2, weights: We
         memory = {"updates": {str(size): updates for size, (_, updates) in sizes.items()} or before}
         return {**state, "r": new, "shared": shared_mean(state["shared"], uploads, plan, w), "memory": memory}
 
-    aggregate.check = _must_be_prefix  # type: ignore[attr-defined]  # asked before anything runs
+    aggregate.check = _must_be_of_sizes  # type: ignore[attr-defined]  # asked before anything runs
     return aggregate
 
 
 def _must_be_prefix(plan: Plan) -> None:
-    """A size stands for its first layers; with any other allocation "the last layer of a size" means nothing."""
+    """A size stands for its first layers; with any other allocation "the last layer of a size" means nothing.
+
+    Raises UserError.
+    """
     if not torch.equal(plan.M, prefix(plan.M.sum(1), plan.M.shape[1])):
         raise UserError(
             "momentum_distillation shares layers by size, and needs the allocation prefix; take "
             "another aggregator, such as weighted_mean",
             option="aggregator",
         )
+
+
+def _must_be_of_sizes(plan: Plan) -> None:
+    """The update of a size is one of all its tensors: its clients must train and send whatever they hold.
+
+    Raises UserError.
+    """
+    _must_be_prefix(plan)
+    if not torch.equal(plan.trains, plan.M):
+        which = "layers run frozen"
+    elif names := (*plan.frozen, *plan.kept):
+        which = f"some tensors ({', '.join(names[:2])}{', ...' if names[2:] else ''}) are frozen or stay with clients"
+    else:
+        return
+    raise UserError(
+        f"momentum_distillation mixes the updates of whole layers, and here {which}; take another aggregator, such as "
+        "weighted_mean",
+        option="aggregator",
+    )
 
 
 def _updates_by_size(

@@ -154,6 +154,14 @@ def test_without_momentum_inclusivefl_is_the_per_layer_mean(registry):
         torch.testing.assert_close(one["A"], two["A"])
 
 
+@pytest.mark.parametrize("name", ["ffa_lora", "rolora", "fedsa_lora", "fed_hello"])
+def test_momentum_distillation_refuses_what_not_all_holders_train(registry, name):
+    """Before anything runs."""
+    setup = replace(setup_of(registry, tiny_vit(), [4, 2]), by_client=True)
+    with pytest.raises(UserError, match="momentum_distillation .* and here .* take another aggregator"):
+        registry.make("method", {"name": name, "aggregator": "momentum_distillation"}, setup=setup)
+
+
 def test_momentum_distillation_mixes_the_larger_models_last_updates_into_a_smaller_models_last_layer(registry):
     """Sizes 1 and 3. Round 1 leaves updates 8 and 3 of the large model's layers 2 and 3; in round 2 the small model's
     update of its last layer, (2 * 4 + 1 * 6) / 3 = 14/3, becomes 0.8 * 14/3 + 0.2 * (8 + 3) / 2, and meets the large
