@@ -139,6 +139,7 @@ def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
     if hashes:
+        _alone()
         _hashes(_in(paths))
     else:
         with uncollected():
@@ -214,6 +215,19 @@ def _found(
         return examine(paths, keeping=kept).only(chosen).read((*COMPARED, *more))
 
 
+def _alone() -> None:
+    """Raises: UserError where anything is asked for beside --hash, which is of all that a PATH says."""
+    context = click.get_current_context()
+    given = [
+        param.opts[0]
+        for param in context.command.params
+        if param.name not in (None, "paths", "hashes", "verify", "no_pager")
+        and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UserError(f"--hash is of all that a PATH says, and prints nothing else: leave out {', '.join(given)}")
+
+
 def _hashes(paths: Sequence[str]) -> None:
     """A line for each path; where a cell has no result, a word on stderr, for then the hash says nothing of it."""
     from fedbench.results.loading import hash_and_status
@@ -242,12 +256,12 @@ def _changes(
     from fedbench.report.changes.names import shared
     from fedbench.report.changes.page import view
     from fedbench.report.measures import AT
+    from fedbench.report.views import refuse
     from fedbench.results import examine
 
     if len(paths) != 2:
         raise UserError(f"--changes takes two PATHs, before and after, and not {len(paths)}")
-    if asked["baseline"] is not None:
-        raise UserError("--changes has no baseline but the first PATH: leave out --baseline")
+    refuse("--changes", asked)
     there = [examine([path]) for path in paths]
     sides = [one.results for one in there]
     if not must and not (asked["at"] in AT and shared(*sides)):

@@ -117,9 +117,11 @@ def _page(title: str, ones: Sequence[Tuned]) -> Page:
     sign = -1 if higher_is_better(search.metric) else 1
     ranked = sorted(ones, key=lambda one: (one.contest.winner not in one.scores, sign * _best(one)))
     columns = [Column("method", "name", [Shown(one.method) for one in ranked])]
+    titles = shortest(list(search.space))
     for key in search.space:
         if any(concerns(key, one.method) for one in ones):
-            columns.append(Column(_short(key), "score", [_value(one, key) for one in ranked], left=True))
+            facts: dict[str, Any] = {"left": True, "also": (key,), "whole": key}
+            columns.append(Column(titles[key], "score", [_value(one, key) for one in ranked], **facts))
     scores = [one.scores.get(k) if (k := one.contest.winner) is not None else None for one in ranked]
     facts = scored(search.metric)
     validation = [point(score, search.metric, DASH) for score in scores]
@@ -153,8 +155,18 @@ def _value(one: Tuned, key: str) -> Shown:
     return Shown(f"{value}{edge}", value=value if is_number(value) else None)
 
 
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
+def shortest(keys: Sequence[str]) -> dict[str, str]:
+    """What dotted keys are called: as few of their last parts as tell each from all others."""
+
+    def tail(key: str, n: int) -> str:
+        return ".".join(key.split(".")[-n:])
+
+    found = {}
+    for key in keys:
+        others = [other for other in keys if other != key]
+        lengths = range(1, key.count(".") + 2)
+        found[key] = next((tail(key, n) for n in lengths if tail(key, n) not in {tail(o, n) for o in others}), key)
+    return found
 
 
 def _listed(rounds: Sequence[int]) -> str:

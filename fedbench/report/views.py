@@ -17,6 +17,34 @@ from fedbench.report.tuning import how_tuned
 from fedbench.results import Result
 
 CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
+USUAL: Mapping[str, Any] = {"metric": "accuracy", "at": "final", "baseline": None, "equivalent": None}
+# By view, which of these options say something to it, and to others why not.
+TAKES: Mapping[str, Sequence[str]] = {
+    "": ("metric", "at", "baseline", "equivalent"),
+    "--boards": ("metric", "at", "baseline", "equivalent"),
+    "--summary": ("metric", "at", "equivalent"),
+    "--by": ("metric", "at"),
+    "--costs": ("metric", "at"),
+    "--paper": ("at",),
+    "--pairs": ("metric", "at", "baseline", "equivalent"),
+    "--ranks": ("metric", "at", "equivalent"),
+    "--reach": ("metric",),
+    "--pareto": ("metric", "at"),
+    "--sizes": ("metric",),
+    "--images": ("metric", "at"),
+    "--tuning": (),
+    "--changes": ("metric", "at", "equivalent"),
+}
+WHY = {
+    "metric": "shows the metric that was tuned by",
+    "at": "shows every round that candidates came to",
+    "baseline": "has no gaps to a baseline",
+    "equivalent": "calls nothing equal",
+    "--reach at": "finds the round by the score",
+    "--sizes at": "speaks of the model after the last round",
+    "--paper metric": "compares accuracies with printed ones",
+    "--changes baseline": "has no baseline but the first PATH",
+}
 
 
 def chosen(
@@ -52,6 +80,7 @@ def _view(
     roles: Mapping[str, str] | None = None,
     brief: bool = False,
 ) -> View:
+    refuse(kind, {"metric": metric, "at": at, "baseline": baseline, "equivalent": equivalent})
     if kind == "--tuning":
         from fedbench.report import tuning
 
@@ -59,10 +88,7 @@ def _view(
     if kind == "--paper":
         from fedbench.report.paper import comparison, records
 
-        if metric != "accuracy" or baseline is not None:
-            raise UserError("--paper compares accuracies with printed ones: leave out --metric and --baseline")
         return records.view(comparison.comparisons(results, at=at))
-    _refuse(kind, at, baseline)
     roles = Registry().catalogue.roles if roles is None else roles
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--pairs":
@@ -87,16 +113,12 @@ def _view(
     return {"--by": clients, "--costs": traffic}.get(kind, columns).view(boards)
 
 
-def _refuse(kind: str, at: str, baseline: str | None) -> None:
-    """Raises: UserError for options that mean nothing to the view."""
-    if kind == "--summary" and baseline is not None:
-        raise UserError("--summary has no gaps to a baseline: leave out --baseline, or say --boards or --pairs")
-    if kind in ("--reach", "--pareto", "--sizes") and baseline is not None:
-        raise UserError(f"{kind} has no gaps to a baseline: leave out --baseline")
-    if kind == "--reach" and at != "final":
-        raise UserError("--reach finds the round by the score: leave out --at")
-    if kind == "--sizes" and at != "final":
-        raise UserError("--sizes speaks of the model after the last round: leave out --at")
+def refuse(kind: str, asked: Mapping[str, Any]) -> None:
+    """asked: the options of USUAL. Raises: UserError for those that mean nothing to the view."""
+    for name, usual in USUAL.items():
+        if asked[name] != usual and name not in TAKES[kind]:
+            instead = ", or say --boards or --pairs" if (kind, name) == ("--summary", "baseline") else ""
+            raise UserError(f"{kind} {WHY.get(f'{kind} {name}', WHY[name])}: leave out --{name}{instead}")
 
 
 def _with_results(

@@ -12,7 +12,7 @@ from factories import eval_rows, write_cell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.tuning import Tuned, expected_best, how_tuned
+from fedbench.report.tuning import Tuned, expected_best, how_tuned, shortest
 from fedbench.results import load
 from fedbench.results.contest import Contest
 from fedbench.results.tuning import Search, write_search
@@ -54,6 +54,17 @@ def test_the_edge_is_the_lowest_or_the_highest_number_that_was_tried():
     assert search.at_edge(0, "fedra") == search.at_edge(2, "fedra") == ["train.optimizer.lr"]
     assert search.at_edge(1, "fedra") == []
     assert search.at_edge(1, "other") == []  # texts have no edge
+
+
+def test_columns_are_called_by_as_few_parts_of_their_keys_as_differ():
+    keys = [
+        "train.optimizer.lr",
+        "methods.fedv.server_optimizer.lr",
+        "adapter.rank",
+        "methods.a.beta",
+        "methods.b.beta",
+    ]
+    assert list(shortest(keys).values()) == ["optimizer.lr", "server_optimizer.lr", "rank", "a.beta", "b.beta"]
 
 
 def suites(folder, **candidates):
