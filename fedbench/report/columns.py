@@ -13,7 +13,7 @@ from fedbench.report.cost import Cost
 from fedbench.report.headings import headings
 from fedbench.report.legends import margin, sentences, too_few
 from fedbench.report.measures import Score, is_fraction
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
 from fedbench.report.statistics.pairs import Pair
 from fedbench.results.choice import higher_is_better, measure
@@ -69,9 +69,9 @@ def view(boards: Sequence[Leaderboard]) -> View:
     return View(pages, legend(boards), *texts, only=partial(_only, boards))
 
 
-def _only(boards: Sequence[Leaderboard], kept: Sequence[Sequence[int]]) -> tuple[Callable[[], str], Callable[[], str]]:
-    """CSV and JSON of the rows at these positions."""
-    few = [replace(b, rows=[b.rows[i] for i in rows]) for b, rows in zip(boards, kept, strict=True) if rows]
+def _only(boards: Sequence[Leaderboard], kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+    """CSV and JSON of the rows in these lines."""
+    few = [replace(b, rows=[b.rows[i] for i in rows]) for b, (rows,) in zip(boards, kept, strict=True) if rows]
     return partial(to_csv, few), partial(to_json, few)
 
 

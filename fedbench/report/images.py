@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from fedbench.report.board import Leaderboard, Row
 from fedbench.report.columns import exact, heading, step
 from fedbench.report.grouping import by_label, settings, unknown
 from fedbench.report.headings import Place
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View, lines_of
 from fedbench.report.pairs import probability
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.statistics.corrections import benjamini_hochberg
@@ -72,8 +72,14 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], method: str, 
         CAUTION,
     )
     pages = [_page(board, models, notes, method, other) for board, models, notes in told]
-    records = partial(_records, [(board, models) for board, models, _ in told], method, other)
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend)
+    found = [(board, models) for board, models, _ in told]
+    records = partial(_records, found, method, other)
+
+    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+        left = partial(_records, lines_of(found, kept), method, other)
+        return partial(to_csv, left), partial(to_json, left)
+
+    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
 
 
 def _models(cells: dict[str, list[Result]], ours: Row, theirs: Row) -> tuple[list[Models], list[str]]:

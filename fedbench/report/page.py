@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from fedbench.report.headings import Place, headings
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+Kept = Sequence[Sequence[Sequence[int]]]  # lines: by page, then by table, their positions
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,8 @@ class View:
 
     legend: what the columns mean, a sentence each, once below all pages; `between` parts them in Markdown, and LaTeX
     has `comments` in their place. sources: which papers the methods are from, for papers that are written with them.
-    shared: what all pages are about, above them. only: CSV and JSON of some rows alone, by page the positions in its
-    table; None where they have no such form.
+    shared: what all pages are about, above them. only: CSV and JSON of some lines alone; None where they have no such
+    form.
     """
 
     pages: Sequence[Page]
@@ -87,7 +94,7 @@ class View:
     comments: Sequence[str] = ()
     sources: Sequence[str] = ()
     shared: str = ""
-    only: Callable[[Sequence[Sequence[int]]], tuple[Callable[[], str], Callable[[], str]]] | None = None
+    only: Callable[[Kept], tuple[Callable[[], str], Callable[[], str]]] | None = None
 
     def named(self) -> View:
         """With what the leaderboards of several pages share said once, above them."""
@@ -98,3 +105,18 @@ class View:
         titles = dict(zip(dict.fromkeys(places), told.titles, strict=True))
         pages = [replace(page, title=titles[page.place]) for page in self.pages if page.place]
         return replace(self, pages=pages, shared=told.shared)
+
+
+def names(pages: Sequence[Page], kept: Kept) -> list[list[str]]:
+    """By page, what begins any of the lines that are kept, each name once."""
+    return [
+        list(dict.fromkeys(t.columns[0].cells[i].text for t, at in zip(page.tables, lines, strict=True) for i in at))
+        for page, lines in zip(pages, kept, strict=True)
+    ]
+
+
+def lines_of(found: Sequence[tuple[T, Sequence[U]]], kept: Kept) -> list[tuple[T, list[U]]]:
+    """What stands in the lines that are kept, of pages with a table at most."""
+    return [
+        (what, [rows[i] for lines in tables for i in lines]) for (what, rows), tables in zip(found, kept, strict=True)
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from fedbench.report.board import WHERE, Leaderboard
 from fedbench.report.columns import around, between, exact, heading, step, subtitle, subtracted, verdict
 from fedbench.report.evidence import contenders
 from fedbench.report.legends import CONDITIONS, too_few, verdicts
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.statistics.pairs import BETTER, EQUAL, NOT_TOLD, WORSE, Pair
 from fedbench.words import counted
@@ -35,7 +35,22 @@ def view(boards: Sequence[Leaderboard], baseline: str | None = None) -> View:
     pages = [_page(board, found, baseline) for board, found in zip(boards, pairs, strict=True)]
     legend = _legend(boards, any(len(found) > MOST for found in pairs))
     records = partial(_records, boards, pairs)
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend)
+
+    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+        few = [_in_lines(board, found, lines) for board, found, lines in zip(boards, pairs, kept, strict=True)]
+        left = partial(_records, boards, few)
+        return partial(to_csv, left), partial(to_json, left)
+
+    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
+
+
+def _in_lines(board: Leaderboard, pairs: Sequence[Pair], lines: Sequence[Sequence[int]]) -> list[Pair]:
+    """The pairs in lines of a page's table, if it has one; of a matrix those with the method of any line."""
+    places = [i for at in lines for i in at]
+    if len(pairs) <= MOST:
+        return [pairs[i] for i in places]
+    methods = [row.label for row in contenders(board)]
+    return [pair for pair in pairs if {pair.method, pair.other} & {methods[i] for i in places}]
 
 
 def _pairs(board: Leaderboard, baseline: str | None) -> list[Pair]:

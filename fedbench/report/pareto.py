@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -12,7 +12,7 @@ from fedbench.report.budget import PAID, TOLD, UNKNOWN, check_known, paid
 from fedbench.report.columns import STATUS, exact, heading, scored, spread, subtitle
 from fedbench.report.grouping import by_label, settings
 from fedbench.report.legends import CONDITIONS, too_few
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View, lines_of
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.statistics.pairs import BETTER, NOT_TOLD, WORSE
 from fedbench.results import Result
@@ -111,7 +111,12 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) ->
     legend = _legend(what, any(not p.row.ranked for _, points in found for p in points))
     records = partial(_records, found, what)
     pages = [_page(board, points, what) for board, points in found]
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend)
+
+    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+        left = partial(_records, lines_of(found, kept), what)
+        return partial(to_csv, left), partial(to_json, left)
+
+    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
 
 
 def _page(board: Leaderboard, points: Sequence[Point], what: str) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from fedbench.report.budget import PAID, paid
 from fedbench.report.columns import SPREAD, STATUS, exact, heading
 from fedbench.report.grouping import by_label, settings
 from fedbench.report.measures import Score, curve, is_fraction, score
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View, lines_of
 from fedbench.report.records import csv_text, json_text
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better, reaches
@@ -77,7 +77,12 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], text: str) ->
     ]
     records = partial(_records, found, target)
     legend = _legend(goal)
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend)
+
+    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+        left = partial(_records, lines_of(found, kept), target)
+        return partial(to_csv, left), partial(to_json, left)
+
+    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
 
 
 def _goal(target: float, metric: str) -> str:

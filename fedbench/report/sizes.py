@@ -22,7 +22,7 @@ from fedbench.report.deployed import AtSize, Deployed, deployed
 from fedbench.report.headings import Place
 from fedbench.report.legends import CONDITIONS, left_out, too_few
 from fedbench.report.measures import Score
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View, names
 from fedbench.report.records import csv_text, json_text
 from fedbench.results import Result
 from fedbench.types import Size
@@ -54,14 +54,24 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], equivalent: f
     if any(row.group for board, _ in found for row in board.rows):
         told = f"group: methods that share a letter are not told apart (paired t-tests, {CONDITIONS})."
         legend.append(told + left_out([board for board, _ in found]))
-    records = partial(_records, found)
-    return View(
-        [_page(board, rows) for board, rows in found],
-        legend,
-        lambda: csv_text(CSV_COLUMNS, (tuple(one[name] for name in CSV_COLUMNS) for one in records())),
-        lambda: json_text(list(records())),
-        comments=legend,
-    )
+    pages = [_page(board, rows) for board, rows in found]
+
+    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+        few = []
+        for (board, rows), labels in zip(found, names(pages, kept), strict=True):
+            by_label = {one.row.label: one for one in rows}
+            few.append((board, [by_label[label] for label in labels]))
+        return partial(_to_csv, few), partial(_to_json, few)
+
+    return View(pages, legend, partial(_to_csv, found), partial(_to_json, found), comments=legend, only=only)
+
+
+def _to_csv(found: Sequence[tuple[Leaderboard, Sequence[Deployed]]]) -> str:
+    return csv_text(CSV_COLUMNS, (tuple(one[name] for name in CSV_COLUMNS) for one in _records(found)))
+
+
+def _to_json(found: Sequence[tuple[Leaderboard, Sequence[Deployed]]]) -> str:
+    return json_text(list(_records(found)))
 
 
 def _page(board: Leaderboard, rows: Sequence[Deployed]) -> Page:

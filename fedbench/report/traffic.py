@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from fedbench.report.board import Leaderboard, Row
 from fedbench.report.columns import DASH, exact, heading
 from fedbench.report.cost import Cost, Traffic
 from fedbench.report.headings import Place
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View, names
 from fedbench.report.records import csv_text, to_json
 from fedbench.report.simulated import PARTS, Simulated
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, three_digits
@@ -44,7 +45,16 @@ def view(boards: Sequence[Leaderboard]) -> View:
     pages = [page_of(board) for board in boards]
     simulated = any(row.cost and row.cost.simulated for board in boards for row in board.rows)
     legend = (*LEGEND, SIMULATED) if simulated else LEGEND
-    return View(pages, legend, partial(to_csv, boards), partial(to_json, boards), comments=legend)
+
+    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+        few = []
+        for board, labels in zip(boards, names(pages, kept), strict=True):
+            by_label = {row.label: row for row in board.rows}
+            few.append(replace(board, rows=[by_label[label] for label in labels]))
+        few = [board for board in few if board.rows]
+        return partial(to_csv, few), partial(to_json, few)
+
+    return View(pages, legend, partial(to_csv, boards), partial(to_json, boards), comments=legend, only=only)
 
 
 def page_of(board: Leaderboard) -> Page:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.report.columns import DASH, point, scored, subtracted
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.page import Column, Kept, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better
@@ -94,7 +94,12 @@ def view(results: Sequence[Result]) -> View:
     for one in tuned:
         boards.setdefault((one.suite, *one.contest.key[:2]), []).append(one)
     pages = [_page(" · ".join(filter(None, place)), ones) for place, ones in boards.items()]
-    return View(pages, LEGEND, partial(_to_csv, tuned), partial(_to_json, tuned), comments=LEGEND)
+
+    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
+        few = [_ranked(ones)[i] for ones, (lines,) in zip(boards.values(), kept, strict=True) for i in lines]
+        return partial(_to_csv, few), partial(_to_json, few)
+
+    return View(pages, LEGEND, partial(_to_csv, tuned), partial(_to_json, tuned), comments=LEGEND, only=only)
 
 
 def how_tuned(results: Sequence[Result]) -> list[str]:
@@ -113,9 +118,7 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
 
 
 def _page(title: str, ones: Sequence[Tuned]) -> Page:
-    search, contest = ones[0].search, ones[0].contest
-    sign = -1 if higher_is_better(search.metric) else 1
-    ranked = sorted(ones, key=lambda one: (one.contest.winner not in one.scores, sign * _best(one)))
+    search, contest, ranked = ones[0].search, ones[0].contest, _ranked(ones)
     columns = [Column("method", "name", [Shown(one.method) for one in ranked])]
     titles = shortest(list(search.space))
     for key in search.space:
@@ -139,6 +142,12 @@ def _page(title: str, ones: Sequence[Tuned]) -> Page:
         + f" of {counted(contest.rungs[-1], 'round')} · {counted(len(search.seeds), 'seed')}"
     )
     return Page(title, [Table(columns, caption)], [note for one in ranked for note in _notes(one)])
+
+
+def _ranked(ones: Sequence[Tuned]) -> list[Tuned]:
+    """The best validation score first; those without a winner last."""
+    sign = -1 if higher_is_better(ones[0].search.metric) else 1
+    return sorted(ones, key=lambda one: (one.contest.winner not in one.scores, sign * _best(one)))
 
 
 def _best(one: Tuned) -> float:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from fedbench.report.budget import PREFIXES, TIMES, WATT_HOUR
+from fedbench.report.columns import DASH
 from fedbench.report.page import Column, Shown
 
 NUMBER = r"[+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -68,10 +69,12 @@ def number_of(column: Column, cell: Shown) -> float | None:
 
 
 def value_of(column: Column, cell: Shown) -> float | str | None:
-    """What programs are given: fractions, bytes, FLOPs, joules and seconds, else the text; None for a blank."""
+    """What programs are given: fractions, bytes, FLOPs, joules, seconds, else the text; None for a blank or a dash."""
+    if cell.whole:
+        return cell.whole
     if cell.value is not None:
         return cell.value
     found = number_of(column, cell)
     if found is None:
-        return cell.text or None
+        return None if cell.text in ("", DASH) else cell.text
     return found / 100 if kind_of(column) in PERCENT else found

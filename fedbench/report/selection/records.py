@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedbench.report.headings import Place
-from fedbench.report.page import Column, Page, Table
+from fedbench.report.page import Column, Page, Shown, Table
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.selection.quantity import value_of
 
@@ -39,9 +39,16 @@ def _line(page: Page, table: Table, i: int | None) -> dict[str, Any]:
     where = dict(zip(Place._fields, page.place, strict=True)) if page.place else {"page": page.title}
     if len(page.tables) > 1:
         where["table"] = table.caption
-    return where | {_title(c, where): None if i is None else value_of(c, c.cells[i]) for c in table.columns}
+    for column in table.columns:
+        where |= _values(column, where, None if i is None else column.cells[i])
+    return where
 
 
-def _title(column: Column, taken: dict[str, Any]) -> str:
-    """A scenario may be a row of a table of a page that is called by another."""
-    return f"{column.title} " if column.title in taken else column.title
+def _values(column: Column, taken: dict[str, Any], cell: Shown | None) -> dict[str, Any]:
+    """What a column says of a line by its whole title: one value, or both ends of an interval."""
+    title = column.whole or column.title
+    if column.interval:
+        low, high = cell.ends if cell and cell.ends else (None, None)
+        return {f"{title}, low": low, f"{title}, high": high}
+    # A scenario may be a row of a table of a page that is called by another.
+    return {f"{title} " if title in taken else title: cell and value_of(column, cell)}

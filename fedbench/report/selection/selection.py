@@ -52,7 +52,7 @@ class Selection:
         pages = [self._page(page, lines) for page, lines in zip(view.pages, kept, strict=True)]
         left = [page for page in map(_filled, pages) if page.tables]
         alone = view.only if not self.columns else None
-        texts = alone([lines[0] for lines in kept]) if alone else (partial(to_csv, pages), partial(to_json, pages))
+        texts = alone(kept) if alone else (partial(to_csv, pages), partial(to_json, pages))
         shown = {c.title for page in left for table in page.tables for c in table.columns}
         gone = {c.title for table in tables for c in table.columns} - shown
         legend = [*_about(view.legend, shown, gone), *self._told(tables, kept)]

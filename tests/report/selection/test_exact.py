@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+
 import pytest
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
@@ -77,3 +81,47 @@ def test_conditions_and_orders_go_by_the_number(folder, words, told):
     text = fedbench("compare", "s", "--scenario", "one", *words, cwd=folder, columns=200).stdout
     begun = (line.split()[0] for line in text.splitlines() if line.strip())
     assert list(dict.fromkeys(word for word in begun if word in ("fedra", "depthfl", "alllarge"))) == told
+
+
+def records(folder, *words):
+    done = fedbench("compare", "s", *words, "--format", "csv", cwd=folder)
+    assert done.exit_code == 0, done.output
+    return list(csv.DictReader(io.StringIO(done.stdout)))
+
+
+@pytest.mark.parametrize(
+    "words", [("--pairs",), ("--sizes",), ("--pareto", "bytes"), ("--reach", "60%"), ("--costs",), ()], ids=" ".join
+)
+def test_programs_read_the_records_themselves_of_lines_that_fit(folder, words):
+    everything = records(folder, *words)
+    name = "pair" if "--pairs" in words else "method"
+    some = records(folder, *words, "--where", f"{name} ~ fedra*")
+    assert some == [row for row in everything if row["method"] == "fedra"] and some
+    found = json.loads(fedbench("compare", "s", *words, "--sort", name, "--format", "json", cwd=folder).stdout)
+    assert found and isinstance(found, list)
+
+
+def test_intervals_have_two_ends_and_scores_are_fractions_whatever_columns_are_asked_for(folder):
+    row = records(folder, "--scenario", "one", "--baseline", "fedra", "--columns", "average,interval,gap,gap interval")[
+        1
+    ]
+    ends = [
+        float(row[f"{title}, {end}"]) for title in ("95 % interval", "gap, 95 % interval") for end in ("low", "high")
+    ]
+    assert row["method"] == "depthfl" and ends[0] < float(row["average"]) < ends[1] < 1
+    assert -1 < ends[2] < float(row["gap"]) < ends[3] < 0
+    pair = records(folder, "--scenario", "one", "--pairs", "--columns", "difference,95 % interval,q")[0]
+    assert float(pair["95 % interval, low"]) < float(pair["difference"]) < float(pair["95 % interval, high"]) < 1
+    size = records(folder, "--scenario", "one", "--sizes", "--columns", "deployable,worst,model,run any")[0]
+    assert all(0 <= float(size[name]) <= 1 for name in ("deployable", "worst", "model", "run any"))
+
+
+def test_programs_are_told_whole_titles_where_pages_have_numbers(tmp_path):
+    names = [f"a scenario with a long name {i}" for i in range(2)]
+    for name in names:
+        for method, value in {"fedra": 0.7, "depthfl": 0.6}.items():
+            write_cell(tmp_path / "s", method, scenario=name, evaluation=eval_rows({1: {"a": value}}))
+    for view in ("--summary", "--ranks"):
+        row = records(tmp_path, view, "--where", "method = fedra")[0]
+        assert row["method"] == "fedra" and set(names) <= set(row) and not {"1", "2"} & set(row)
+        assert float(row[names[0]]) == (0.7 if view == "--summary" else 1)
