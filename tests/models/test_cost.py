@@ -166,7 +166,7 @@ def test_what_dropout_makes_is_kept_too(registry):
         blocks = body_of(tiny_vit(), "tiny")
         registry.make("adapter", {"name": "lora", "rank": R, "dropout": rate})(blocks)
         blocks.add_classifier("head", C)
-        found[rate] = activations(blocks, whole(2, exits), cross_entropy, 8)
+        found[rate] = activations(Shape(blocks), whole(2, exits), cross_entropy, 8)
         seed_dropout(blocks, torch.Generator().manual_seed(0))
         for block in blocks.blocks:
             block.attn.fused_attn = False

@@ -74,7 +74,7 @@ METHODS = {
         "nobody returns|is lost .* its images change the state",
     ),
     "an object": (_method(init="state['x'] = object()"), "state.'x'. is a object, which is neither tensor nor JSON"),
-    "a function": (_method(init="state['log'] = print"), "init: state.'log'. is a builtin_function_or_method, which"),
+    "a function": (_method(init="state['log'] = len"), "init: state.'log'. is a builtin_function_or_method, which"),
     "a tuple": (_method(init="state['x'] = (1, 2)"), "is a tuple, which is neither tensor nor JSON"),
     "no free": (
         _method(price="return replace(paid, bytes_up=0, memory_bytes=0)"),
