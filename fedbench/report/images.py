@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -73,13 +73,11 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], method: str, 
     )
     pages = [_page(board, models, notes, method, other) for board, models, notes in told]
     found = [(board, models) for board, models, _ in told]
-    records = partial(_records, found, method, other)
 
-    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
-        left = partial(_records, lines_of(found, kept), method, other)
-        return partial(to_csv, left), partial(to_json, left)
+    def few(kept: Kept) -> Any:
+        return partial(_records, lines_of(found, kept), method, other)
 
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
+    return View.of(pages, legend, partial(_records, found, method, other), to_csv, to_json, few)
 
 
 def _models(cells: dict[str, list[Result]], ours: Row, theirs: Row) -> tuple[list[Models], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 from fedbench.report.headings import Place, headings
@@ -95,6 +95,23 @@ class View:
     sources: Sequence[str] = ()
     shared: str = ""
     only: Callable[[Kept], tuple[Callable[[], str], Callable[[], str]]] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        pages: Sequence[Page],
+        legend: Sequence[str],
+        found: T,
+        to_csv: Callable[[T], str],
+        to_json: Callable[[T], str],
+        few: Callable[[Kept], T],
+    ) -> View:
+        """A view whose CSV and JSON are made of what was found, and of some lines alone of what `few` leaves of it."""
+
+        def texts(some: T) -> tuple[Callable[[], str], Callable[[], str]]:
+            return partial(to_csv, some), partial(to_json, some)
+
+        return cls(pages, legend, *texts(found), comments=legend, only=lambda kept: texts(few(kept)))
 
     def named(self) -> View:
         """With what the leaderboards of several pages share said once, above them."""

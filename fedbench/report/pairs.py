@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,14 +34,11 @@ def view(boards: Sequence[Leaderboard], baseline: str | None = None) -> View:
         raise UserError("--pairs: no two methods of these results have finished with the same seed")
     pages = [_page(board, found, baseline) for board, found in zip(boards, pairs, strict=True)]
     legend = _legend(boards, any(len(found) > MOST for found in pairs))
-    records = partial(_records, boards, pairs)
 
-    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
-        few = [_in_lines(board, found, lines) for board, found, lines in zip(boards, pairs, kept, strict=True)]
-        left = partial(_records, boards, few)
-        return partial(to_csv, left), partial(to_json, left)
+    def few(kept: Kept) -> Any:
+        return partial(_records, boards, [_in_lines(*one) for one in zip(boards, pairs, kept, strict=True)])
 
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
+    return View.of(pages, legend, partial(_records, boards, pairs), to_csv, to_json, few)
 
 
 def _in_lines(board: Leaderboard, pairs: Sequence[Pair], lines: Sequence[Sequence[int]]) -> list[Pair]:

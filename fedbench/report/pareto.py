@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -109,14 +109,12 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) ->
     """A page for each leaderboard. Raises: UserError as `fronts` does."""
     found = list(zip(boards, fronts(results, boards, what), strict=True))
     legend = _legend(what, any(not p.row.ranked for _, points in found for p in points))
-    records = partial(_records, found, what)
     pages = [_page(board, points, what) for board, points in found]
 
-    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
-        left = partial(_records, lines_of(found, kept), what)
-        return partial(to_csv, left), partial(to_json, left)
+    def few(kept: Kept) -> Any:
+        return partial(_records, lines_of(found, kept), what)
 
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
+    return View.of(pages, legend, partial(_records, found, what), to_csv, to_json, few)
 
 
 def _page(board: Leaderboard, points: Sequence[Point], what: str) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -75,14 +75,11 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], text: str) ->
     pages = [
         _page(board, rows, group, goal) for (board, rows), (_, group) in zip(found, settings(results), strict=True)
     ]
-    records = partial(_records, found, target)
-    legend = _legend(goal)
 
-    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
-        left = partial(_records, lines_of(found, kept), target)
-        return partial(to_csv, left), partial(to_json, left)
+    def few(kept: Kept) -> Any:
+        return partial(_records, lines_of(found, kept), target)
 
-    return View(pages, legend, partial(to_csv, records), partial(to_json, records), comments=legend, only=only)
+    return View.of(pages, _legend(goal), partial(_records, found, target), to_csv, to_json, few)
 
 
 def _goal(target: float, metric: str) -> str:

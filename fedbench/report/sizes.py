@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from fedbench.report.board import Leaderboard
@@ -56,14 +55,14 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], equivalent: f
         legend.append(told + left_out([board for board, _ in found]))
     pages = [_page(board, rows) for board, rows in found]
 
-    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
-        few = []
+    def few(kept: Kept) -> list[tuple[Leaderboard, list[Deployed]]]:
+        left = []
         for (board, rows), labels in zip(found, names(pages, kept), strict=True):
             by_label = {one.row.label: one for one in rows}
-            few.append((board, [by_label[label] for label in labels]))
-        return partial(_to_csv, few), partial(_to_json, few)
+            left.append((board, [by_label[label] for label in labels]))
+        return left
 
-    return View(pages, legend, partial(_to_csv, found), partial(_to_json, found), comments=legend, only=only)
+    return View.of(pages, legend, found, _to_csv, _to_json, few)
 
 
 def _to_csv(found: Sequence[tuple[Leaderboard, Sequence[Deployed]]]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from fedbench.report.board import Leaderboard, Row
@@ -46,15 +45,14 @@ def view(boards: Sequence[Leaderboard]) -> View:
     simulated = any(row.cost and row.cost.simulated for board in boards for row in board.rows)
     legend = (*LEGEND, SIMULATED) if simulated else LEGEND
 
-    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
-        few = []
+    def few(kept: Kept) -> Sequence[Leaderboard]:
+        left = []
         for board, labels in zip(boards, names(pages, kept), strict=True):
             by_label = {row.label: row for row in board.rows}
-            few.append(replace(board, rows=[by_label[label] for label in labels]))
-        few = [board for board in few if board.rows]
-        return partial(to_csv, few), partial(to_json, few)
+            left.append(replace(board, rows=[by_label[label] for label in labels]))
+        return [board for board in left if board.rows]
 
-    return View(pages, legend, partial(to_csv, boards), partial(to_json, boards), comments=legend, only=only)
+    return View.of(pages, legend, boards, to_csv, to_json, few)
 
 
 def page_of(board: Leaderboard) -> Page:

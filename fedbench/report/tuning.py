@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,11 +94,10 @@ def view(results: Sequence[Result]) -> View:
         boards.setdefault((one.suite, *one.contest.key[:2]), []).append(one)
     pages = [_page(" · ".join(filter(None, place)), ones) for place, ones in boards.items()]
 
-    def only(kept: Kept) -> tuple[Callable[[], str], Callable[[], str]]:
-        few = [_ranked(ones)[i] for ones, (lines,) in zip(boards.values(), kept, strict=True) for i in lines]
-        return partial(_to_csv, few), partial(_to_json, few)
+    def few(kept: Kept) -> list[Tuned]:
+        return [_ranked(ones)[i] for ones, (lines,) in zip(boards.values(), kept, strict=True) for i in lines]
 
-    return View(pages, LEGEND, partial(_to_csv, tuned), partial(_to_json, tuned), comments=LEGEND, only=only)
+    return View.of(pages, LEGEND, tuned, _to_csv, _to_json, few)
 
 
 def how_tuned(results: Sequence[Result]) -> list[str]:
