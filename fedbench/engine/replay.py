@@ -44,12 +44,12 @@ class Replayed:
     known at a time; the one that was met least goes. A step that cannot be recorded is run eagerly; why is said once.
     """
 
+    recording = True  # until one has failed for another reason than memory: old allocators do not get over that
+
     def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[torch.Generator], most: int = 1) -> None:
         self.step, self.draws, self.most = step, list(draws), most
         self.stream = _stream()
         self.known: dict[Hashable, Recorded] = {}
-
-    recording = True  # until one has failed for another reason than memory: old allocators do not get over that
 
     def __call__(self, inputs: Inputs) -> Tensor:
         shapes = tuple((n, x.shape, y.shape) for n, (x, y) in inputs.items())
