@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import sys
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 from command import TINY
@@ -15,6 +17,8 @@ from command import TINY
 from fedbench.registry.registry import Registry
 
 torch.set_num_threads(1)
+# A process whose first backward pass comes after a compilation may not run one in its forks, and tests fork.
+torch.ones(1, requires_grad=True).sum().backward()
 # As under tox: processes by the hundred would compile the same modules again, and pytest rewrite all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -51,6 +55,14 @@ def unchanged_environment():
     before = environment()
     yield
     assert environment() == before
+
+
+@pytest.fixture(autouse=True)
+def same_draws():
+    """What a test draws without a generator of its own is the same wherever, whenever and after whatever it runs."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)
