@@ -186,6 +186,18 @@ def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {near[0]!r}?" if (near := nearest(word, known)) else otherwise
 
 
+def in_short(value: Any) -> str:
+    """A value as a variant's name shows it: `attn.proj+mlp.fc2`, `lora(rank=4)`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "+".join(map(in_short, value))
+    if isinstance(value, dict):
+        options = ",".join(f"{key}={in_short(part)}" for key, part in value.items() if key != "name")
+        return f"{value.get('name', '')}({options})" if options else str(value.get("name", "{}"))
+    return shown(value)
+
+
 def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
     """`; did you mean "fedra"?`, or what there is to choose from; not that where `what` is ""."""
     names = sorted(set(known))

@@ -47,6 +47,7 @@ FORM = click.option(
 
 _CELLS = (
     click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios, e.g. 'all_*'."),
+    click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these places of a sweep."),
     click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods of the suite."),
     click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="These seeds instead of the suite's."),
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting, e.g. train.rounds=3."),

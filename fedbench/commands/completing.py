@@ -15,6 +15,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from fedbench.words import in_short
+
 Offer = tuple[str, str]  # a value, and what a shell that can says of it
 Offers = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 SUMMARY = 60  # characters of what is said of a value
@@ -92,7 +94,10 @@ def methods(context: click.Context, incomplete: str) -> Iterator[Offer]:
 
 @offers
 def variants(context: click.Context, incomplete: str) -> Iterator[Offer]:
-    """The sweep points of the results that the command line names."""
+    """A pattern for each value that the suite sweeps over; or the sweep points of the results that are named."""
+    if suite := _suite(context):
+        axes = suite.get("sweep", {}).items()
+        return ((f"*{key}={in_short(value)}*", "") for key, values in axes for value in values)
     return ((entry["variant"], "") for entry in _entries(context) if entry["variant"])
 
 

@@ -38,6 +38,7 @@ def devices(
     scenarios: tuple,
     methods: tuple,
     seeds: tuple,
+    variants: tuple,
     **choices: Any,
 ) -> None:
     """List the devices that come with fedbench; with SUITE or --backbone, the largest size of each method that each
@@ -68,7 +69,7 @@ def devices(
         loaded = _of_backbone(str(backbone), methods, registry, choices)
     else:
         loaded = load(suite, registry.catalogue, **choices)
-    found, missing, ruled = _found(loaded, (scenarios, methods, seeds), Assets(registry, loaded.base), images)
+    found, missing, ruled = _found(loaded, (scenarios, methods, seeds, variants), Assets(registry, loaded.base), images)
     put(fitting(loaded.name, found, missing, images, ruled), form)
 
 

@@ -35,6 +35,7 @@ def plan(
     scenarios: tuple,
     methods: tuple,
     seeds: tuple,
+    variants: tuple,
     **choices,
 ) -> None:
     """Show the cells of SUITE: how many rounds and images, the FLOPs and bytes of all clients together, what is done.
@@ -58,7 +59,7 @@ def plan(
     with Patience(f"Planning {suite}") as patience:
         registry = Registry(plugins)
         loaded = load(suite, registry, **choices)
-        chosen = {"scenarios": scenarios, "methods": methods, "seeds": seeds}
+        chosen = {"scenarios": scenarios, "methods": methods, "seeds": seeds, "variants": variants}
 
         def trying() -> AbstractContextManager:
             patience.stop()

@@ -21,6 +21,7 @@ def tune(
     scenarios: tuple,
     methods: tuple,
     seeds: tuple,
+    variants: tuple,
     **choices,
 ) -> None:
     """Write a suite in which every method has what its winner was tried with, for others to run without tuning.
@@ -46,7 +47,7 @@ def tune(
     loaded = load(suite, registry, **choices)
     if loaded.tuning is None:
         raise UserError(f"{suite}: nothing in it is tuned; docs/suites.md has what `tune:` may say")
-    contests = tried(loaded, loaded.candidates(scenarios, methods), registry, Assets(registry, loaded.base))
+    contests = tried(loaded, loaded.candidates(scenarios, methods, variants), registry, Assets(registry, loaded.base))
     winners = decided(contests, Path(results) / loaded.name, loaded.tuning.metric)
     if open_ := [" · ".join(filter(None, one.key)) for one in contests if one.key not in winners]:
         raise UserError(

@@ -42,10 +42,11 @@ def forecast(
     candidates that lead by now would have them; and how long all takes here, where that is asked for. A row whose cell
     is equal to another's in all that matters, and is not computed, has the id of that cell under `as`.
 
-    chosen: scenarios, methods and seeds, as `Suite.points` has them · folder: of the suite's results · trying: what is
-    entered while cells are tried to find out the time · preparing: see `runs.options`. Raises UserError.
+    chosen: scenarios, methods, seeds and variants, as `Suite.points` has them · folder: of the suite's results ·
+    trying: what is entered while cells are tried to find out the time · preparing: see `runs.options`. Raises
+    UserError.
     """
-    named = {key: chosen[key] for key in ("scenarios", "methods")}
+    named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
     contests = tried(suite, suite.candidates(**named), registry, assets) if suite.tuning else []
     given = suite
     if suite.tuning:

@@ -28,6 +28,7 @@ def run(
     scenarios: Sequence[str] = (),
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (),
+    variants: Sequence[str] = (),
     sets: Sequence[str] = (),
     profile: str | None = None,
     data: str | None = None,
@@ -38,25 +39,27 @@ def run(
 ) -> Outcome:
     """Run a suite and return what is now on disk.
 
-    scenarios, methods, seeds: only these · sets: `dotted.key=value` overrides · plugins: files with plugins of
-    one's own · options: fields of `Options` · observe(suite, all cells, those to do) returns a listener for events,
-    and is called once for each stage of a suite that is tuned first · preparing(done, of): is called before that, as
-    cells are prepared. Raises UserError for input that cannot work, before anything is written.
+    scenarios, methods, seeds, variants: only these, see `Suite.points` · sets: `dotted.key=value` overrides ·
+    plugins: files with plugins of one's own · options: fields of `Options` · observe(suite, all cells, those to do)
+    returns a listener for events, and is called once for each stage of a suite that is tuned first ·
+    preparing(done, of): is called before that, as cells are prepared. Raises UserError for input that cannot work,
+    before anything is written.
     """
     registry = Registry(plugins)
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     stages = _Stages(suite, registry, Assets(registry, suite.base), observe, preparing)
-    points = suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
+    points = suite.points(scenarios, methods, seeds, variants)
     if suite.tuning is None:
         return stages.compute(cells_of(points, registry, stages.assets), chosen)
-    contests = of_shard(tried(suite, suite.candidates(scenarios, methods), registry, stages.assets), chosen.shard)
+    candidates = suite.candidates(scenarios, methods, variants)
+    contests = of_shard(tried(suite, candidates, registry, stages.assets), chosen.shard)
     here = replace(chosen, shard=None)  # a contest is decided, and reported, within one shard
     winners = decide(contests, Path(chosen.results) / suite.name, suite.tuning.metric, here, stages.compute)
     if winners is not None:
         leave(contests, Path(chosen.results) / suite.name)
         stages.suite = suite.tuned(winners)
-        points = stages.suite.points(scenarios=scenarios, methods=methods, seeds=seeds)
+        points = stages.suite.points(scenarios, methods, seeds, variants)
         stages.compute(cells_of(points, registry, stages.assets), here, "reporting")
     assert stages.outcome is not None
     lost = [] if winners is None else [one.key for one in contests if one.key not in winners]

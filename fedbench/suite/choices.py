@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
@@ -14,7 +13,7 @@ from fedbench.suite.node import Mark, Node
 from fedbench.suite.overlay import nest, sets_anew, written_out
 from fedbench.suite.problems import Problems
 from fedbench.suite.yaml import parse_value
-from fedbench.words import nearest, shown, suggestion
+from fedbench.words import in_short, nearest, shown, suggestion
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Choices:
 
     def of(self, dotted: str, value: Node, key: Mark) -> Choice:
         """A value for a dotted key of the settings, or for `methods.NAME.option`; key: where that stands."""
-        text = f"{dotted}={text_of(value.plain())}"
+        text = f"{dotted}={in_short(value.plain())}"
         label: str | None = None
         if dotted.startswith(PREFIX):
             if (found := self.methods.split(dotted, key)) is None:
@@ -118,15 +117,3 @@ def replaced(dotted: str, label: str | None, above: Mapping[str, Choice], overla
     layers = [choice.layer for choice in above.values() if choice.label in (None, label)]
     key = dotted.removeprefix(f"{PREFIX}{label}.")
     return dotted in above or any(layer and sets_anew(layer, key) for layer in (*layers, None if label else overlay))
-
-
-def text_of(value: Any) -> str:
-    """A value as a variant's name shows it: `attn.proj+mlp.fc2`, `lora(rank=4)`."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "+".join(map(text_of, value))
-    if isinstance(value, dict):
-        options = ",".join(f"{key}={text_of(part)}" for key, part in value.items() if key != "name")
-        return f"{value.get('name', '')}({options})" if options else str(value.get("name", "{}"))
-    return shown(value)

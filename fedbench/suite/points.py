@@ -94,7 +94,8 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Suite:
-    """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order.
+    """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order;
+    `variants` the places of its sweep.
 
     base: what the roots of its data are relative to, its own folder; where the command line says the root, the current
     one · tuning: where the suite has one that is not done, see `tuned`.
@@ -106,6 +107,7 @@ class Suite:
     profile: str
     seeds: tuple[int, ...]
     scenarios: tuple[str, ...]
+    variants: tuple[str, ...]
     methods: tuple[str, ...]
     timeout: float | None
     expected: tuple[dict[str, Any], ...]
@@ -114,16 +116,22 @@ class Suite:
     tuning: Tuning | None = field(default=None, repr=False)
 
     def points(
-        self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), seeds: Iterable[int] = ()
+        self,
+        scenarios: Sequence[str] = (),
+        methods: Sequence[str] = (),
+        seeds: Iterable[int] = (),
+        variants: Sequence[str] = (),
     ) -> list[Point]:
         """Every point, by scenario, place in the sweep, method and seed.
 
-        scenarios: patterns (`all_*`), any of which must match · methods: labels · seeds: instead of the suite's own.
-        An empty argument means everything. Raises UserError for a pattern or a label that nothing answers to.
+        scenarios, variants: patterns (`all_*`, `*rank=4*`), any of which must match · methods: labels · seeds: instead
+        of the suite's own. An empty argument means everything. Raises UserError for a pattern or a label that nothing
+        answers to.
         """
-        for pattern in scenarios:
-            if not any(fnmatchcase(name, pattern) for name in self.scenarios):
-                self._nothing("scenario", pattern, self.scenarios)
+        for what, patterns, known in (("scenario", scenarios, self.scenarios), ("variant", variants, self.variants)):
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern) for name in known):
+                    self._nothing(what, pattern, known)
         for label in methods:
             if label not in self.methods:
                 self._nothing("method", label, self.methods)
@@ -133,15 +141,19 @@ class Suite:
                 raise UserError(f"seed {seed}: expected a whole number from 0 to {2**32 - 1}")
             if self.tuning and seed in self.tuning.seeds:
                 raise UserError(f"{self.path}: seed {seed} is one that the candidates are tried on; report other seeds")
-        return list(self._points_of(self.groups, scenarios, methods, chosen))
+        return list(self._points_of(_matching(self.groups, scenarios, variants), methods, chosen))
 
-    def candidates(self, scenarios: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Point]:
+    def candidates(
+        self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), variants: Sequence[str] = ()
+    ) -> list[Point]:
         """What the tuning tries for these points, by candidate; nothing where there is none."""
         tuning = self.tuning
         return [
             replace(point, candidate=k)
             for k, candidate in enumerate(tuning.candidates if tuning else ())
-            for point in self._points_of(candidate.groups, scenarios, methods, tuning.seeds if tuning else ())
+            for point in self._points_of(
+                _matching(candidate.groups, scenarios, variants), methods, tuning.seeds if tuning else ()
+            )
         ]
 
     def place(self, point: Point, option: str = "") -> Mark:
@@ -167,21 +179,18 @@ class Suite:
                 chosen.append(replace(group, methods=methods, own=own))
         return replace(self, groups=tuple(chosen))
 
-    def _points_of(
-        self, groups: Iterable[Group], scenarios: Sequence[str], methods: Sequence[str], seeds: Sequence[int]
-    ) -> Iterator[Point]:
+    def _points_of(self, groups: Iterable[Group], methods: Sequence[str], seeds: Sequence[int]) -> Iterator[Point]:
         for group in groups:
-            if scenarios and not any(fnmatchcase(group.scenario, pattern) for pattern in scenarios):
-                continue
             for label in group.methods:
                 for seed in seeds if not methods or label in methods else ():
                     config, shared = self._config(group, label, seed), _shared(group, label)
                     yield Point(group.scenario, label, group.variant, seed, config, shared)
 
     def _nothing(self, what: str, asked: str, known: Iterable[str]) -> None:
-        raise UserError(
-            f"{self.path}: no {what} of this suite is called {asked!r}{suggestion(asked, known, 'there are')}"
-        )
+        told = f"no {what} of this suite is called {asked!r}{suggestion(asked, known, 'there are')}"
+        if not any(known):
+            told = f"nothing is swept in this suite, so that none of its cells is a {what} {asked!r}"
+        raise UserError(f"{self.path}: {told}")
 
     def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
         settings, method = deepcopy(group.own.get(label, group.settings)), group.methods[label]
@@ -190,6 +199,14 @@ class Suite:
                 if key in settings:
                     settings[key] = rotated(settings[key], seed)
         return {**settings, "method": deepcopy(method), "seed": seed, "profile": self.profile}
+
+
+def _matching(groups: Iterable[Group], scenarios: Sequence[str], variants: Sequence[str]) -> Iterator[Group]:
+    """Those whose scenario and whose place in the sweep answer to a pattern each, where there are any."""
+    for group in groups:
+        asked = ((group.scenario, scenarios), (group.variant, variants))
+        if all(not patterns or any(fnmatchcase(name, one) for one in patterns) for name, patterns in asked):
+            yield group
 
 
 def _shared(group: Group, label: str) -> dict[str, Any] | None:

@@ -102,6 +102,7 @@ class _Resolver:
             profile=self.profile,
             seeds=tuple(self._plain("seeds", [0])),
             scenarios=tuple(self.tree.at("scenarios").value),
+            variants=tuple(dict.fromkeys(variant for _, variant, *_ in found)),
             methods=tuple(self.methods.entries),
             timeout=self._plain("timeout", None),
             expected=numbers,

@@ -28,6 +28,8 @@ def offered(line: str) -> list[str]:
 def study(tmp_path, monkeypatch, registry):
     """A folder with a suite, a plugin's file, and results of one cell; the catalogue is kept."""
     (tmp_path / "mine.yaml").write_text("suite: mine\nscenarios: {hard: {}, easy: {}}\nmethods: [fedra, {name: own}]\n")
+    swept = "sweep: {train.rounds: [1, 2], backbone: [{name: micro_mixer, pretrained: false}]}\n"
+    (tmp_path / "swept.yaml").write_text(f"suite: swept\nscenarios: {{all: {{}}}}\nmethods: [fedra]\n{swept}")
     (tmp_path / "idea.py").write_text("")
     cell = tmp_path / "results/mine/hard-own-0-0123456789ab"
     cell.mkdir(parents=True)
@@ -52,6 +54,8 @@ def study(tmp_path, monkeypatch, registry):
         ("run mine.yaml --jobs 2 --method o", ["own"]),
         ("run --method ow mine.yaml --scenario h", ["hard"]),
         ("plan quickstart --method incl", ["inclusivefl"]),
+        ("plan swept.yaml --variant *tr", ["*train.rounds=1*", "*train.rounds=2*"]),
+        ("run swept.yaml --variant *ba", ["*backbone=micro_mixer(pretrained=false)*"]),
         ("run broken.yaml --method fedr", []),
         ("run quickstart --data stro", ["strokes6"]),
         ("run quickstart --plugin ", ["<file>"]),

@@ -9,6 +9,7 @@ import time
 import pytest
 from made_up import SMALL, built_catalogue, config
 
+from fedbench.errors import UserError
 from fedbench.suite import load
 
 
@@ -40,6 +41,20 @@ def test_what_the_command_line_replaces_is_not_swept(suite_of):
     ]
     assert [cell.variant for cell in suite_of(text, data="embedded").points()] == ["data=embedded"]
     assert len(suite_of(text, sets=["backbone.pretrained=false"]).points()) == 4
+
+
+def test_patterns_choose_points_of_a_sweep(suite_of):
+    suite = suite_of(SMALL + "sweep: {backbone: [micro_vit, micro_mixer], train.rounds: [1, 2]}\n")
+
+    def chosen(*patterns):
+        return [cell.variant for cell in suite.points(variants=patterns)]
+
+    assert chosen("*rounds=2") == ["backbone=micro_vit; train.rounds=2", "backbone=micro_mixer; train.rounds=2"]
+    assert len(chosen("*vit*", "*rounds=2")) == 3
+    with pytest.raises(UserError, match=r"no variant of this suite is called 'rounds=2'; .*train.rounds=2"):
+        chosen("rounds=2")
+    with pytest.raises(UserError, match=r"nothing is swept in this suite, so that none .* variant '\*rank=4\*'"):
+        suite_of(SMALL).points(variants=["*rank=4*"])
 
 
 def test_seeds_multiply_and_can_be_replaced(suite_of):
