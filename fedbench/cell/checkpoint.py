@@ -18,11 +18,12 @@ from fedbench.results import read_rows
 from fedbench.results.columns import CAME_LATER, COLUMNS
 from fedbench.results.documents import json_text, read_json
 from fedbench.results.files import set_aside
+from fedbench.results.manifest import CHECKPOINT
 from fedbench.results.tables import table_bytes
 from fedbench.results.untrusted import check, check_all, is_folder_name
 
 EVERY = 60.0  # seconds between two checkpoints, where nobody says
-CHECKPOINT, FACTS = "checkpoint", "checkpoint.json"
+FACTS = "checkpoint.json"
 PLACES = ("a", "b")
 FORMAT = 1
 REQUIRED = ("format", "id", "device", "number", "round", "seconds", "off_cpu", "files", "sha256")

@@ -15,6 +15,7 @@ from fedbench.results.untrusted import check, check_all, is_folder_name
 from fedbench.types import SIZES
 
 MANIFEST = "manifest.json"
+CHECKPOINT = "checkpoint"  # the folder beside it, of what a run goes on from
 MEND = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
 
 # The parts of a manifest and of its configuration that are read; what else stands there is passed on as it is.

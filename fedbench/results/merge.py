@@ -19,14 +19,15 @@ from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.identity import id_in
 from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, merge_index, prepare_folder, read_index, visible
 from fedbench.results.loading import cell_content, content_hash, examine, what_is_wrong
-from fedbench.results.manifest import MANIFEST, read_manifest
+from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.status import ENDED, GIVEN_UP, HALVED
 from fedbench.results.tuning import TUNING, read_search
 from fedbench.results.untrusted import is_folder_name, refuse_links
 
-# What gives way to what: a cell that nobody has finished to one that failed, that to a candidate of a tuning that was
-# halved, the further the better, and all to one with a result.
-UNFINISHED, FAILED, PART, RESULT = range(4)
+# What gives way to what: a cell that nobody has finished to one that failed, that to one of the target's that can go on
+# from a checkpoint, that to a candidate of a tuning that was halved, the further the better, and all to one with a
+# result.
+UNFINISHED, FAILED, RESUMABLE, PART, RESULT = range(5)
 MEND = "Choose another folder with --into DIR."
 
 # What lies beside the cells of a suite: by the file's name, what two of them are called, and who reads one.
@@ -82,7 +83,7 @@ class _Suite:
             if id_in(first.name) != id_in(entry.cell):
                 raise UserError(_two_cells(first, shard / entry.cell))
         for name in dict.fromkeys(entry.cell for entry in entries):
-            self._add(_read_cell(shard / name))
+            self._add(_read_cell(shard / name, stays=shard == self.target))
         self.shards[shard] = entries
 
     def _add(self, new: _Held) -> None:
@@ -137,10 +138,11 @@ def _started(name: str, target: Path) -> _Suite:
     return suite
 
 
-def _read_cell(folder: Path) -> _Held:
+def _read_cell(folder: Path, stays: bool) -> _Held:
+    """stays: whether it lies where all are merged into; checkpoints are not copied."""
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] not in ENDED:
-        return _Held(folder, UNFINISHED)
+        return _Held(folder, RESUMABLE if stays and (folder / CHECKPOINT).is_dir() else UNFINISHED)
     if manifest["status"] in GIVEN_UP:
         return _Held(folder, FAILED)
     if manifest["status"] == HALVED:
@@ -194,7 +196,7 @@ def _write(suite: _Suite, beside: Sequence[Path]) -> Merged:
             place = _place(target, cell.folder.name)
             if claims.take(id) is None:
                 raise UserError(f"{place} is being computed by {claims.holder(id)}: merge when it has ended.")
-            if cell.beats(_read_cell(place)):
+            if cell.beats(_read_cell(place, stays=True)):
                 _put(cell.folder, place)
                 copied += 1
             claims.release(id)
@@ -204,7 +206,7 @@ def _write(suite: _Suite, beside: Sequence[Path]) -> Merged:
     for entries in suite.shards.values():
         here = [replace(entry, cell=_place(target, entry.cell).name) for entry in entries]
         merge_index(target, suite.name, here)
-    left = sum(cell.rank == UNFINISHED for cell in suite.cells.values())
+    left = sum(cell.rank in (UNFINISHED, RESUMABLE) for cell in suite.cells.values())
     kept = len(suite.cells) - copied - left
     return Merged(suite.name, target, copied, kept, left, content_hash(target))
 

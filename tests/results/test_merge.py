@@ -134,6 +134,18 @@ def test_what_is_not_finished_gives_way(tmp_path, order):
         assert not [p.name for p in (root / "s").iterdir() if p.suffix in (".old", ".merge")]
 
 
+@pytest.mark.parametrize("status", ["failed", "timeout"])
+def test_a_cell_that_can_go_on_does_not_give_way_to_one_that_failed(tmp_path, status):
+    begun = cell(tmp_path / "r", status="interrupted")
+    (begun / "checkpoint/a").mkdir(parents=True)
+    cell(tmp_path / "a", status=status, reason="it broke")
+    (merged,) = merge([tmp_path / "a"], tmp_path / "r")
+    assert (merged.copied, merged.kept, merged.left) == (0, 0, 1)
+    assert read_manifest(begun)["status"] == "interrupted" and (begun / "checkpoint/a").is_dir()
+    (merged,) = merge([tmp_path / "a", tmp_path / "r"], tmp_path / "new")  # checkpoints are not copied
+    assert merged.copied == 1 and read_manifest(tmp_path / "new/s" / begun.name)["status"] == status
+
+
 def test_what_nobody_finished_is_left_to_a_run(tmp_path):
     name = cell(tmp_path / "a", status="running").name
     (merged,) = merge([tmp_path / "a"], tmp_path / "r")
