@@ -12,7 +12,7 @@ from fedbench.cell.federation import Federation, refuse_idle
 from fedbench.cell.pixels import NORMALIZE, Pixels
 from fedbench.cell.shares import Share, of_clients, of_domains, of_validation
 from fedbench.cell.watched import Watched
-from fedbench.data.checked import fault_of_clients, fault_of_images
+from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_images
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -65,9 +65,11 @@ class World:
 
     def _refuse_images(self) -> None:
         """Raises UserError for images and labels with which nothing could be computed."""
-        for split in ("train", "test"):
-            if fault := fault_of_images(getattr(self.splits, split), self.dataset, split):
-                raise UserError(f"the data set {self.config['data']['name']!r} cannot be used: {fault}")
+        faults = [fault_of_images(getattr(self.splits, split), self.dataset, split) for split in ("train", "test")]
+        if not any(faults) and not self.by_client:
+            faults.append(fault_of_domains(self.splits.test, self.dataset))
+        for fault in filter(None, faults):
+            raise UserError(f"the data set {self.config['data']['name']!r} cannot be used: {fault}")
 
     @property
     def by_client(self) -> bool:

@@ -32,6 +32,14 @@ def fault_of_images(images: Images, dataset: Dataset, split: str) -> str:
     return ""
 
 
+def fault_of_domains(test: Images, dataset: Dataset) -> str:
+    """A domain that could not be scored, for want of test images, in a sentence; "" where there is none."""
+    counts = np.bincount(test.domain, minlength=len(dataset.domains))
+    if counts.all():
+        return ""
+    return f"the domain {dataset.domains[int(counts.argmin())]!r} has no test image, and so no score"
+
+
 def fault_of_clients(clients: Sequence[Client], n: int) -> str:
     """What is wrong with the clients who share out n images, in a sentence; "" where nothing is."""
     if fault := _fault_of_arrays(clients) if isinstance(clients, Clients) else _fault_of_list(clients):

@@ -15,6 +15,7 @@ from fedbench.engine.team import together
 from fedbench.errors import UserError
 from fedbench.runs.runner import load
 from fedbench.testing.world import same
+from fedbench.types import Images, Splits
 
 
 def test_the_same_configuration_gives_the_same_rows(registry, cells):
@@ -47,6 +48,20 @@ def test_proxy_images_are_the_servers_alone_and_prepared_as_clients_are(registry
     assert shapes[0].shape == (27, 3, 32, 32) and shapes[0].is_meta
     with pytest.raises(UserError, match="data.proxy: 99 of the 54 training images"):
         Trial({**config, "data": {**config["data"], "proxy": {"images": 99}}}, registry)
+
+
+def test_a_domain_without_test_images_is_refused_where_domains_are_scored(registry, cells):
+    """Its score, and with it every mean over domains, would be no number."""
+    config = cells["skew", "fedra"]
+    whole = Trial(config, registry).dataset
+    splits = whole.load()
+    some = splits.test.domain != 1
+    test = Images(splits.test.x[some], splits.test.y[some], splits.test.domain[some])
+    lacking = replace(whole, load=lambda: Splits(splits.train, test))
+    with pytest.raises(UserError, match=f"cannot be used: the domain {whole.domains[1]!r} has no test image"):
+        Trial(config, registry, dataset=lacking)
+    by_client = {**config, "evaluation": {**config["evaluation"], "by": "client"}}
+    assert all(len(share.indices) for share in Trial(by_client, registry, dataset=lacking).evaluation.shares)
 
 
 def test_bf16_runs_and_stays_finite(registry, cells):
