@@ -98,8 +98,8 @@ class Setup:
     resolved · component(kind, ref): makes a component of the registry · fold: whether a predictor may fold its
     adapters (`fedbench.models.adapter.fold`) · by_client: whether every client is tested by itself, on images like its
     own · proxy(): the server's own images (n, 3, H, W), prepared as clients' are, and their labels (n,), held out of
-    everybody's training where the suite asks for it (`data.proxy`), or None. For a method that trains by other means
-    than `engine`: store: where clients' own tensors are kept · precision() is the context in which models are called ·
+    everybody's training where the suite asks for it (`data.proxy`), or None · store: where clients' own tensors are
+    kept. For a method that trains by other means than `engine`: precision() is the context in which models are called ·
     receive(uploads, start, plan, cohort, t) is what arrives of uploads; given a list as `later`, it puts there what
     waiting for a GPU alone could tell, bool tensors, and takes as fine what these may say is not.
     """

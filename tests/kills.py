@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import forkserver
@@ -51,15 +51,21 @@ class Toll:
 
 
 def order_of(
-    folder: Path, method: str, rounds: int, processes: int = 1, changes: dict[str, str] | None = None
+    folder: Path,
+    method: str,
+    rounds: int,
+    processes: int = 1,
+    changes: dict[str, str] | None = None,
+    plugins: Sequence[Path] = (TINY,),
 ) -> Order:
     """The order of a tiny cell that keeps a checkpoint after every round; `folder` is where its results will lie."""
+    files = list(map(str, plugins))
     folder.mkdir(parents=True, exist_ok=True)
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
-    registry = Registry([str(TINY)])
+    registry = Registry(files)
     (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
     place = folder / "s" / cell.folder_name()
-    return Order(place, cell.manifest(), "cpu", [str(TINY)], processes, checkpoint_every=0)
+    return Order(place, cell.manifest(), "cpu", files, processes, checkpoint_every=0)
 
 
 def moved(order: Order, folder: Path) -> Order:

@@ -30,6 +30,8 @@ class ClientStore:
     refers to it, and equal states have equal keys. What is put may wait in memory until `settle`: a checkpoint settles
     what it is to name, and what no state refers to any more by then has never been written.
 
+    Of several processes that compute a cell together one writes and deletes files; the stores of the others `follow`.
+
     pinned: the keys that checkpoints refer to, by checkpoint; `sweep` leaves them.
     """
 
@@ -38,6 +40,12 @@ class ClientStore:
         self._given = folder
         self.pinned: dict[str, frozenset[str]] = {}
         self.writer = Writer()
+        self._followed: dict[str, bytes] | None = None  # of a store that follows: what it was given, by key
+
+    def follow(self) -> None:
+        """From now on write and delete nothing: to be called in a copy of the process whose files these are. What is
+        put stays in memory until a sweep finds that the other process has written it too."""
+        self._followed = {file.stem: content for file, content in self.writer.copied().items()}
 
     @cached_property
     def folder(self) -> Path:
@@ -54,7 +62,9 @@ class ClientStore:
 
         content = save(_here(tensors))
         key = hash_of_bytes(content)
-        if self.writer.get(self._file(key)) is None and not self._whole(key):
+        if self._followed is not None:
+            self._followed[key] = content
+        elif self.writer.get(self._file(key)) is None and not self._whole(key):
             self.writer.put(self._file(key), content)
         return key
 
@@ -71,9 +81,8 @@ class ClientStore:
         missing or torn."""
         from safetensors.torch import load
 
-        content = self.writer.get(self._file(key))
-        if content is None:
-            content = self._read(key)
+        waiting = self.writer.get(self._file(key)) if self._followed is None else self._followed.get(key)
+        content = self._read(key) if waiting is None else waiting
         # safetensors gives them in a random order, and sums over them would not come out the same twice.
         return {name: _sent(value, device) for name, value in sorted(load(content).items())}
 
@@ -97,7 +106,12 @@ class ClientStore:
 
     def sweep(self, state: Mapping[str, Any], torn: bool = False) -> None:
         """Delete what neither this state nor a checkpoint refers to. torn: also what a killed process left half
-        written, where no other uses the folder."""
+        written, where no other uses the folder. One that follows deletes nothing: it forgets what nothing refers to,
+        and what is on the disk by now, to stay there until every process has called for the next sweep."""
+        if self._followed is not None:
+            live = keys_of(state)
+            self._followed = {k: own for k, own in self._followed.items() if k in live and not self._whole(k)}
+            return
         if not self._exists():
             return
         wanted = {self._file(key) for key in keys_of(state).union(*self.pinned.values())}
@@ -113,7 +127,7 @@ class ClientStore:
         return self.folder / f"{key}{_SUFFIX}"
 
     def _there(self, key: str) -> bool:
-        return bool(_KEY.fullmatch(key)) and self._file(key).is_file()
+        return bool(_KEY.fullmatch(key)) and self._exists() and self._file(key).is_file()
 
     def _whole(self, key: str) -> bool:
         return self._there(key) and hash_of_file(self._file(key)) == key

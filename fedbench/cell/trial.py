@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedbench.cell.channel import Guard, Later, received
 from fedbench.cell.checkpoint import Progress
-from fedbench.cell.clientstore import ClientStore
+from fedbench.cell.clientstore import ClientStore, keys_of
 from fedbench.cell.deployment import Deployment
 from fedbench.cell.evaluation import Evaluation
 from fedbench.cell.federation import Federation
@@ -227,6 +227,12 @@ class Trial:
                 tables["sizes"] += self.ledger.sizes(t, one, found[one.size])
         tables["deployed"] += self.ledger.deployed(t, self.deployment, found)
 
+    def _sweep(self, before: State, state: State) -> None:
+        """Delete what clients kept before a round and not after it, once every process of the team has read it."""
+        if keys_of(before) or keys_of(state):
+            self.team.meet()
+        self.store.sweep(state)
+
     def run(
         self,
         on_round: Callable[[int, Rows], None] = lambda t, rows: None,
@@ -244,6 +250,8 @@ class Trial:
         progress = progress or Progress()
         tables, ledger = progress.tables, self.ledger
         due, self.team = ledger.evaluated, team
+        if team.rank:
+            self.store.follow()
         with self._calling():
             state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
         if progress.state is not None:
@@ -264,7 +272,7 @@ class Trial:
             if ledger.sized and t + 1 == self.rounds:
                 self._deploy(state, t + 1, tables)
             progress.round, progress.state = t + 1, state
-            self.store.sweep(state)
+            self._sweep(before, state)
             del before, report  # the uploads of whole models are large, and the next round has its own
             on_round(t + 1, clients)
         self.state = state

@@ -43,6 +43,10 @@ class Writer:
         with self._changed:
             return self._waiting.get(file)
 
+    def copied(self) -> dict[Path, bytes]:
+        """What waited when this process was copied from another, whose thread may have left its lock closed here."""
+        return dict(self._waiting)
+
     def keep(self, files: Collection[Path]) -> None:
         """Drop what waits to be written anywhere else."""
         with self._changed:

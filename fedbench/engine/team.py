@@ -45,6 +45,11 @@ class Team:
                 parts[int(i)][name] = tensor
         return parts
 
+    def meet(self) -> None:
+        """Return when every member has come as far. Raises RuntimeError where one could not."""
+        if self.size > 1:
+            self._exchange(b"")
+
     def _exchange(self, mine: bytes) -> list[bytes]:
         """Every member's bytes, by rank."""
         if self.rank > 0:

@@ -30,8 +30,7 @@ class Own:
         return matches(place, self.keeps)
 
     def read(self, state: State, cohort: Cohort) -> list[dict[str, Tensor]]:
-        """What each client of the cohort keeps, by place: read once a round, for of several processes that compute it
-        together the first may have deleted it when the others come to its end."""
+        """What each client of the cohort keeps, by place: read once a round."""
         return [self._of(state, client) for client in cohort.ids]
 
     def given(self, start: State, own: Sequence[Mapping[str, Tensor]], plan: Plan) -> State:

@@ -91,3 +91,40 @@ def test_a_temporary_folder_is_made_when_needed_and_ends_with_the_store():
     del store
     gc.collect()
     assert not folder.exists()
+
+
+def test_a_store_that_follows_reads_everything_and_writes_and_deletes_nothing(tmp_path):
+    store = ClientStore(tmp_path)
+    written, kept = store.put(tensors()), {"0": store.put(tensors(1.0))}
+    store.settle()
+    waiting = store.put(tensors(2.0))
+    store.follow()
+    own = store.put(tensors(3.0))
+    there = set(tmp_path.iterdir())
+    assert all(
+        same(store.get(key), tensors(value))
+        for key, value in [(written, 0.0), (kept["0"], 1.0), (waiting, 2.0), (own, 3.0)]
+    )
+    store.sweep({"clients": {**kept, "1": own}})
+    assert set(tmp_path.iterdir()) == there and same(store.get(own), tensors(3.0))
+    with pytest.raises(UserError, match="not kept"):
+        store.get(waiting)
+
+
+def test_a_store_that_follows_keeps_no_copy_of_what_the_first_process_has_written(tmp_path):
+    first, follower = ClientStore(tmp_path), ClientStore(tmp_path)
+    follower.follow()
+    assert (key := first.put(tensors())) == follower.put(tensors())
+    first.settle()
+    follower.sweep({"clients": {"0": key}})
+    (tmp_path / f"{key}.safetensors").unlink()
+    with pytest.raises(UserError, match="not kept"):
+        follower.get(key)
+
+
+def test_a_store_that_follows_needs_no_folder():
+    store = ClientStore()
+    store.follow()
+    key = store.put(tensors())
+    store.sweep({"clients": {"0": key}})
+    assert same(store.get(key), tensors()) and "folder" not in vars(store)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 
 import pytest
+from command import TINY
 from every_method import METHODS, ROUNDS, changed, tiny_cells
+from kills import moved, order_of, said
 
+from fedbench.cell import worker
 from fedbench.cell.checkpoint import Checkpoints, Progress
+from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.state import file_bytes
 from fedbench.cell.trial import Trial
+from fedbench.cell.writer import Writer
 from fedbench.engine.team import together
 from fedbench.errors import NotApplicable
+from fedbench.registry.registry import Registry
+
+REMEMBERING = Path(__file__).parents[1] / "remembering_plugin.py"
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +107,51 @@ def test_two_processes_go_on_from_one_checkpoint(cells, plugins, tmp_path, monke
     monkeypatch.setattr("fedbench.engine.passes.ROWS", 4)  # so that there is something to share
     config = cells["rough", "fedra"]
     assert broken_off_after_every_round(config, plugins, tmp_path, processes=2) == uninterrupted(config, plugins, 2)
+
+
+class Killed(BaseException):
+    """The process came to its end."""
+
+
+def remembering(folder, slow=""):
+    """The order of a cell whose method trains by the engine and keeps tensors of clients in the store."""
+    changes = {"small: {}": "small: {evaluation: {by: client, every: 4}}"}
+    method = f"{{name: remembering, slow: {slow!r}}}"
+    return order_of(folder, method, 4, changes=changes, plugins=[TINY, REMEMBERING])
+
+
+def test_two_processes_that_share_a_store_go_on_from_the_newest_checkpoint(own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.engine.passes.ROWS", 4)
+    order, events = remembering(tmp_path / "one"), []
+    assert worker.run(order)["status"] == "finished"
+    again = moved(order, tmp_path / "two")
+
+    def send(event):
+        if event["round"] == 3:  # before its checkpoint, and when the other process has done what it does after a round
+            time.sleep(0.5)
+            raise Killed
+
+    with pytest.raises(Killed):
+        worker.run(again, send, 2)
+    worker.run(again, events.append, 2)
+    told = [(event["event"], event.get("round", event.get("reasons"))) for event in events]
+    assert told == [("resumed", 2), ("round", 3), ("round", 4)]
+    assert said(again.folder) == said(order.folder)
+
+
+@pytest.mark.parametrize("slow", ["first", "others"])
+def test_no_process_deletes_what_another_has_yet_to_read(own_cache, tmp_path, slow):
+    """Where all that is put is written at once, and no checkpoint protects it."""
+    order = remembering(tmp_path, slow)
+
+    def state(processes):
+        store = ClientStore(tmp_path / f"clients of {processes}")
+        store.writer = Writer(most=1)
+        trial = Trial(order.manifest["config"], Registry(order.plugins), store=store)
+        assert trial.shares == 2
+        together(processes, lambda team: trial.run(team=team))
+        store.settle()
+        assert {file.stem for file in store.folder.iterdir()} == set(trial.state["clients"].values())
+        return file_bytes(trial.state)
+
+    assert state(2) == state(1)

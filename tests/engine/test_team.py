@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import psutil
 import pytest
@@ -92,3 +93,14 @@ def test_a_member_that_dies_amid_its_message_is_noticed():
 
     with pytest.raises(RuntimeError, match="was ended"):
         together(2, break_off)
+
+
+def test_members_that_meet_wait_for_the_last(tmp_path):
+    def work(team):
+        if team.rank:
+            time.sleep(0.2)
+            (tmp_path / str(team.rank)).touch()
+        team.meet()
+        return sorted(file.name for file in tmp_path.iterdir())
+
+    assert together(3, work) == ["1", "2"] and together(1, lambda team: team.meet()) is None
