@@ -16,8 +16,8 @@ from fedbench.models.backbone import Blocks
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.aggregators import setup_for_aggregators, two_rounds
+from fedbench.testing.answers import answers, some_images
 from fedbench.testing.components import loss_of
-from fedbench.testing.methods import answers, some_images
 from fedbench.testing.world import cohort_of, expect, same, setup_of, tiny_vit
 from fedbench.types import Objective
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,12 @@ from fedbench.method import Method, State
 from fedbench.models.places import places
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
-from fedbench.testing.world import CLASSES, close, cohort_of, expect, same, setup_of, tiny_vit, twice, untouched
+from fedbench.testing.answers import check_answers, check_predictor, check_sizes
+from fedbench.testing.world import CLASSES, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import ClientCost, Cohort, Report, Size
 
 CAPACITIES = (4, 3, 1)
+SPARE = 3  # batches that clients have beyond those of their steps
 _checks = count()
 
 
@@ -53,7 +54,7 @@ def check_method(
         return by(replace(setup, by_client=True, store=store), **options)  # also those without a global model
 
     def cohort() -> Cohort:
-        return cohort_of(list(capacities), ranks=r_n, widths=g_n)
+        return cohort_of(list(capacities), ranks=r_n, widths=g_n, spare=SPARE)
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
@@ -71,10 +72,11 @@ def check_method(
         _check_round_without_return(method, given, cohort)
     for lost in {0, len(capacities) - 1}:
         _check_lost_client(method, state, cohort, lost)
-    _check_predictor(method, state)
-    _check_answers(made(again() if again else make), method, states)
+    _check_steps(method, start, cohort())
+    check_predictor(method, state)
+    check_answers(made(again() if again else make), method, states)
     _check_offered(method, trains)
-    _check_sizes(method, state)
+    check_sizes(method, state)
     _check_prices(method, capacities, ranks, widths, trains)
 
 
@@ -200,7 +202,7 @@ def _check_round_without_return(method: Method, state: State, cohort: Callable[[
 def _check_lost_client(method: Method, state: State, cohort: Callable[[], Cohort], lost: int) -> None:
     """Whatever its images are, the next state is the same."""
     everybody = cohort()
-    plain = replace(everybody, arrives=torch.arange(len(everybody)) != lost)
+    plain = replace(everybody, arrives=torch.arange(len(everybody)) != lost, batches=lambda n: everybody.batches(n))
     other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n == lost else plain.batches(n))
     (one, report), (two, _) = (method.round(state, 2, who, generator(1, 2)) for who in (plain, other))
     told = f"the work of client {lost} is lost (`cohort.arrives`)"
@@ -208,57 +210,26 @@ def _check_lost_client(method: Method, state: State, cohort: Callable[[], Cohort
     expect(same(one, two), f"{told}, but its images change the state")
 
 
+def _check_steps(method: Method, state: State, cohort: Cohort) -> None:
+    """Nobody takes more batches than it has steps, and passes beside them that its cost tells of. One batch more than
+    its steps may be taken in each pass, for whoever looks whether there is another."""
+    _, report = method.round(state, 0, cohort, generator(0, 0))
+    beside = {client: cost.epochs_beside for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
+    passes: dict[int, list[int]] = getattr(cohort.batches, "taken", {})
+    for client, steps in zip(cohort.ids, cohort.steps.tolist(), strict=True):
+        taken = passes.get(client, [])
+        expect(
+            sum(batches - (batches > steps) for batches in taken) <= steps * (1 + beside.get(client, 0)),
+            f"client {client} takes {sum(taken)} batches in a round in which it has {steps} steps: `cohort.batches(n)` "
+            "may yield more than that; stop after `cohort.steps[n]`, as `zip(range(int(cohort.steps[n])), "
+            "cohort.batches(n))` does, and tell further passes over its images by `epochs_beside` of its ClientCost, "
+            "or it does more work than others and than it pays for",
+        )
+
+
 def _others(batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
     """Other images with other labels."""
     return ((2 * x.flip(-1) + 1, (y + 1) % CLASSES) for x, y in batches)
-
-
-def answers(method: Method, state: State, x: Tensor, client: int | None = None) -> dict[str, Tensor]:
-    """What a state answers for images (n, 3, H, H), by the name of the model; "" where there is one."""
-    with torch.no_grad():
-        given = method.predictor(state, client=client)(x)
-    return dict(given) if isinstance(given, Mapping) else {"": given}
-
-
-def some_images() -> Tensor:
-    return torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-
-
-def _check_answers(fresh: Method, used: Method, states: Sequence[State]) -> None:
-    """A method made anew answers for a state what one does that has seen rounds since."""
-    x = some_images()
-    fresh.init(generator(0))
-    for state in (states[0], states[-1]):
-        one, two = (answers(method, state, x) for method in (fresh, used))
-        told = "the predictor answers from something else than the state it is given: a state of an earlier round, or "
-        expect(same(one, two), f"{told}one that was read from disk, must answer as it did then")
-
-
-def _check_predictor(method: Method, state: State) -> None:
-    x = some_images()
-    for client in (None, 0):
-        for name, logits in twice(partial(answers, method, state, x, client), "the predictor", state, x).items():
-            fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
-            expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
-    expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")
-
-
-def _check_sizes(method: Method, state: State) -> None:
-    """What clients can run, at every size that the method offers and has a model for."""
-    if method.at is None:
-        return
-    x, least = some_images(), 0
-    for size in method.sizes or ():
-        running = method.running(size) if method.running else 1
-        if running is None:
-            continue
-        expect(running >= least, f"`running`: {size} takes {running} bytes, less than a smaller size's {least}")
-        least = running
-        with untouched(state, what=f"`at` for {size}"), torch.no_grad():
-            given = method.at(state, size)(x)
-        for logits in given.values() if isinstance(given, Mapping) else [given]:
-            fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
-            expect(fits, f"`at` must give finite logits (5, {CLASSES}) for {size}")
 
 
 def check_state(state: Any, who: str = "the method") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,6 +53,51 @@ def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
         return timm.models.MlpMixer(img_size=8, patch_size=4, embed_dim=dim, num_blocks=depth, num_classes=0)
 
 
+class RandomBatches:
+    """Batches of four random images in float64 for every client: `steps`, and `spare` more, as an epoch has more than
+    the steps that somebody takes.
+
+    taken: how many batches each pass over a client's images has taken, by the client's id.
+    """
+
+    image_size = 8
+
+    def __init__(
+        self, ids: Sequence[int], steps: int, spare: int = 0, taken: dict[int, list[int]] | None = None
+    ) -> None:
+        self.ids, self.steps, self.spare = ids, steps, spare
+        self.taken: dict[int, list[int]] = {} if taken is None else taken
+
+    def __call__(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
+        passes = self.taken.setdefault(self.ids[n], [])
+        this = len(passes)
+        passes.append(0)
+        for batch in self._drawn(n):
+            passes[this] += 1
+            yield batch
+
+    def first(self, n: int) -> int:
+        """How many images the first batch of client n has."""
+        return 4
+
+    def labels(self, n: int) -> Tensor:
+        """(4 steps,) int64: of the images of client n; to know them takes no batch."""
+        drawn = [y for _, (_, y) in zip(range(self.steps), self._drawn(n), strict=False)]
+        return torch.cat(drawn) if drawn else torch.empty(0, dtype=torch.int64)
+
+    def only(self, rows: Sequence[int]) -> RandomBatches:
+        """Those of the clients at these positions."""
+        return RandomBatches([self.ids[n] for n in rows], self.steps, self.spare, self.taken)
+
+    def _drawn(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
+        draw = torch.Generator().manual_seed(100 + self.ids[n])
+        for _ in range(self.steps + self.spare):
+            yield (
+                torch.randn(4, 3, 8, 8, generator=draw, dtype=torch.float64),
+                torch.randint(CLASSES, (4,), generator=draw),
+            )
+
+
 def cohort_of(
     capacities: list[int],
     examples: list[int] | None = None,
@@ -60,19 +105,12 @@ def cohort_of(
     ids: list[int] | None = None,
     ranks: list[int] | None = None,
     widths: list[float] | None = None,
+    spare: int = 0,
 ) -> Cohort:
-    """A cohort with random images of its own for every client, 3 classes, float64."""
+    """A cohort with random images of its own for every client, 3 classes, float64. spare: batches beyond `steps`."""
     examples = examples or [4] * len(capacities)
     ids = ids if ids is not None else list(range(len(capacities)))
-
-    def batches(n: int) -> Iterator[tuple[Tensor, Tensor]]:
-        draw = torch.Generator().manual_seed(100 + ids[n])
-        for _ in range(steps):
-            yield (
-                torch.randn(4, 3, 8, 8, generator=draw, dtype=torch.float64),
-                torch.randint(CLASSES, (4,), generator=draw),
-            )
-
+    batches = RandomBatches(ids, steps, spare)
     numbers = (capacities, examples, [steps] * len(capacities))
     L_n, D, K = (torch.tensor(values, dtype=torch.int64) for values in numbers)
     r_n = None if ranks is None else torch.tensor(ranks, dtype=torch.int64)

@@ -73,6 +73,14 @@ METHODS = {
         _method("counts[0] += sum(int(y.sum()) for n in range(N) for _, y in cohort.batches(n))"),
         "nobody returns|is lost .* its images change the state",
     ),
+    "a whole epoch": (
+        _method("for n in range(N):\n            for x, y in cohort.batches(n):\n                pass"),
+        r"client 0 takes 7 batches in a round in which it has 2 steps: .* stop after `cohort.steps.n.`",
+    ),
+    "passes that no cost tells of": (
+        _method("[0 for n in range(N) for _ in zip(range(int(cohort.steps[n])), cohort.batches(n))]"),
+        "client 0 takes 4 batches .* tell further passes over its images by `epochs_beside`",
+    ),
     "an object": (_method(init="state['x'] = object()"), "state.'x'. is a object, which is neither tensor nor JSON"),
     "a function": (_method(init="state['log'] = len"), "init: state.'log'. is a builtin_function_or_method, which"),
     "a tuple": (_method(init="state['x'] = (1, 2)"), "is a tuple, which is neither tensor nor JSON"),
