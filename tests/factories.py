@@ -137,13 +137,13 @@ def write_cell(
     deployed: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
     turnout: dict[str, Any] | None = None,
+    candidate: int | None = None,
     **changes: Any,
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
     resolved = config(method, seed, **changes)
-    slug = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}"
     id = identity(resolved, AS_RUN["fingerprints"], AS_RUN["versions"])
-    name = f"{slug}-{id}"
+    name = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}-{id}"
     folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     if status == "finished":
         write_rows(folder, "eval", evaluation)
@@ -162,6 +162,7 @@ def write_cell(
         dataset=resolved["data"]["name"],
         profile=resolved["profile"],
         shared=shared,
+        candidate=candidate,
     )
     merge_index(suite_folder, suite_folder.name, [entry])
     return folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedbench.report.records import csv_text, json_text
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better
 from fedbench.results.contest import Contest
-from fedbench.results.tuning import Search, concerns, contests, is_number, read_search
+from fedbench.results.tuning import Search, concerns, contests, is_number, read_searches
 from fedbench.words import counted, shortened
 
 CSV_COLUMNS = (
@@ -78,41 +78,79 @@ def of_results(results: Sequence[Result]) -> list[Tuned]:
     asked = {(r.folder.parent, r.entry.scenario, r.entry.variant, r.entry.method): r.suite for r in results}
     found = []
     for folder in dict.fromkeys(r.folder.parent for r in results):
-        if search := read_search(folder):
+        if searches := read_searches(folder):
             mine = contests(folder).items()
-            found += [Tuned(asked[folder, *key], search, one) for key, one in mine if (folder, *key) in asked]
+            found += [Tuned(asked[folder, *key], searches[key], one) for key, one in mine if (folder, *key) in asked]
     if not found:
         raise UserError("--tuning: nothing of this was tuned; a suite says `tune:` (docs/suites.md has how)")
     return found
 
 
-def view(results: Sequence[Result]) -> View:
-    """A page for each scenario and place of the sweep. Raises: UserError where nothing was tuned."""
-    tuned = of_results(results)
-    boards: dict[tuple[str, str, str], list[Tuned]] = {}
+def boards(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
+    """Those of each scenario and place of the sweep with its title; where not all of its methods were tried with the
+    same candidates, those that were, with their names in the title."""
+    places: dict[tuple[str, str, str], list[list[Tuned]]] = {}
     for one in tuned:
-        boards.setdefault((one.suite, *one.contest.key[:2]), []).append(one)
-    pages = [_page(" · ".join(filter(None, place)), ones) for place, ones in boards.items()]
+        alike = places.setdefault((one.suite, *one.contest.key[:2]), [])
+        if (ones := next((ones for ones in alike if ones[0].search == one.search), None)) is None:
+            alike.append(ones := [])
+        ones.append(one)
+    return [
+        (_title(*place, ", ".join(one.method for one in ones) if len(alike) > 1 else ""), ones)
+        for place, alike in places.items()
+        for ones in alike
+    ]
+
+
+def view(results: Sequence[Result]) -> View:
+    """A page for each of `boards`. Raises: UserError where nothing was tuned."""
+    tuned = of_results(results)
+    found = boards(tuned)
+    pages = [_page(title, ones) for title, ones in found]
 
     def few(kept: Kept) -> list[Tuned]:
-        return [_ranked(ones)[i] for ones, (lines,) in zip(boards.values(), kept, strict=True) for i in lines]
+        return [_ranked(ones)[i] for (_, ones), (lines,) in zip(found, kept, strict=True) for i in lines]
 
     return View.of(pages, LEGEND, tuned, _to_csv, _to_json, few)
 
 
 def how_tuned(results: Sequence[Result]) -> list[str]:
-    """What to say below leaderboards of methods that were tuned, and of which suites where that is not true of all."""
-    suites = {r.folder.parent: r.suite for r in results}
-    told: dict[int, list[str]] = {}  # by how many candidates there were
-    for folder, name in suites.items():
-        if search := read_search(folder):
-            told.setdefault(len(search.candidates), []).append(name)
-    everywhere = [len(tuned) == len(suites) for tuned in told.values()] == [True]
+    """What to say below leaderboards of methods that were tuned, and of which suites, places or methods where that is
+    not true of all."""
+    searches = {folder: read_searches(folder) for folder in dict.fromkeys(r.folder.parent for r in results)}
+    trials: dict[tuple[str, ...], int] = {}
+    for r in results:
+        key = (r.entry.scenario, r.entry.variant, r.entry.method)
+        search = searches[r.folder.parent].get(key)
+        trials[str(r.folder.parent), r.suite, *key] = len(search.candidates) if search else 0
+    told: dict[tuple[int, str], list[str]] = {}
+    for name, n in _alike(trials):
+        who = "{} report{}" if len(name) == 5 else "in {} every method reports" if name else "every method reports"
+        told.setdefault((n, who), []).append(_title(*name[1:]))
     return [
-        f"Tuned: {'' if everywhere else f'in {shortened(tuned)} '}every method reports the best of "
-        f"{counted(n, 'candidate')}, chosen on validation images and other seeds; --tuning shows how."
-        for n, tuned in told.items()
+        f"Tuned: {who.format(shortened(names), 's' * (len(names) == 1))} the best of {counted(n, 'candidate')}, "
+        "chosen on validation images and other seeds; --tuning shows how."
+        for (n, who), names in told.items()
+        if n
     ]
+
+
+def _alike(trials: Mapping[tuple[str, ...], int], levels: Sequence[int] = (0, 2, 4, 5)) -> Iterator[tuple[tuple, int]]:
+    """Numbers of candidates by (folder, suite, scenario, variant, method), told once for everything, a suite, a place
+    or a method: the widest of which it is true, as the first so many parts of that key."""
+    level, *finer = levels
+    parts: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+    for key, n in trials.items():
+        parts.setdefault(key[:level], {})[key] = n
+    for name, part in parts.items():
+        if len(set(part.values())) == 1:
+            yield name, next(iter(part.values()))
+        else:
+            yield from _alike(part, finer)
+
+
+def _title(*names: str) -> str:
+    return " · ".join(filter(None, names))
 
 
 def _page(title: str, ones: Sequence[Tuned]) -> Page:

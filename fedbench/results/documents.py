@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_json, write_atomically
+from fedbench.disk import cannot_write, hash_of_json, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.tables import RESULT_VERSION, wrong_version
 
@@ -20,6 +21,19 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     does not have."""
     said = json.loads(json_text(value))  # what a reader will have to hash
     write_atomically(path, json_text({**value, SEAL: hash_of_json(said)}).encode())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """While a file is read and then written anew: who else does so waits. Raises: UserError where that cannot be."""
+    from filelock import FileLock
+
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        with FileLock(lock):
+            yield
+    except OSError as error:  # of the lock: a link, a folder, somebody else's
+        raise cannot_write(lock, error) from error
 
 
 def json_text(value: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbench.disk import cannot_write, hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.documents import read_json, unsealed, write_json
+from fedbench.results.documents import locked, read_json, unsealed, write_json
 from fedbench.results.manifest import MANIFEST
 from fedbench.results.untrusted import is_folder_name, typed
 from fedbench.words import shortened
@@ -128,20 +128,14 @@ def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mappin
     A new entry is placed behind its predecessor in `entries`, so that a run of one method leaves the suite's
     order alone.
     """
-    from filelock import FileLock
-
     folder = Path(suite_folder)
     new = [entry if isinstance(entry, Entry) else Entry(**entry) for entry in entries]
     prepare_folder(folder)
-    lock = folder / f".{INDEX}.lock"
-    try:
-        with FileLock(lock):
-            old = read_index(folder)
-            merged = Index(suite, _merge(old.entries if old else (), new))
-            marked = [{**entry.facts, MARK: entry.mark(suite)} for entry in merged.entries]
-            write_json(folder / INDEX, {"suite": suite, "entries": marked})
-    except OSError as error:  # of the lock: a link, a folder, somebody else's
-        raise cannot_write(lock, error) from error
+    with locked(folder / INDEX):
+        old = read_index(folder)
+        merged = Index(suite, _merge(old.entries if old else (), new))
+        marked = [{**entry.facts, MARK: entry.mark(suite)} for entry in merged.entries]
+        write_json(folder / INDEX, {"suite": suite, "entries": marked})
     return merged
 
 

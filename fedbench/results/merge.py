@@ -6,22 +6,22 @@ import filecmp
 import functools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from fedbench.disk import cannot_write, hash_of_json, put_in_place, settle, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.claims import Claims
 from fedbench.results.columns import BESIDE
+from fedbench.results.contest import Key
 from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.identity import id_in
 from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, merge_index, prepare_folder, read_index, visible
 from fedbench.results.loading import cell_content, content_hash, examine, what_is_wrong
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.status import ENDED, GIVEN_UP, HALVED
-from fedbench.results.tuning import TUNING, read_search
+from fedbench.results.tuning import TUNING, Search, merge_searches, read_searches
 from fedbench.results.untrusted import is_folder_name, refuse_links
 
 # What gives way to what: a cell that nobody has finished to one that failed, that to one of the target's that can go on
@@ -29,12 +29,6 @@ from fedbench.results.untrusted import is_folder_name, refuse_links
 # result.
 UNFINISHED, FAILED, RESUMABLE, PART, RESULT = range(5)
 MEND = "Choose another folder with --into DIR."
-
-# What lies beside the cells of a suite: by the file's name, what two of them are called, and who reads one.
-FILES: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
-    EXPECTED: ("sets of a paper's numbers", read_expected),
-    TUNING: ("tunings", read_search),
-}
 
 
 @dataclass(frozen=True)
@@ -115,8 +109,8 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
             suites[index.suite] = _started(index.suite, into / index.suite)
         if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
             suites[index.suite].add(folder, index.entries)
-    beside = {suite.name: [file for what in FILES if (file := _agreed(suite, what))] for suite in suites.values()}
-    return [_write(suite, beside[suite.name]) for suite in suites.values()]
+    beside = {suite.name: (_expected(suite), _searches(suite)) for suite in suites.values()}
+    return [_write(suite, *beside[suite.name]) for suite in suites.values()]
 
 
 def _suite_folders(path: Path) -> Iterator[tuple[Path, Index]]:
@@ -175,17 +169,32 @@ def _two_cells(one: Path, other: Path) -> str:
     )
 
 
-def _agreed(suite: _Suite, name: str) -> Path | None:
-    """The file of that name beside the cells, about which all shards that have one agree."""
-    noun, read = FILES[name]
-    files = [shard / name for shard in suite.shards if (shard / name).is_file()]
+def _expected(suite: _Suite) -> Path | None:
+    """The file of a paper's numbers, about which all shards that have one agree."""
+    files = [shard / EXPECTED for shard in suite.shards if (shard / EXPECTED).is_file()]
     for file in files[1:]:
-        if read(file.parent) != read(files[0].parent):
-            raise UserError(f"two {noun} for one suite:\n  {files[0]}\n  {file}\nDelete the outdated one.")
+        if read_expected(file.parent) != read_expected(files[0].parent):
+            raise UserError(_two_files("sets of a paper's numbers for one suite", files[0], file))
     return files[0] if files else None
 
 
-def _write(suite: _Suite, beside: Sequence[Path]) -> Merged:
+def _searches(suite: _Suite) -> dict[Key, Search]:
+    """What the candidates of every contest were drawn in, about which all shards that have candidates of it agree."""
+    found: dict[Key, tuple[Search, Path]] = {}
+    for shard in suite.shards:
+        for key, search in read_searches(shard).items():
+            first, where = found.setdefault(key, (search, shard))
+            if first != search:
+                what = f"tunings of {' · '.join(filter(None, (suite.name, *key)))}"
+                raise UserError(_two_files(what, where / TUNING, shard / TUNING))
+    return {key: search for key, (search, _) in found.items()}
+
+
+def _two_files(what: str, one: Path, other: Path) -> str:
+    return f"two {what}:\n  {one}\n  {other}\nNothing was written. Delete the outdated one."
+
+
+def _write(suite: _Suite, expected: Path | None, searches: Mapping[Key, Search]) -> Merged:
     target = suite.target
     prepare_folder(target)
     copied = 0
@@ -200,9 +209,10 @@ def _write(suite: _Suite, beside: Sequence[Path]) -> Merged:
                 _put(cell.folder, place)
                 copied += 1
             claims.release(id)
-    for file in beside:
-        if file.parent != target:
-            write_atomically(target / file.name, functools.partial(_copy, file), MEND)
+    if expected and expected.parent != target:
+        write_atomically(target / EXPECTED, functools.partial(_copy, expected), MEND)
+    if searches != read_searches(target):
+        merge_searches(target, suite.name, searches)
     for entries in suite.shards.values():
         here = [replace(entry, cell=_place(target, entry.cell).name) for entry in entries]
         merge_index(target, suite.name, here)

@@ -25,7 +25,7 @@ from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.index import Entry, merge_index, prepare_folder
 from fedbench.results.status import ENDED, GIVEN_UP, PENDING, TAKEN
-from fedbench.results.tuning import write_search
+from fedbench.results.tuning import merge_searches, read_searches
 from fedbench.runs import taking
 from fedbench.runs.backlog import Backlog, Take
 from fedbench.runs.executors import Execute
@@ -34,7 +34,7 @@ from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.pace import Written
 from fedbench.runs.plan import Cell, entries, status
 from fedbench.runs.refusals import Refusals
-from fedbench.runs.tuned import search_of
+from fedbench.runs.tuned import searches_of
 from fedbench.runs.turns import in_order, turns_of
 from fedbench.runs.twins import Kin, done_before, mark, twins
 from fedbench.suite import Suite
@@ -93,6 +93,7 @@ class Run:
         if os.path.lexists(folder):
             refuse_links(folder)
             prepare_folder(folder)  # refused now, not after minutes of decoding
+            read_searches(folder)
         chosen = options.of_shard(named)
         before = {cell.id: read_manifest(cell.folder_in(folder)) for cell in chosen}
         missing = [cell for cell in chosen if options.wants(status(cell, folder))]
@@ -107,8 +108,8 @@ class Run:
         names = entries(named, folder)
         merge_index(folder, suite.name, names)
         write_expected(folder, suite.name, suite.expected)
-        if suite.tuning:
-            write_search(folder, suite.name, search_of(suite.tuning))
+        if searches := searches_of(suite, named):
+            merge_searches(folder, suite.name, searches)
         run = (suite, registry, options, folder, named, names, chosen, before, in_order(missing, turns))
         take = partial(taking.take, assets=assets)
         return cls(*run, executor["name"], execute, began, left_out, turns, kin, take, stage)

@@ -19,7 +19,6 @@ from fedbench.runs.options import Options
 from fedbench.runs.outcome import Outcome
 from fedbench.runs.plan import Cell, cells_of
 from fedbench.suite import Point, Suite
-from fedbench.suite.points import Tuning
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,14 @@ def of_shard(contests: Sequence[Tried], shard: tuple[int, int] | None) -> list[T
     return [one for one in contests if hash_of_json(one.key) in mine]
 
 
-def search_of(tuning: Tuning) -> Search:
-    """What is kept beside the cells."""
+def searches_of(suite: Suite, cells: Sequence[Cell]) -> dict[Key, Search]:
+    """What is kept beside these cells: of each contest that one of them is a candidate of, what it was drawn in."""
+    if (tuning := suite.tuning) is None:
+        return {}
     values = [candidate.values for candidate in tuning.candidates]
-    return Search(tuning.space, values, list(tuning.seeds), tuning.metric, list(tuning.halving))
+    search = Search(tuning.space, values, list(tuning.seeds), tuning.metric, list(tuning.halving))
+    points = (point for cell in cells for point in cell.points if point.candidate is not None)
+    return {(point.scenario, point.variant, point.method): search for point in points}
 
 
 def standing(contests: Sequence[Tried], suite_folder: Path, metric: str) -> dict[Key, int]:

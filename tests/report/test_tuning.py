@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedbench.report.tuning import Tuned, expected_best, how_tuned, shortest
 from fedbench.results import load
 from fedbench.results.contest import Contest
-from fedbench.results.tuning import Search, write_search
+from fedbench.results.tuning import Search, merge_searches
 
 SCORES = [0.2, 0.5, 0.5, 0.9]
 
@@ -74,7 +74,8 @@ def suites(folder, **candidates):
         if n:
             rates = [{"train.optimizer.lr": 0.01 * (k + 1)} for k in range(n)]
             space = {"train.optimizer.lr": {"log": [0.001, 1]}}
-            write_search(folder / name, name, Search(space, rates, [1000], "accuracy", []))
+            search = Search(space, rates, [1000], "accuracy", [])
+            merge_searches(folder / name, name, {("mixed", "", "fedra"): search})
     return how_tuned(load([folder]))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.results import content_hash, load, read_index
-from fedbench.results.tuning import contests, read_search
+from fedbench.results.tuning import contests, read_searches
 
 CHANGES = {
     "rounds: 2, max_steps": "rounds: 4, max_steps",
@@ -54,10 +55,10 @@ def test_candidates_are_halved_and_the_winner_reports(tuned):
         ("fedra", 0, "finished"),
         ("allsmall", 0, "finished"),
     ]
-    search = read_search(folder / "r" / "tiny")
+    searches = read_searches(folder / "r" / "tiny")
     for key, contest in contests(folder / "r" / "tiny").items():
         config = next(r.manifest["config"] for r in reported if r.entry.method == key[2])
-        winner = search.candidates[contest.winner]["train.optimizer.lr"]
+        winner = searches[key].candidates[contest.winner]["train.optimizer.lr"]
         assert config["train"]["optimizer"]["lr"] == winner
     assert "tiny · tuning, part 1 of 3: 8 cells, 0 already done, 8 to run" in done.output
     assert "tiny · reporting: 2 cells" in done.output
@@ -95,15 +96,28 @@ def test_shards_tune_by_themselves_and_merge_to_the_same(tuned, tmp_path):
     done = fedbench("merge", tmp_path / "s1", tmp_path / "s2", "--into", tmp_path / "all", cwd=folder)
     assert done.exit_code == 0, done.output
     assert content_hash(tmp_path / "all") == content_hash(folder / "r")
-    assert read_search(tmp_path / "all" / "tiny") == read_search(folder / "r" / "tiny")
+    assert read_searches(tmp_path / "all" / "tiny") == read_searches(folder / "r" / "tiny")
     assert json.loads(run(folder, "--json", results=tmp_path / "all").stdout)["ran"] == 0
+
+
+def test_a_method_that_is_tuned_anew_leaves_what_another_was_tried_with(tuned, tmp_path):
+    folder, _ = tuned
+    shutil.copytree(folder / "r", tmp_path / "r")
+    suite(tmp_path, tune=TUNE.replace("trials: 4", "trials: 2\n  draw: 1"))
+    before = contests(folder / "r" / "tiny"), read_searches(folder / "r" / "tiny")
+    assert run(tmp_path, "--quiet", "--method", "fedra").exit_code == 0
+    after = contests(tmp_path / "r" / "tiny"), read_searches(tmp_path / "r" / "tiny")
+    kept, anew = ("small", "", "allsmall"), ("small", "", "fedra")
+    assert after[1][kept] == before[1][kept] and after[0][kept].scores == before[0][kept].scores
+    assert len(after[1][anew].candidates) == 2 and list(after[0][anew].cells) == [0, 1]
+    shown = " ".join(fedbench("compare", "r", cwd=tmp_path).stdout.split())
+    assert "small · fedra reports the best of 2 candidates" in shown
+    assert "small · allsmall reports the best of 4 candidates" in shown
 
 
 def test_a_run_that_was_ended_between_two_stages_goes_on(tuned, tmp_path):
     """A few cells at a time, by --max-failures of a plugin's method, and all of them by what is left."""
     folder, _ = tuned
-    import shutil
-
     part = tmp_path / "part"
     shutil.copytree(folder / "r", part)
     gone = [r for r in load([part], candidates=True) if r.status == "finished" or r.manifest.get("round") == 2]
@@ -161,11 +175,11 @@ def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_pat
 def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):
     folder, _ = tuned
     shown = fedbench("compare", "r", "--tuning", cwd=folder, columns=80).stdout
-    search, found = read_search(folder / "r" / "tiny"), contests(folder / "r" / "tiny")
+    searches, found = read_searches(folder / "r" / "tiny"), contests(folder / "r" / "tiny")
     assert "4 candidates, halved after rounds 1 and 2 of 4 rounds" in " ".join(shown.split())
     for key, contest in found.items():
         (line,) = [line for line in shown.splitlines() if line.startswith(f"{key[2]} ")]
-        assert str(search.candidates[contest.winner]["train.optimizer.lr"]) in line
+        assert str(searches[key].candidates[contest.winner]["train.optimizer.lr"]) in line
     records = json.loads(fedbench("compare", "r", "--tuning", "--format", "json", cwd=folder).stdout)
     assert len([r for r in records if r["winner"] and r["round"] == 4]) == 2
     assert len({r["candidate"] for r in records if r["round"] == 1}) == 4

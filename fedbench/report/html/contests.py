@@ -8,20 +8,17 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.report.html.series import rounded
 from fedbench.report.measures import is_fraction
-from fedbench.report.tuning import Tuned, of_results
+from fedbench.report.tuning import Tuned, boards, of_results
 from fedbench.results import Result
 
 
 def drawn(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One for each scenario and place of the sweep: by method, what is to be expected of 1, 2, ... candidates, and the
-    score of each. Nothing where nothing was tuned."""
+    """One for each of `boards`: by method, what is to be expected of 1, 2, ... candidates, and the score of each.
+    Nothing where nothing was tuned."""
     try:
         tuned = of_results(results)
     except UserError:
         return []
-    places: dict[str, list[Tuned]] = {}
-    for one in tuned:
-        places.setdefault(" · ".join(filter(None, (one.suite, *one.contest.key[:2]))), []).append(one)
     return [
         {
             "title": title,
@@ -29,7 +26,7 @@ def drawn(results: Sequence[Result]) -> list[dict[str, Any]]:
             "fraction": is_fraction(ones[0].search.metric),
             "methods": {one.method: _curve(one) for one in ones if one.scores},
         }
-        for title, ones in places.items()
+        for title, ones in boards(tuned)
     ]
 
 
