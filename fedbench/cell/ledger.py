@@ -22,7 +22,7 @@ from fedbench.families.aggregation import WEIGHTS
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.places import trained_layers
-from fedbench.results.choice import VALIDATION, best_round
+from fedbench.results.choice import VALIDATION, best_round, first_metric
 from fedbench.results.columns import SIMULATED
 from fedbench.results.scores import evaluated_rounds
 from fedbench.types import ClientCost, Dataset, Report, Size, Uploads
@@ -61,8 +61,7 @@ class Ledger:
                 f"clients, not of {len(federation.clients):,}; leave it out, or register fewer"
             )
         self.clocked = Clock(config, federation)
-        measured = [metric["name"] for metric in evaluation["metrics"]]
-        self.chooser = "accuracy" if "accuracy" in measured else measured[0]
+        self.chooser = first_metric(evaluation)
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
         """Enter a round into its tables; returns the rows of its clients. Raises Diverged."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedbench.results.choice import first_metric
 from fedbench.results.scores import average
 
 Rows = Sequence[Mapping[str, Any]]
@@ -26,8 +27,8 @@ def news(t: int, rows: Rows, evaluation: Rows, config: Mapping[str, Any]) -> dic
             break
         if row["split"] == "test":
             values.setdefault(row["metric"], {})[row["domain"], row["client"]] = row["value"]
-    if values:
-        metric = "accuracy" if "accuracy" in values else min(values)
+    metric = first_metric(config["evaluation"])
+    if metric in values:
         score = average(values[metric])
         found |= {"metric": metric, "score": score} if math.isfinite(score) else {}
     return found

@@ -139,6 +139,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.commands.watch import left_out
     from fedbench.report.terminal import show
     from fedbench.report.views import chosen
+    from fedbench.results.choice import first_metric
     from fedbench.results.expected import EXPECTED
     from fedbench.runs.executors.output import OUTPUT
     from fedbench.words import counted, duration
@@ -153,9 +154,9 @@ def _close(outcome, roles: dict[str, str]) -> None:
     )
     there = _read(outcome.folder)
     results = there.results
-    measured = {name for result in results if result.status == "finished" for name in result.metrics}
-    metric = "accuracy" if "accuracy" in measured or not measured else min(measured)
-    if measured:
+    firsts = [first_metric(r.manifest["config"]["evaluation"]) for r in results if r.status == "finished"]
+    metric = "accuracy" if "accuracy" in firsts or not firsts else firsts[0]
+    if firsts:
         console.print()
         show(chosen(results, metric=metric, roles=roles), console)
         console.print()

@@ -80,6 +80,13 @@ def reaches(value: float, target: float, metric: str) -> bool:
     return one >= other if higher_is_better(metric) else one <= other
 
 
+def first_metric(evaluation: Mapping[str, Any]) -> str:
+    """What a cell's rounds are chosen by: accuracy, or the first metric where that is not measured. evaluation: that
+    section of its configuration."""
+    measured: list[str] = [metric["name"] for metric in evaluation["metrics"]]
+    return "accuracy" if "accuracy" in measured else measured[0]
+
+
 def best_round(averages: Mapping[int, float], metric: str) -> int:
     """The round with the best average, of equal rounds the earliest; what is no number comes last.
 
