@@ -4,7 +4,7 @@ checked before anything is averaged."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from fedbench.cell.faults import Faults, Message
-from fedbench.models.places import Values, mapped, matches, places, started, trainers
+from fedbench.errors import UserError
+from fedbench.models.places import Values, mapped, matches, of_classifier, places, started, trainers
 from fedbench.types import Cohort, Plan, Uploads
 
 NOT_FINITE = "not finite"  # why an upload is refused
@@ -47,7 +48,7 @@ class Guard:
         asked = {n: one for n, one in messages.items() if n not in found and one[0]}
         if not asked:
             return found
-        finite = torch.stack([get_total_norm(list(sent.values()), math.inf) for sent, _ in asked.values()]).isfinite()
+        finite = torch.stack([_largest(sent) for sent, _ in asked.values()]).isfinite()
         if later is not None and not self.asks_norms:
             later.append(finite)
             return found
@@ -64,6 +65,12 @@ def _misshapen(sent: Message, given: Message) -> str | None:
     if any(value.shape != given[place].shape for place, value in sent.items()):
         return WRONG_SHAPE
     return WRONG_TYPE if any(value.dtype != given[place].dtype for place, value in sent.items()) else None
+
+
+def _largest(sent: Message) -> Tensor:
+    """A scalar, the largest absolute number of a message; 0 where it has whole numbers alone, which are finite."""
+    real = [value for value in sent.values() if value.is_floating_point()]
+    return get_total_norm(real, math.inf) if real else next(iter(sent.values())).new_zeros((), dtype=torch.float32)
 
 
 def _moved(sent: Message, given: Message) -> Tensor:
@@ -86,19 +93,21 @@ def received(
     the guard refuses as not arrived, with the reason under `rejected`.
 
     start: what the clients started from, see `fedbench.engine`. A message holds what its client has trained, of a
-    tensor trained in part those coordinates, and nothing of what clients keep. A refused upload's rows hold NaN. Where
-    all is well the uploads are returned as they are. later: where given, whether numbers are finite need not be asked
-    now, which waits for a GPU: what tells it is put there, bool, and they are taken as if they were.
+    tensor trained in part those coordinates, and nothing of what clients keep. A refused upload's rows hold NaN, or 0
+    in tensors of whole numbers. Where all is well the uploads are returned as they are. later: where given, whether
+    numbers are finite need not be asked now, which waits for a GPU: what tells it is put there, bool, and they are
+    taken as if they were. Raises UserError where a tensor has not one row for each client that sends it.
     """
     stacked, begun = dict(places({"r": uploads.r, "shared": uploads.shared})), dict(places(start))
-    sent = _messages(stacked, uploads, plan)
-    given = _messages(
-        {place: started(begun[place], plan, place, rows.dim() - 1) for place, rows in stacked.items()}, uploads, plan
-    )
+    senders = {place: trainers(plan, place) for place in stacked}
+    _check_rows(stacked, begun, senders, len(plan.M))
+    own = {place: started(begun[place], plan, place, rows.dim() - 1) for place, rows in stacked.items()}
+    sent, given = (_messages(rows, uploads, plan, senders) for rows in (stacked, own))
     came: list[int] = uploads.arrived.nonzero().flatten().tolist()
-    spoilt = {n for n in came if faults.kind_of(t, cohort.ids[n])}
-    for n in spoilt:
-        sent[n] = faults.corrupted(t, cohort.ids[n], sent[n], given[n])
+    struck = [n for n in came if faults.kind_of(t, cohort.ids[n])]
+    arriving = {n: faults.corrupted(t, cohort.ids[n], sent[n], given[n]) for n in struck}
+    spoilt = {n for n, one in arriving.items() if any(value is not sent[n][place] for place, value in one.items())}
+    sent = [arriving.get(n, one) for n, one in enumerate(sent)]
     whole = guard.refused({n: (sent[n], given[n]) for n in came if n not in spoilt}, later)
     rejected = dict(sorted((whole | guard.refused({n: (sent[n], given[n]) for n in spoilt})).items()))
     if not spoilt and not rejected:
@@ -106,9 +115,9 @@ def received(
 
     def rows_of(place: str, rows: Tensor) -> Tensor:
         rows, within = rows.clone(), uploads.coordinates.get(place)
-        for row, n in enumerate(trainers(plan, place)):
+        for row, n in enumerate(senders[place]):
             if n in rejected:
-                rows[row] = math.nan
+                rows[row] = math.nan if rows.is_floating_point() else 0
             elif n in spoilt and place in sent[n]:
                 if within is None:
                     rows[row] = sent[n][place]
@@ -119,17 +128,46 @@ def received(
     arrived = uploads.arrived.clone()
     arrived[list(rejected)] = False
     taken = mapped(rows_of, {"r": uploads.r, "shared": uploads.shared})
-    return replace(uploads, **taken, arrived=arrived, rejected=rejected)
+    return replace(uploads, **taken, arrived=arrived, rejected=rejected, spoilt=sorted(spoilt))
 
 
-def _messages(rows: Mapping[str, Tensor], uploads: Uploads, plan: Plan) -> list[Message]:
-    """For every client what it sends, by place. rows: by place, (n, ...) of those who train the tensor."""
+def _check_rows(
+    stacked: Mapping[str, Tensor], begun: Mapping[str, Tensor], senders: Mapping[str, Sequence[int]], N: int
+) -> None:
+    """Raises UserError where a tensor, by place, has not one row for each client that trains it, or where what these
+    began with is not given."""
+    for place, rows in stacked.items():
+        due, found = len(senders[place]), len(rows) if rows.dim() else "no"
+        if found != due:
+            raise UserError(
+                f"uploads: '{place}' has {found} rows, but by the plan {due} of {N} clients send it: {_why(place)}"
+            )
+        if place not in begun:
+            told = ", ".join(begun) or "nothing"
+            raise UserError(f"uploads: '{place}' is not among what clients started from ({told}): give it in `start`")
+
+
+def _why(place: str) -> str:
+    """Who sends what stands at `place`."""
+    kind, _, name = place.partition("/")
+    if kind == "r":
+        return "those that train the layer (`Plan.trains`), unless `Plan.frozen` names the tensor"
+    if of_classifier(name):
+        one = name.rsplit(".", 1)[0]
+        return f"those with an Exit of the classifier {one!r}; a name without a dot, or `model.<x>`, is everybody's"
+    return "all that take part, unless `Plan.frozen` names the tensor"
+
+
+def _messages(
+    rows: Mapping[str, Tensor], uploads: Uploads, plan: Plan, senders: Mapping[str, Sequence[int]]
+) -> list[Message]:
+    """For every client what it sends, by place. rows: by place, (n, ...) of those who train the tensor, `senders`."""
     messages: list[Message] = [{} for _ in range(len(plan.M))]
     for place, value in rows.items():
         if matches(place, plan.kept):
             continue
         within = uploads.coordinates.get(place)
-        for row, n in enumerate(trainers(plan, place)):
+        for row, n in enumerate(senders[place]):
             own = value[row] if within is None else value[row][within[row].expand_as(value[row])]
             if own.numel():
                 messages[n][place] = own

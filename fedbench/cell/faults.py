@@ -90,13 +90,19 @@ class Faults:
 
         nan, inf: no other number · wrong_shape: every tensor twice, stacked · scaled: `scale` times the update (Sun et
         al., 2019, arXiv 1911.07963, call it boosted) · noise: in place of each tensor's update Gaussian numbers,
-        their deviation `scale` times its root mean square.
+        their deviation `scale` times its root mean square. But for wrong_shape, tensors of whole numbers or truth
+        values are the same objects as before.
         """
         kind = self.spoiling["kind"]
-        if kind in ("nan", "inf"):
-            return {place: torch.full_like(value, float(kind)) for place, value in sent.items()}
         if kind == "wrong_shape":
             return {place: torch.stack([value, value]) for place, value in sent.items()}
+        real = {place: value for place, value in sent.items() if value.is_floating_point()}
+        return {**sent, **self._moved(kind, t, client, real, given)}
+
+    def _moved(self, kind: str, t: int, client: int, sent: Message, given: Message) -> Message:
+        """The same of tensors of floating-point numbers, each of its own shape."""
+        if kind in ("nan", "inf"):
+            return {place: torch.full_like(value, float(kind)) for place, value in sent.items()}
         scale = self.spoiling.get("scale", SCALES[kind])
         update = {place: sent[place] - given[place] for place in sorted(sent)}
         if kind == "noise":

@@ -119,7 +119,7 @@ class Ledger:
         """One row for every upload that was spoilt or refused."""
         rows = []
         for n, client in enumerate(report.cohort.ids):
-            kind = self.faults.kind_of(t, client) if report.cohort.arrives[n] else ""
+            kind = self.faults.kind_of(t, client) if n in report.uploads.spoilt else ""
             reason = report.uploads.rejected.get(n, "")
             if kind or reason:
                 rows.append({"round": t + 1, "client": client, "corrupted": kind, "rejected": reason})

@@ -17,7 +17,7 @@ from fedbench.models.holding import Holding, whole
 from fedbench.models.lowrank import pairs
 from fedbench.models.once import identity, once
 from fedbench.models.optimizer import optimizer_states
-from fedbench.models.places import holds
+from fedbench.models.places import holds, of_classifier
 from fedbench.models.running import to_answer
 from fedbench.models.shape import Shape
 from fedbench.types import ClientCost, Exit, Objective, Sent
@@ -106,7 +106,7 @@ def _sizes(shape: Shape, holding: Holding) -> list[_Size]:
     classifiers = {exit.classifier for exit in holding.exits}
     for name, p in shape.shared.items():
         if holds(classifiers, name):
-            sizes.append(size(f"shared/{name}", p, *most, reads=not name.startswith("model.")))
+            sizes.append(size(f"shared/{name}", p, *most, reads=of_classifier(name)))
     return sizes
 
 

@@ -103,4 +103,10 @@ def shared_holders(plan: Plan, name: str) -> Tensor:
 def holds(classifiers: Iterable[str], name: str) -> bool:
     """Whether a client with these classifiers holds the shared tensor `name`: its classifiers', and all that is
     not one's."""
-    return name.startswith("model.") or name.rsplit(".", 1)[0] in classifiers
+    return not of_classifier(name) or name.rsplit(".", 1)[0] in classifiers
+
+
+def of_classifier(name: str) -> bool:
+    """Whether a shared tensor is some classifier's, `<classifier>.<x>`; those of the model, `model.<...>`, and those
+    without a dot are everybody's."""
+    return "." in name and not name.startswith("model.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,7 +66,8 @@ class Uploads:
     left alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken · seconds (N,) · rejected: why
     the server refused the upload of the client at a position; such a client has not arrived · coordinates: of tensors
     that clients train in part, by place (`r/<layer>/<name>`, `shared/<name>`), which coordinates each row's client
-    trained, bool, in the rows' shape or broadcast to it; elsewhere a row holds what its client started from.
+    trained, bool, in the rows' shape or broadcast to it; elsewhere a row holds what its client started from · spoilt:
+    the positions whose uploads a fault has changed on their way.
     """
 
     r: list[dict[str, Tensor]]
@@ -77,6 +78,7 @@ class Uploads:
     seconds: Tensor
     rejected: Mapping[int, str] = field(default_factory=dict)
     coordinates: Mapping[str, Tensor] = field(default_factory=dict)
+    spoilt: Collection[int] = ()
 
     @classmethod
     def of(

@@ -17,7 +17,7 @@ from fedbench.engine import sequential
 from fedbench.families.layerwise import head_at_end
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
-from fedbench.types import Plan, Uploads
+from fedbench.types import Plan, Report, Uploads
 
 CAPACITIES = [4, 3, 2, 1]
 REFUSED = {"nan": NOT_FINITE, "inf": NOT_FINITE, "wrong_shape": WRONG_SHAPE, "scaled": TOO_LARGE}
@@ -235,6 +235,17 @@ def test_rows_tell_what_was_spoilt_and_what_was_refused(registry):
     assert upload_rows(0, report, Faults({}, 0))[0] == {
         "round": 1, "client": 0, "corrupted": "", "rejected": TOO_LARGE
     }  # fmt: skip
+
+
+def test_no_row_says_of_what_was_never_sent_that_it_was_spoilt():
+    """A client that keeps all that it trains, and a method that hands on uploads which no fault has met."""
+    up, start, plan, faults = *uploads_of(M), spoiling("nan")
+    cohort = cohort_of([2, 1, 2])
+    kept = received(up, start, replace(plan, kept=["*"]), cohort, 0, faults, Guard())
+    for uploads in (kept, up):
+        assert upload_rows(0, Report(plan, cohort, uploads, []), faults) == []
+    met = Report(plan, cohort, received(up, start, plan, cohort, 0, faults, Guard()), [])
+    assert [row["corrupted"] for row in upload_rows(0, met, faults)] == ["nan"] * 3
 
 
 @pytest.mark.parametrize("kind", ["nan", "wrong_shape", "scaled", "noise"])

@@ -18,6 +18,11 @@ def test_a_parameter_of_the_model_itself_is_everybodys():
     assert holds(["head"], "head.weight") and not holds(["head"], "exit3.weight")
 
 
+def test_a_shared_tensor_without_a_dot_is_everybodys():
+    assert holds([], "proto") and holds(["head"], "w") and holds([], "exit3")
+    assert not holds([], "proto.mean")  # which may be a classifier's
+
+
 def test_what_a_client_trains_may_be_less_than_it_holds():
     M, trained = torch.ones(3, 3) > 0, torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 1]]) > 0
     r = [{"fc.lora_A": 0, "fc.lora_B": 0}, {"fc.lora_A": 0}, {}]

@@ -23,7 +23,7 @@ class Participant:
     def __init__(self, n: int, cohort: Cohort, w: Mapping[str, Tensor], cut: Cut, setup: Setup, t: int) -> None:
         self.i, self.K, self.t, self.cut, self.setup = cohort.ids[n], int(cohort.steps[n]), t, cut, setup
         self.cohort, self.batches = cohort.only([n]), cohort.batches(n)
-        self.arrives, self.refused = bool(cohort.arrives[n]), ""
+        self.arrives, self.refused, self.spoilt = bool(cohort.arrives[n]), "", False
         self.begun = dict(w)
         self.w = {name: nn.Parameter(value.clone()) for name, value in w.items()}
         self.optimizer = make_optimizer(list(self.w.values()), setup.train["optimizer"])
@@ -79,6 +79,7 @@ class Participant:
         sent = Uploads.of(self.cohort, [{}] * L, rows, *torch.zeros(2, 1))  # losses and seconds: see `outcome`
         how = {} if later is None else {"later": later}
         came = self.setup.receive(sent, start, plan_of(1, L), self.cohort, self.t, **how)
+        self.spoilt = self.spoilt or bool(came.spoilt)
         if came.rejected:
             self.refused = came.rejected[0]
             return None
@@ -92,19 +93,22 @@ class Participant:
 
     def outcome(self, with_own: bool) -> Outcome:
         """with_own: head and tail were to be sent."""
-        return Outcome(self.arrived, self.refused, self.told, self.seconds, self.received if with_own else {})
+        own = self.received if with_own else {}
+        return Outcome(self.arrived, self.refused, self.told, self.seconds, own, self.spoilt)
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What the server and the record keep of a client's round: why it was refused, if it was; told: the loss of each
-    step; own: (w_H, w_T) as they were received, where they were to be sent."""
+    step; own: (w_H, w_T) as they were received, where they were to be sent; spoilt: whether a fault has changed any of
+    its messages."""
 
     arrived: bool
     refused: str
     told: list[Tensor]
     seconds: float
     own: Values
+    spoilt: bool = False
 
 
 def plan_of(N: int, L: int) -> Plan:
@@ -126,4 +130,5 @@ def uploads_of(done: list[Outcome], cohort: Cohort, L: int) -> Uploads:
         seconds=torch.tensor([one.seconds for one in done], dtype=torch.float64),
     )
     arrived = torch.tensor([one.arrived for one in done], dtype=torch.bool)
-    return replace(up, arrived=arrived, rejected={n: one.refused for n, one in enumerate(done) if one.refused})
+    rejected = {n: one.refused for n, one in enumerate(done) if one.refused}
+    return replace(up, arrived=arrived, rejected=rejected, spoilt=[n for n, one in enumerate(done) if one.spoilt])

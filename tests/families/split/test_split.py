@@ -133,7 +133,7 @@ def test_of_a_refused_client_nothing_remains(registry, name, t, kind):
     lost = replace(cohort, arrives=torch.tensor([True, False, True]))
     without, _ = b.round(b.init(generator(0)), t, lost, generator(0, t))
     assert same(with_it, without)
-    assert list(report.uploads.rejected) == [1]
+    assert list(report.uploads.rejected) == [1] == list(report.uploads.spoilt)
     assert report.uploads.arrived.tolist() == [True, False, True]
 
 
