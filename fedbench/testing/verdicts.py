@@ -20,6 +20,14 @@ from fedbench.words import meant
 # What a component must leave as it is in its process; others of what is watched change by honest imports.
 KEPT = {"current folder", "default of torch", "gradients", "determinism", "numpy's errors"}
 
+# What the function that such a component makes is called with.
+CALLED = {
+    "aggregator": ("state", "uploads", "plan", "cohort"),
+    "objective": ("exits", "y", "t"),
+    "partition": ("y", "domain", "num_domains", "generator"),
+    "metric": ("logits", "y"),
+}
+
 
 def verdicts(
     names: Iterable[str],
@@ -67,6 +75,8 @@ def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: M
     if misspelt := _misspelt(component, own):
         return Verdict(BROKEN, what, misspelt)
     if needed := [key for key, default in component.options.items() if default == REQUIRED and key not in own]:
+        if told := _unmade(kind, needed):
+            return Verdict(BROKEN, what, told)
         sets = " ".join(f"--set {key}=..." for key in needed)
         return Verdict(SKIPPED, what, f"it needs {', '.join(needed)}: give {sets}")
     root = own.get("root") or root_of(name)
@@ -137,13 +147,27 @@ def _check_options(found: Sequence[Component], options: Mapping[str, Any]) -> No
             )
 
 
+def _unmade(kind: str, needed: Sequence[str]) -> str:
+    """A sentence about a function that was registered in place of the one that makes it; "" where it was not."""
+    called = CALLED.get(kind, ())
+    if len(needed) < 2 or not set(needed) <= set(called):
+        return ""
+    return (
+        f"it takes {', '.join(needed)}, with which fedbench calls the {kind} itself: register a function that returns "
+        "this one"
+    )
+
+
 def _misspelt(component: Component, own: Collection[str]) -> str:
     """A sentence about an option that looks like something the core would have handed over, and is not among the `own`
     ones that a user gives; "" where there is none."""
     given = inputs_of(component.kind)
     for option, default in component.options.items():
         near = difflib.get_close_matches(option, given, 1, 0.6 if default == REQUIRED else 0.85)
-        if option not in own and near and (default == REQUIRED or near[0].rstrip("s") != option.rstrip("s")):
+        if option == "t" and default == REQUIRED and "round" in given:
+            near = ["round"]
+        unsaid = default is None or default == REQUIRED
+        if option not in own and near and (unsaid or near[0].rstrip("s") != option.rstrip("s")):
             return (
                 f"its parameter {option!r} is an option of suites, and looks like {near[0]!r}, which fedbench hands "
                 f"over: call it {near[0]!r}, or otherwise if it is an option"

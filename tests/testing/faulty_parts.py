@@ -29,6 +29,11 @@ ALLOCATIONS = {
         "depends on what it was asked before: keep nothing between calls",
     ),
     "counts": (_allocation(f"return ({ROW}).long()"), "must return a bool tensor"),
+    "t": (_allocation(f"return {ROW}", ", t"), "its parameter 't' .* which fedbench hands over: call it 'round'"),
+    "an input nobody gives": (
+        _allocation(f"return {ROW}", ", layer_cost=None"),
+        "'layer_cost' .*call it 'layer_costs'",
+    ),
     "another width": (_allocation("return capacities[:, None] > 0"), "gave client|must give 6 columns"),
     "no tensor": (_allocation("return None"), "must return a bool tensor .* got NoneType"),
 }
@@ -143,6 +148,10 @@ OBJECTIVES = {
         "depends on what the objective was asked before: keep nothing between calls",
     ),
     "in place": (_objective(f"y.fill_(0); return {SUM}"), "changes what it is given"),
+    "no maker": (
+        "def it(exits, y, t):\n    return exits[0].sum()",
+        "it takes exits, y, t, with which fedbench calls the objective itself: register a function that returns this",
+    ),
     "other arguments": (
         "def it():\n    return lambda logits, y: logits.mean()",
         r"takes 2 positional arguments but 3 were given",
@@ -168,7 +177,10 @@ METRICS = {
     "chance": (_metric(f"return {RIGHT} + np.random.rand()"), r"global generator \(of NumPy\)"),
     "a clock": (_metric("import time; return time.perf_counter()"), "another result when called again"),
     "memory": (_metric("seen.setdefault('n', len(y)); return float(seen['n'])", "seen = {}"), "domains come one after"),
-    "no metric": (f"def it(logits, y):\n    return {RIGHT}", "it needs logits, y: give --set"),
+    "no metric": (
+        f"def it(logits, y):\n    return {RIGHT}",
+        "it takes logits, y, with which .* register a function that returns this one",
+    ),
 }
 
 
