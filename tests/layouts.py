@@ -48,7 +48,7 @@ def nicopp(root: Path) -> Path:
             for label, name in ((0, "airplane"), (7, "hot air balloon")):
                 for i in numbers:
                     path = f"NICO_DG/{context}/{name}/{context} {i:04}.jpg"
-                    write(root / path, jpeg(10 * label + i))
+                    write(root / path, jpeg(10 * label + 20 * i))  # which JPEG tells apart
                     lines.append(f"{path} {label}\n")
             write(root / "NICO_DG_official" / f"{context}_{split}.txt", "".join(lines))
     return root

@@ -12,7 +12,7 @@ from fedbench.cell.federation import Federation, refuse_idle
 from fedbench.cell.pixels import NORMALIZE, Pixels
 from fedbench.cell.shares import Share, of_clients, of_domains, of_validation
 from fedbench.cell.watched import Watched
-from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_images
+from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_images, loaded, refusal
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -42,7 +42,7 @@ class World:
         self.config, self.seed, self.dataset = config, config["seed"], dataset
         watched = watched or Watched(registry, config)
         with watched.calling("dataset", config["data"]["name"]):
-            self.splits = splits = dataset.load()
+            self.splits = splits = loaded(dataset, config["data"]["name"])
             if clients is None:
                 self._refuse_images()
         mean, std = NORMALIZE.get(config["data"]["normalize"], normalised)
@@ -69,7 +69,7 @@ class World:
         if not any(faults) and not self.by_client:
             faults.append(fault_of_domains(self.splits.test, self.dataset))
         for fault in filter(None, faults):
-            raise UserError(f"the data set {self.config['data']['name']!r} cannot be used: {fault}")
+            raise refusal(self.config["data"]["name"], fault)
 
     @property
     def by_client(self) -> bool:

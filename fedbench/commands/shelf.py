@@ -14,6 +14,7 @@ from rich.filesize import decimal
 
 from fedbench.data.archive import md5, unpack
 from fedbench.data.cache import entry_of, holds
+from fedbench.data.checked import fault_of_images, loaded, mostly, repeated, told_repeated, told_untrained
 from fedbench.data.decode import check_options, told_unreadable
 from fedbench.data.lists import read_list
 from fedbench.data.sources import Part, Source, root_of
@@ -98,8 +99,8 @@ class Shelf:
                 dataset = self.make(image_size, unreadable="skip")
                 if dataset.size and not holds(dataset.fingerprint):
                     yield Finding("ok", will_take(dataset.size, image_size))
-                splits = dataset.load()
-                numbers = list(self._numbers(dataset, splits))
+                splits = loaded(dataset, self.name)
+                numbers = [*self._numbers(dataset, splits), *self._contents(dataset, splits)]
         except UserError as error:
             yield Finding("WRONG", self._told(image_size, error))
             return
@@ -110,7 +111,7 @@ class Shelf:
         """What is wrong with the options as they are: of what is found where images are skipped, the reason."""
         try:
             with self._blaming():
-                self.make(image_size).load()
+                loaded(self.make(image_size), self.name)
         except UserError as own:
             return str(own)
         return str(error)
@@ -169,6 +170,19 @@ class Shelf:
             else:
                 yield Finding("WRONG", f"{said}; officially {official[domain][0]:,} and {official[domain][1]:,}")
 
+    def _contents(self, dataset: Dataset, splits: Splits) -> Iterator[Finding]:
+        """What is wrong or odd about the images and labels themselves. Where there are official numbers, those tell
+        whether any are lacking."""
+        faults = [fault_of_images(getattr(splits, split), dataset, split) for split in ("train", "test")]
+        if any(faults):
+            yield from (Finding("WRONG", fault) for fault in filter(None, faults))
+            return
+        if not self.source and (untrained := told_untrained(splits.train, dataset)):
+            yield Finding("note", untrained)
+        n = len(splits.test)
+        if count := repeated(splits):
+            yield Finding("WRONG" if mostly(count, n) else "note", told_repeated(count, n))
+
     def unpack(self, unverified: bool = False) -> list[Path]:
         """Unpack the archives of what is missing; the folders that are new. What is there is left as it is.
 
@@ -201,7 +215,7 @@ class Shelf:
             entry, known = entry_of(dataset.fingerprint), holds(dataset.fingerprint)
             if dataset.size and not known:
                 tell(will_take(dataset.size, image_size))
-            splits = dataset.load()
+            splits = loaded(dataset, self.name)
             counts = images(dataset, splits)
         size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None
         place = entry if entry.is_dir() else None

@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from fedbench.types import Client, Clients, Dataset, Images
+from fedbench.errors import UserError
+from fedbench.types import Client, Clients, Dataset, Images, Splits
 
 LOOKED_AT = 256  # float images whose range is looked at; a data set may be larger than memory
+DARK, DARKER = -0.25, 0.01  # images are normalised already if a larger share of their values than this lies below that
 NOBODY = "the partition makes no client at all"
+
+
+def loaded(dataset: Dataset, name: str) -> Splits:
+    """What the data set of that name loads. Raises UserError where that is no pair of splits."""
+    if fault := fault_of_load(dataset.load):
+        raise refusal(name, fault)
+    splits = dataset.load()
+    if fault := fault_of_splits(splits):
+        raise refusal(name, fault)
+    return splits
+
+
+def refusal(name: str, fault: str) -> UserError:
+    """What is raised for a data set with such a fault."""
+    return UserError(f"the data set {name!r} cannot be used: {fault}")
+
+
+def fault_of_load(load: object) -> str:
+    """What is wrong with what is to load the images, in a sentence; "" where nothing is."""
+    if callable(load):
+        return ""
+    return f"`load` must be a function that returns Splits, not {of_what(load)}: write `load=lambda: Splits(...)`"
+
+
+def fault_of_splits(splits: object) -> str:
+    """What is wrong with what `load` has returned, in a sentence; "" where nothing is."""
+    if not isinstance(splits, Splits):
+        return f"`load` must return fedbench.types.Splits(train, test), not {of_what(splits)}"
+    for split in ("train", "test"):
+        if not isinstance(images := getattr(splits, split), Images):
+            return f"`load` must return Splits of fedbench.types.Images, and {split} is {of_what(images)}"
+    return ""
 
 
 def fault_of_images(images: Images, dataset: Dataset, split: str) -> str:
     """What is wrong with a split, in a sentence; "" where nothing is."""
     n, x = len(images.y), images.x
-    shaped = isinstance(x, np.ndarray) and x.ndim == 4 and x.shape[:2] == (n, 3) and x.shape[2] == x.shape[3]
+    shaped = isinstance(x, np.ndarray) and x.ndim == 4 and x.shape[1] == 3 and x.shape[2] == x.shape[3]
     if not shaped or x.dtype not in (np.uint8, np.float32):
         return f"{split}.x must be uint8 or float32 (n, 3, H, H), not {of_what(x)}"
-    if x.dtype == np.float32:
-        far = float(np.abs(x[:LOOKED_AT]).max()) if n else 0.0
-        if not far <= 2:
-            return f"{split}.x in float32 must lie in or near [0, 1], not reach {far:g}; divide by 255"
+    if len(x) != n:
+        return f"{split} has {len(x)} images but {n} labels"
+    if x.dtype == np.float32 and n and (fault := _fault_of_range(x[:LOOKED_AT])):
+        return f"{split}.x {fault}"
     for part, names in (("y", dataset.classes), ("domain", dataset.domains)):
         values = getattr(images, part)
         if values.shape != (n,) or values.dtype != np.int64:
@@ -30,6 +66,47 @@ def fault_of_images(images: Images, dataset: Dataset, split: str) -> str:
         if not n or values.min() < 0 or values.max() >= len(names):
             return f"{split}.{part} must lie between 0 and {len(names) - 1}"
     return ""
+
+
+def _fault_of_range(x: np.ndarray) -> str:
+    """What is wrong with the values of float images, in half a sentence; "" where nothing is."""
+    below = float((x < DARK).mean())
+    if below > DARKER:
+        told = f"looks normalised already: {below:.0%} of its values are below {DARK:g}"
+        return f"{told}; give values in [0, 1], `data.normalize` does the rest"
+    far = float(np.abs(x).max())
+    return "" if far <= 2 else f"in float32 must lie in or near [0, 1], not reach {far:g}; divide by 255"
+
+
+def repeated(splits: Splits) -> int:
+    """How many test images are training images too, pixel for pixel."""
+    test = Counter(map(_digest, splits.test.x))
+    return sum(test.pop(digest, 0) for digest in map(_digest, splits.train.x))
+
+
+def _digest(x: np.ndarray) -> bytes:
+    return blake2b(np.ascontiguousarray(x).data, digest_size=16).digest()
+
+
+def told_repeated(count: int, n: int) -> str:
+    """Of n test images so many are training images too: what that is to be called."""
+    return f"{count:,} of {n:,} test images are training images too, pixel for pixel"
+
+
+def mostly(count: int, n: int) -> bool:
+    """Whether so many of n test images were trained on that their scores say nothing."""
+    return 2 * count > n
+
+
+def told_untrained(train: Images, dataset: Dataset) -> str:
+    """The classes that no training image has, in a sentence; "" where there is none."""
+    counts = np.bincount(train.y, minlength=len(dataset.classes))
+    lacking = [dataset.classes[c] for c in np.flatnonzero(counts == 0)]
+    if not lacking:
+        return ""
+    if len(lacking) == 1:
+        return f"no training image has the class {lacking[0]!r}"
+    return f"{len(lacking)} of {len(counts)} classes have no training image, {lacking[0]!r} among them"
 
 
 def fault_of_domains(test: Images, dataset: Dataset) -> str:
@@ -56,8 +133,12 @@ def fault_of_clients(clients: Sequence[Client], n: int) -> str:
 
 
 def _fault_of_list(clients: Sequence[Client]) -> str:
-    if not isinstance(clients, list | tuple) or not all(isinstance(client, Client) for client in clients):
-        return f"a partition returns a list of fedbench.types.Client, not {of_what(clients)}"
+    wanted = "a partition returns a list of fedbench.types.Client, not"
+    if not isinstance(clients, list | tuple):
+        return f"{wanted} {of_what(clients)}"
+    for i, client in enumerate(clients):
+        if not isinstance(client, Client):
+            return f"{wanted} one whose item {i} is {of_what(client)}"
     if not clients:
         return NOBODY
     if [client.id for client in clients] != list(range(len(clients))):

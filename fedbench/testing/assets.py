@@ -9,10 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.data.checked import fault_of_images
+from fedbench.data.checked import (
+    fault_of_images,
+    fault_of_load,
+    fault_of_splits,
+    mostly,
+    repeated,
+    told_repeated,
+    told_untrained,
+)
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.testing.world import expect, same, shaken, untouched
-from fedbench.types import Dataset, Exit, Images
+from fedbench.types import Dataset, Exit, Images, Splits
 
 Variants = Iterable[tuple[str, Callable[[], Any]]]
 MOST_IMAGES = 2000  # of a data set that is made again with other options
@@ -88,18 +96,19 @@ def check_dataset(
     variants: Variants = (),
     image_size: int | None = None,
 ) -> None:
-    """Types, shapes and ranges of both splits, both filled in every domain, the same images on every load, and a
-    fingerprint that tells them. again, variants: as of `check_backbone` · image_size: that it was asked for."""
+    """Types, shapes and ranges of both splits, both filled in every domain, every class to be learnt, other images for
+    testing, the same on every load, and a fingerprint that tells them. again, variants: as of `check_backbone` ·
+    image_size: that it was asked for."""
     expect(isinstance(dataset, Dataset), f"a data set is a fedbench.types.Dataset, not {type(dataset).__name__}")
     expect(isinstance(dataset.fingerprint, str) and dataset.fingerprint, "the fingerprint must be a text")
     for what, names in (("domains", dataset.domains), ("classes", dataset.classes)):
         expect(names and len(set(names)) == len(names), f"{what} must be different names, at least one")
     seeded = "take fedbench.seeding.numpy_generator"
     with shaken(1), untouched(what="`load`", instead=seeded):
-        one = dataset.load()
+        one = _loaded(dataset)
     with shaken(2):
-        two, made = dataset.load(), again() if again else dataset
-        three = made.load() if again else two
+        two, made = _loaded(dataset), again() if again else dataset
+        three = _loaded(made) if again else two
     for split in ("train", "test"):
         images: Images = getattr(one, split)
         check_images(images, dataset, split)
@@ -115,6 +124,7 @@ def check_dataset(
         )
         if dataset.outline:
             _check_outline(getattr(dataset.outline(), split), images, split)
+    _check_learnable(one, dataset)
     expect(
         made.fingerprint == dataset.fingerprint,
         f"made again, the fingerprint is {made.fingerprint!r}, and was {dataset.fingerprint!r}: it must be a function "
@@ -129,6 +139,25 @@ def check_dataset(
                 f"the images are others with {what}, and the fingerprint is {dataset.fingerprint!r} all the same: "
                 "whatever changes an image, a label or the split must change it, or old results are taken for new ones",
             )
+
+
+def _loaded(dataset: Dataset) -> Splits:
+    fault = fault_of_load(dataset.load)
+    expect(not fault, fault)
+    splits = dataset.load()
+    fault = fault_of_splits(splits)
+    expect(not fault, fault)
+    return splits
+
+
+def _check_learnable(splits: Splits, dataset: Dataset) -> None:
+    """Every class can be learnt, and test images tell whether it was."""
+    untrained = told_untrained(splits.train, dataset)
+    expect(not untrained, untrained)
+    count, n = repeated(splits), len(splits.test)
+    expect(
+        not mostly(count, n), f"{told_repeated(count, n)}: test on others, or scores are of what was learnt by heart"
+    )
 
 
 def check_images(images: Images, dataset: Dataset, split: str) -> None:

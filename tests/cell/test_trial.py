@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -48,6 +49,21 @@ def test_proxy_images_are_the_servers_alone_and_prepared_as_clients_are(registry
     assert shapes[0].shape == (27, 3, 32, 32) and shapes[0].is_meta
     with pytest.raises(UserError, match="data.proxy: 99 of the 54 training images"):
         Trial({**config, "data": {**config["data"], "proxy": {"images": 99}}}, registry)
+
+
+def test_images_that_are_normalised_already_and_no_splits_are_refused(registry, cells):
+    """They would be normalised a second time, and train to something nonetheless."""
+    config = cells["skew", "fedra"]
+    whole = Trial(config, registry).dataset
+    splits = whole.load()
+    normalised = replace(splits.test, x=(splits.test.x / 127.5 - 1).astype(np.float32))
+    for loads, told in (
+        (lambda: replace(splits, test=normalised), r"test.x looks normalised already: \d+% of its values are below"),
+        (lambda: (splits.train, splits.test), r"`load` must return fedbench.types.Splits\(train, test\), not tuple"),
+        (splits, "`load` must be a function that returns Splits, not Splits"),
+    ):
+        with pytest.raises(UserError, match=f"cannot be used: {told}"):
+            Trial(config, registry, dataset=replace(whole, load=loads))
 
 
 def test_a_domain_without_test_images_is_refused_where_domains_are_scored(registry, cells):

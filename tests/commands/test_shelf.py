@@ -208,3 +208,60 @@ def test_broken_data_set_of_a_stranger_is_one_line_that_names_it(tmp_path, name,
     [(level, told)] = findings(name, "--plugin", "broken.py", cwd=tmp_path, code=2)
     assert level == "WRONG" and told.startswith(said)
     assert said in data("prepare", name, "--plugin", "broken.py", cwd=tmp_path, code=2)
+
+
+ODD = """
+import numpy as np
+from fedbench import hookimpl
+from fedbench.types import Dataset, Images, Splits
+
+X = np.random.default_rng(0).integers(0, 256, (12, 3, 4, 4)).astype(np.uint8)
+
+
+def images(x, classes=2):
+    return Images(x, np.arange(len(x)) % classes, np.zeros(len(x), np.int64))
+
+
+FLOAT = (X / 127.5 - 1).astype(np.float32)
+LOADS = {
+    "same": lambda: Splits(images(X), images(X)),
+    "three": lambda: Splits(images(X[:8]), images(X[5:])),
+    "one_class": lambda: Splits(images(X[:6], 1), images(X[6:])),
+    "normalised": lambda: Splits(images(FLOAT[:6]), images(FLOAT[6:])),
+    "short": lambda: Splits(Images(X[:6], np.arange(5) % 2, np.zeros(5, np.int64)), images(X[6:])),
+    "a_pair": lambda: (images(X[:6]), images(X[6:])),
+    "no_function": Splits(images(X[:6]), images(X[6:])),
+}
+
+
+def made(name):
+    def make(image_size):
+        return Dataset(("all",), ("a", "b"), name, LOADS[name])
+
+    return make
+
+
+@hookimpl
+def fedbench_register_datasets(register):
+    for name in LOADS:
+        register(name, made(name))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "told"),
+    [
+        ("same", "WRONG", "12 of 12 test images are training images too, pixel for pixel"),
+        ("three", "note", "3 of 7 test images are training images too, pixel for pixel"),
+        ("one_class", "note", "no training image has the class 'b'"),
+        ("normalised", "WRONG", "train.x looks normalised already: 3"),
+        ("short", "WRONG", "train has 6 images but 5 labels"),
+        ("a_pair", "WRONG", "the data set 'a_pair' cannot be used: `load` must return fedbench.types.Splits"),
+        ("no_function", "WRONG", "the data set 'no_function' cannot be used: `load` must be a function"),
+    ],
+)
+def test_what_is_odd_about_images_and_labels_is_told(tmp_path, name, level, told):
+    (tmp_path / "odd.py").write_text(ODD)
+    found = findings(name, "--plugin", "odd.py", cwd=tmp_path, code=2 if level == "WRONG" else 0)
+    one, said = next(finding for finding in found if finding[0] != "ok")
+    assert one == level and said.startswith(told)

@@ -208,6 +208,10 @@ PARTITIONS = {
     "other ids": (_partition("return [Client(7, 0, np.arange(9))]"), "client ids must be 0, 1, 2"),
     "another domain": (_partition("return [Client(0, 1, np.arange(9))]"), "holds images of another domain"),
     "no clients": (_partition("return np.arange(9)"), "returns a list of fedbench.types.Client, not ndarray"),
+    "arrays": (
+        _partition("return [np.flatnonzero(domain == d) for d in range(3)]"),
+        "returns a list of fedbench.types.Client, not one whose item 0 is ndarray int64 ",
+    ),
     "chance": (
         _partition("return [Client(0, MIXED, np.random.permutation(len(y)))]"),
         r"global generator \(of NumPy\); take `generator`, a numpy.random.Generator",

@@ -164,6 +164,7 @@ def _dataset(
     fingerprint: str = "f'shades-{image_size}-{shade}'",
     names: str = "('a', 'b')",
     outlined: str = "images().y",
+    load: str = "lambda: Splits(images(), images(test=True))",
 ) -> str:
     return f"""
 import itertools, uuid
@@ -172,11 +173,12 @@ from fedbench.types import Dataset, Images, Splits
 CALLS = itertools.count()
 
 def it(image_size: int, shade: int = 3):
-    def images():
-        return Images({x}, {y}, {domain})
+    def images(test=False):
+        x = {x}
+        return Images(1 - x if test else x, {y}, {domain})
     def outline():
         return Splits(*(Images.blank({outlined}, images().domain, image_size) for _ in range(2)))
-    return Dataset(('one', 'two'), {names}, {fingerprint}, lambda: Splits(images(), images()), outline=outline)
+    return Dataset(('one', 'two'), {names}, {fingerprint}, {load}, outline=outline)
 """
 
 
@@ -187,6 +189,33 @@ DATASETS = {
     "no numbers": (_dataset(f"np.full({SHAPE}, np.nan, np.float32)"), "not reach nan"),
     "channels last": (_dataset("np.zeros((8, image_size, image_size, 3), np.uint8)"), r"float32 \(n, 3, H, H\)"),
     "tensors": (_dataset(f"torch.zeros({SHAPE})"), r"must be uint8 or float32 \(n, 3, H, H\), not Tensor"),
+    "normalised already": (
+        _dataset(f"np.linspace(-1, 1, 24 * image_size ** 2, dtype=np.float32).reshape{SHAPE}"),
+        r"train.x looks normalised already: 3\d% of its values are below -0.25; give values in \[0, 1\], `data.normal",
+    ),
+    "a label too few": (_dataset(y="np.arange(7) % 2"), "train has 8 images but 7 labels$"),
+    "the same images twice": (
+        _dataset(load="lambda: Splits(images(), images())"),
+        "8 of 8 test images are training images too, pixel for pixel: test on others",
+    ),
+    "a class that nobody learns": (_dataset(y="np.zeros(8, np.int64)"), "no training image has the class 'b'$"),
+    "classes that nobody learns": (
+        _dataset(names="tuple('abcd')"),
+        "2 of 4 classes have no training image, 'c' among them$",
+    ),
+    "splits instead of a function": (
+        _dataset(load="Splits(images(), images(test=True))"),
+        r"`load` must be a function that returns Splits, not Splits: write `load=lambda: Splits\(...\)`$",
+    ),
+    "a pair instead of splits": (
+        _dataset(load="lambda: (images(), images())"),
+        r"`load` must return fedbench.types.Splits\(train, test\), not tuple$",
+    ),
+    "nothing loaded": (_dataset(load="lambda: None"), r"`load` must return .*, not NoneType$"),
+    "arrays instead of images": (
+        _dataset(load="lambda: Splits(images(), images().x)"),
+        r"`load` must return Splits of fedbench.types.Images, and test is ndarray uint8 \(8, 3, 8, 8\)$",
+    ),
     "a label too many": (_dataset(y="np.arange(8)"), "train.y must lie between 0 and 1"),
     "a label below": (_dataset(y="np.arange(8) % 2 - 1"), "train.y must lie between 0 and 1"),
     "short labels": (_dataset(y="(np.arange(8) % 2).astype(np.int32)"), r"train.y must be int64 \(8,\)"),

@@ -135,11 +135,11 @@ def test_a_broken_backbone():
 
 
 def data(**changes) -> Dataset:
-    def images():
-        x, y = np.zeros((4, 3, 8, 8), dtype=np.uint8), np.array([0, 1, 0, 1])
+    def images(shade):
+        x, y = np.full((4, 3, 8, 8), shade, dtype=np.uint8), np.array([0, 1, 0, 1])
         return replace(Images(x, y, np.array([0, 0, 1, 1])), **changes)
 
-    return Dataset(("one", "two"), ("a", "b"), "f", lambda: Splits(images(), images()))
+    return Dataset(("one", "two"), ("a", "b"), "f", lambda: Splits(images(0), images(1)))
 
 
 def test_a_sound_data_set_passes():

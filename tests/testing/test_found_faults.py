@@ -132,8 +132,8 @@ HONEST = {
         "from fedbench.types import Dataset, Images, Splits\n\n"
         "def it():\n"
         "    x = np.linspace(0, 1, 4 * 3 * 6 * 6, dtype=np.float32).reshape(4, 3, 6, 6)\n"
-        "    images = Images(x, np.arange(4) % 2, np.zeros(4, np.int64))\n"
-        "    return Dataset(('one',), ('a', 'b'), 'of one size', lambda: Splits(images, images))"
+        "    train, test = (Images(one, np.arange(4) % 2, np.zeros(4, np.int64)) for one in (x, x[::-1] / 2))\n"
+        "    return Dataset(('one',), ('a', 'b'), 'of one size', lambda: Splits(train, test))"
     ),
 }
 
