@@ -99,8 +99,9 @@ def show(name: str, plugins: tuple) -> None:
     from fedbench.registry.registry import Registry
 
     catalogue, console = Registry(plugins).catalogue, Screen()
-    found = _named(catalogue, name)
-    for component in found:
+    for component in _named(catalogue, name):
+        if clash := catalogue.clashes.get(f"{component.kind} {name}"):
+            console.print(Text(f"! {clash}", "yellow"), soft_wrap=True)
         console.print(
             f"[bold]{component.name}[/bold], {component.kind} of {component.package} (plugin {component.plugin})"
         )
@@ -193,6 +194,7 @@ def new(name: str, kind: str, into: str | None) -> None:
     from fedbench.scaffold.package import kinds, package
 
     made = package(kind, name)
+    _refuse_taken(kind, name)
     folder = Path(into or f"fedbench-{name.replace('_', '-')}")
     put(made, folder)
     click.echo(
@@ -201,6 +203,15 @@ def new(name: str, kind: str, into: str | None) -> None:
         "  pip install -e '.[test]' && pytest\n"
         f"  {kinds()[kind].run.replace('NAME', name)}"
     )
+
+
+def _refuse_taken(kind: str, name: str) -> None:
+    """Raises UserError for a name that a suite would not know from that of a component which is installed."""
+    from fedbench.errors import UserError
+    from fedbench.registry.registry import Registry
+
+    if taken := Registry().catalogue.components.get(kind, {}).get(name):
+        raise UserError(f"{taken.package} registers the {kind} {name!r} already; choose another name, as my_{name}")
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -61,6 +61,10 @@ def test_a_new_package_is_whole(kind, tmp_path):
     [
         (("Mine", "--kind", "metric"), "cannot be the name of a function"),
         (("class", "--kind", "metric"), "cannot be the name of a function"),
+        (
+            ("fedra", "--kind", "method"),
+            "fedbench registers the method 'fedra' already; choose another name, as my_fedra",
+        ),
         (("mine", "--kind", "metrik"), 'did you mean "metric"?'),
     ],
 )
@@ -68,6 +72,13 @@ def test_what_cannot_be_is_told(words, told, tmp_path):
     done = fedbench("plugins", "new", *words, cwd=tmp_path)
     assert done.exit_code == 2 and told in done.output
     assert not list(tmp_path.iterdir())
+
+
+def test_show_tells_of_a_name_that_two_have(tmp_path):
+    plugin = "from fedbench import hookimpl\n\n@hookimpl\ndef fedbench_register_metrics(register):\n"
+    (tmp_path / "own.py").write_text(f"{plugin}    register('accuracy', lambda: None)\n")
+    said = " ".join(fedbench("plugins", "show", "accuracy", "--plugin", "own.py", cwd=tmp_path).output.split())
+    assert "! two packages register the metric 'accuracy': fedbench (plugin accuracy) and" in said
 
 
 @pytest.mark.parametrize("there", [False, True])
