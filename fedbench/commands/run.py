@@ -145,12 +145,11 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.words import counted, duration
 
     console = Screen()
-    kept = len(outcome.manifests) - outcome.ran - outcome.elsewhere - len(outcome.twins)
     console.print(
         f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
         + (f", {len(outcome.twins)} taken from equal ones" if outcome.twins else "")
-        + (f", {outcome.elsewhere} by other runs" if outcome.elsewhere else "")
-        + (f", {kept} kept from before" if kept else "")
+        + (f", {len(outcome.elsewhere)} by other runs" if outcome.elsewhere else "")
+        + (f", {outcome.kept} kept from before" if outcome.kept else "")
     )
     there = _read(outcome.folder)
     results = there.results
@@ -220,7 +219,7 @@ def _summary(outcome) -> dict:
         "suite": outcome.suite,
         "folder": str(outcome.folder),
         "ran": outcome.ran,
-        "elsewhere": outcome.elsewhere,
+        "elsewhere": len(outcome.elsewhere),
         "twins": len(outcome.twins),
         "seconds": round(outcome.seconds, 3),
         "counts": dict(outcome.counts),

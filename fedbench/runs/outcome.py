@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.status import ENDED, GIVEN_UP
+from fedbench.results.identity import id_in
+from fedbench.results.manifest import read_manifest
+from fedbench.results.status import ENDED, GIVEN_UP, TAKEN
 
 Listen = Callable[[dict[str, Any]], None]
 
@@ -16,38 +18,50 @@ Listen = Callable[[dict[str, Any]], None]
 class Ends:
     """How the cells of a run end, as the listener is told; with too many failures no others start.
 
-    of: the last event of each cell that ended in this run, by the name of its folder · elsewhere: how many cells other
-    runs computed meanwhile · twins: the folders of those that were written down from one that is
-    equal.
+    candidates: the ids of those cells that a tuning tries, of which one that diverged is no failure · of: the last
+    event of each cell that ended in this run, by the name of its folder · elsewhere: the folders of those that other
+    runs computed meanwhile · twins: of those that were written down from one that is equal.
     """
 
-    def __init__(self, listen: Listen, max_failures: int | None) -> None:
-        self.listen, self.max_failures = listen, max_failures
+    def __init__(self, listen: Listen, max_failures: int | None, candidates: Collection[str] = ()) -> None:
+        self.listen, self.max_failures, self.candidates = listen, max_failures, candidates
         self.of: dict[str, dict[str, Any]] = {}
-        self.failures = self.elsewhere = 0
-        self.twins = set[str]()
+        self.failures = 0
+        self.elsewhere, self.twins = set[str](), set[str]()
 
     @property
     def may_start(self) -> bool:
         return self.max_failures is None or self.failures < self.max_failures
 
+    @property
+    def ran(self) -> frozenset[str]:
+        """The folders of the cells that this run computed, however they ended."""
+        told = self.of.items()
+        return frozenset(name for name, end in told if end["event"] == "ended" and end["status"] != TAKEN)
+
     def note(self, event: dict[str, Any]) -> None:
         if event["event"] in ("ended", "unclaimed"):
             self.of[Path(event["folder"]).name] = event
-            self.failures += event["status"] in GIVEN_UP
-        self.elsewhere += event["event"] == "elsewhere"
+            self.failures += event["status"] in GIVEN_UP and not self._answers(Path(event["folder"]))
+        if event["event"] == "elsewhere":
+            self.elsewhere.add(Path(event["folder"]).name)
         if event["event"] == "twin":
             self.twins.add(Path(event["folder"]).name)
         self.listen(event)
+
+    def _answers(self, folder: Path) -> bool:
+        """Whether a cell that was given up is a candidate that diverged: it does not win, which is an answer."""
+        return id_in(folder.name) in self.candidates and bool((read_manifest(folder) or {}).get("diverged"))
 
 
 @dataclass
 class Outcome:
     """What a run left behind: the suite's folder, and every cell's last manifest by folder name.
 
-    asked: the cells that were to be computed · elsewhere: how many of them other runs computed meanwhile · twins:
-    those that were written down from one that is equal in all that matters · gave_up: `max_failures` was reached ·
-    undecided: what of a tuning has no winner, because no candidate has a score.
+    asked: the cells that were to be computed · computed: those of them that this run computed · elsewhere: that other
+    runs computed meanwhile · twins: that were written down from one that is equal in all that matters · behind: those
+    that ended at an earlier round than they were to come to · failures: what counts for `max_failures` · gave_up: that
+    was reached · undecided: what of a tuning has no winner, because no candidate has a score.
     """
 
     suite: str
@@ -55,7 +69,10 @@ class Outcome:
     manifests: dict[str, dict[str, Any]]
     asked: frozenset[str]
     seconds: float
-    elsewhere: int = 0
+    computed: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
+    failures: int = 0
     gave_up: bool = False
     titles: dict[str, str] = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
@@ -64,8 +81,13 @@ class Outcome:
 
     @property
     def ran(self) -> int:
-        """How many cells were to be computed and fell to this run."""
-        return len(self.asked - self.twins) - self.elsewhere
+        """How many cells this run computed."""
+        return len(self.computed)
+
+    @property
+    def kept(self) -> int:
+        """How many cells were not to be computed."""
+        return len(self.manifests.keys() - self.asked)
 
     @property
     def counts(self) -> Counter[str]:
@@ -73,6 +95,11 @@ class Outcome:
 
     @property
     def left(self) -> int:
+        """How many cells have not ended, or not come as far as they were to."""
+        return len(self.behind) + self.unended
+
+    @property
+    def unended(self) -> int:
         """How many cells have not ended."""
         return sum(manifest["status"] not in ENDED for manifest in self.manifests.values())
 
@@ -93,14 +120,20 @@ class Outcome:
         return list(found.values())
 
     def after(self, earlier: Outcome) -> Outcome:
-        """This outcome with that of an earlier stage of the same run."""
+        """This outcome with that of an earlier stage of the same run. A cell of both is told once: as computed, if it
+        was so in one of them, else as computed elsewhere."""
+        computed = earlier.computed | self.computed
+        elsewhere = (earlier.elsewhere | self.elsewhere) - computed
         return replace(
             self,
             manifests={**earlier.manifests, **self.manifests},
             asked=earlier.asked | self.asked,
             seconds=earlier.seconds + self.seconds,
-            elsewhere=earlier.elsewhere + self.elsewhere,
-            twins=earlier.twins | self.twins,
+            computed=computed,
+            elsewhere=elsewhere,
+            twins=(earlier.twins | self.twins) - computed - elsewhere,
+            behind=(earlier.behind - self.manifests.keys()) | self.behind,
+            failures=earlier.failures + self.failures,
             titles={**earlier.titles, **self.titles},
             candidates=earlier.candidates | self.candidates,
         )

@@ -23,8 +23,9 @@ from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, refuse_links
 from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
+from fedbench.results.identity import id_in
 from fedbench.results.index import Entry, merge_index, prepare_folder
-from fedbench.results.status import ENDED, GIVEN_UP, PENDING, TAKEN
+from fedbench.results.status import ENDED, GIVEN_UP, HALVED, PENDING, TAKEN
 from fedbench.results.tuning import merge_searches, read_searches
 from fedbench.runs import taking
 from fedbench.runs.backlog import Backlog, Take
@@ -123,7 +124,7 @@ class Run:
             listen({"event": "left_out", "data": data[0], **left})
         kept = len(self.cells) - len(self.missing)
         with Written(self.folder, name, self.missing, kept, listen) as note, Claims(self.folder) as claims:
-            ends = Ends(note, self.options.max_failures)
+            ends = Ends(note, self.options.max_failures, self.candidates)
             backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note, self.kin, self.take)
             order = self._orders()
 
@@ -149,13 +150,15 @@ class Run:
         """Read what is now on disk, remove what is left over, and tell the plugins."""
         if (now := entries(self.named, self.folder)) != self.entries:  # another run has made an equal cell's folder
             merge_index(self.folder, self.suite.name, now)
-        manifests, titles = {}, {}
+        manifests, titles, behind = {}, {}, set()
         for cell in self.cells:
             place = cell.folder_in(self.folder)
             titles[place.name] = cell.title
             manifests[place.name] = _last(cell, place, ends.of.get(place.name))
             if manifests[place.name]["status"] == "finished":
                 forget(place)  # where a worker was killed just before it did so
+            elif manifests[place.name]["status"] == HALVED and manifests[place.name].get("round", 0) < cell.rounds:
+                behind.add(place.name)
         self._call("fedbench_suite_finished", list(manifests.values()))
         return Outcome(
             suite=self.suite.name,
@@ -163,14 +166,20 @@ class Run:
             manifests=manifests,
             asked=frozenset(cell.folder_in(self.folder).name for cell in self.missing),
             seconds=time.monotonic() - self.began,
-            elsewhere=ends.elsewhere,
+            computed=ends.ran,
+            elsewhere=frozenset(ends.elsewhere),
             twins=frozenset(ends.twins),
+            behind=frozenset(behind),
+            failures=ends.failures,
             gave_up=not ends.may_start,
             titles=titles,
-            candidates=frozenset(
-                cell.folder_in(self.folder).name for cell in self.cells if cell.points[0].candidate is not None
-            ),
+            candidates=frozenset(name for name in manifests if id_in(name) in self.candidates),
         )
+
+    @property
+    def candidates(self) -> frozenset[str]:
+        """The ids of the cells that a tuning tries."""
+        return frozenset(cell.id for cell in self.cells if cell.points[0].candidate is not None)
 
     def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
         self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))

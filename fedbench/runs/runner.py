@@ -78,7 +78,9 @@ class _Stages:
     outcome: Outcome | None = None
 
     def compute(self, cells: list[Cell], options: Options, stage: str = "") -> Outcome:
-        """Compute those cells that are not there yet."""
+        """Compute those cells that are not there yet. Failures count over all stages."""
+        if self.outcome and options.max_failures is not None:
+            options = replace(options, max_failures=options.max_failures - self.outcome.failures)
         run = Run.prepare(self.suite, cells, self.registry, self.assets, options, stage, self.preparing)
         outcome = run.close(run.compute(self.observe))
         self.outcome = outcome.after(self.outcome) if self.outcome else outcome

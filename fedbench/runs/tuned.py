@@ -112,8 +112,8 @@ def decide(
     options: Options,
     compute: Callable[[list[Cell], Options, str], Outcome],
 ) -> dict[Key, int] | None:
-    """Have every contest's candidates computed, rung by rung; its winner by its key, where it has one. None where that
-    was ended before.
+    """Have every contest's candidates computed, rung by rung; its winner by its key, where it has one. None where cells
+    of a rung are left.
 
     compute(cells, options, stage): computes those cells that are not there yet.
     """
@@ -123,11 +123,11 @@ def decide(
             there = [one for one in contests if rung < len(one.rungs)]
             alive = [cell for one in there for cell in one.entrants(rung, suite_folder, metric)]
             cells = list({cell.id: cell for cell in alive}.values())
-            if attempt and all(_has_come(cell, suite_folder) for cell in cells):
-                break
             again = replace(options, force=options.force and rung == attempt == 0)
             outcome = compute(cells, again, f"tuning, part {rung + 1} of {most}")
-            if outcome.left or outcome.gave_up:
+            if not outcome.left:
+                break
+            if attempt or outcome.gave_up or outcome.unended:
                 return None
     winners = {one.key: one.contest(suite_folder, metric).winner for one in contests}
     return {key: k for key, k in winners.items() if k is not None}

@@ -123,6 +123,7 @@ def test_max_failures_starts_no_more_cells(tmp_path):
     done = run("--max-failures", 1, "--jobs", 1, cwd=tmp_path)
     assert done.exit_code == 1
     assert "Stopped by --max-failures; 2 cells left" in done.stdout
+    assert re.search(r"^1 cell in [\d.]+ s$", done.stdout, re.MULTILINE)
     assert len(list((tmp_path / "r" / "tiny").glob("*/manifest.json"))) == 1
 
 

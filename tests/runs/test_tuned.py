@@ -144,6 +144,20 @@ def test_a_candidate_that_diverges_loses_and_one_that_breaks_is_told(tmp_path, o
     assert [reason[:12] for reason in summary["failed"].values()] == ["RuntimeError"]
 
 
+@pytest.mark.parametrize("how", ["diverge", "raise"])
+def test_only_candidates_that_break_count_for_max_failures(tmp_path, own_cache, how):
+    file = suite(tmp_path, f"{{name: odd, how: {how}}}", "") / "tiny.yaml"
+    tune = f"tune: {{trials: 2, space: {{methods.odd.until: {{choice: ['', {file}]}}}}}}\n"
+    file.write_text(file.read_text() + tune)
+    done = run(tmp_path, "--max-failures", 1, "--jobs", 2)
+    reported = [r.status for r in load([tmp_path / "r"])]
+    if how == "diverge":
+        assert done.exit_code == 0 and reported == ["finished"], done.output
+    else:
+        assert done.exit_code == 1 and "finished" not in reported
+        assert "Stopped by --max-failures; 1 cell left" in done.stdout, done.output
+
+
 def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
     folder, _ = tuned
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--results")
