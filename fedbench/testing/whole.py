@@ -80,7 +80,8 @@ def _check_dataset(registry: Registry, ref: dict[str, Any], fresh: Callable[[], 
 
     make, component = registry.load(registry.catalogue.find("dataset", ref["name"]).plugin)["dataset", ref["name"]]
     sized = "image_size" in inspect.signature(make).parameters
-    assets.check_dataset(made(), lambda: made(fresh()), variants(), IMAGE_SIZE if sized else None)
+    official = component.source is not None
+    assets.check_dataset(made(), lambda: made(fresh()), variants(), IMAGE_SIZE if sized else None, official)
 
 
 def _check_backbone(registry: Registry, ref: dict[str, Any], fresh: Callable[[], Registry]) -> None:

@@ -47,10 +47,10 @@ def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, n
 def pictures(root):
     from PIL import Image
 
-    for place in ("one/a", "one/b", "two/a", "two/b"):
+    for i, place in enumerate(("one/a", "one/b", "two/a", "two/b")):
         (root / place).mkdir(parents=True)
         for k in range(2):
-            Image.new("RGB", (8, 8), (80 * k, 0, 0)).save(root / place / f"{k}.png")
+            Image.new("RGB", (8, 8), (80 * k, 40 * i, 0)).save(root / place / f"{k}.png")
     return root
 
 
