@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -10,14 +10,13 @@ from torch import Tensor
 
 from fedbench.method import Method, State
 from fedbench.seeding import generator
-from fedbench.testing.world import CLASSES, expect, same, twice, untouched
+from fedbench.testing.world import CLASSES, close, expect, same, twice, untouched
 
 
 def answers(method: Method, state: State, x: Tensor, client: int | None = None) -> dict[str, Tensor]:
     """What a state answers for images (n, 3, H, H), by the name of the model; "" where there is one."""
     with torch.no_grad():
-        given = method.predictor(state, client=client)(x)
-    return dict(given) if isinstance(given, Mapping) else {"": given}
+        return _named(method.predictor(state, client=client)(x))
 
 
 def some_images() -> Tensor:
@@ -37,9 +36,11 @@ def check_answers(fresh: Method, used: Method, states: Sequence[State]) -> None:
 def check_predictor(method: Method, state: State) -> None:
     x = some_images()
     for client in (None, 0):
-        for name, logits in twice(partial(answers, method, state, x, client), "the predictor", state, x).items():
+        given = twice(partial(answers, method, state, x, client), "the predictor", state, x)
+        for name, logits in given.items():
             fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
             expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
+        _check_images_alone(partial(answers, method, state, client=client), x, given, "the predictor")
     expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")
 
 
@@ -55,7 +56,28 @@ def check_sizes(method: Method, state: State) -> None:
         expect(running >= least, f"`running`: {size} takes {running} bytes, less than a smaller size's {least}")
         least = running
         with untouched(state, what=f"`at` for {size}"), torch.no_grad():
-            given = method.at(state, size)(x)
-        for logits in given.values() if isinstance(given, Mapping) else [given]:
-            fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
-            expect(fits, f"`at` must give finite logits (5, {CLASSES}) for {size}")
+            predict = method.at(state, size)
+            given = _named(predict(x))
+            for logits in given.values():
+                fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
+                expect(fits, f"`at` must give finite logits (5, {CLASSES}) for {size}")
+            _check_images_alone(lambda some, at=predict: _named(at(some)), x, given, f"`at` for {size}")
+
+
+def _check_images_alone(
+    answer: Callable[[Tensor], dict[str, Tensor]], x: Tensor, given: Mapping[str, Tensor], what: str
+) -> None:
+    """What is said of an image is the same without the others of its batch, and wherever it stands there."""
+    alone = [answer(image[None]) for image in x]
+    back = answer(x.flip(0))
+    for name, logits in given.items():
+        own = close(logits, torch.cat([one[name] for one in alone])) and close(logits, back[name].flip(0))
+        expect(
+            own,
+            f"{what} answers otherwise for an image where other images are in its batch: those are test images, which "
+            "a model knows nothing of; take no mean over the batch, and leave normalisation to what was trained",
+        )
+
+
+def _named(given: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return dict(given) if isinstance(given, Mapping) else {"": given}

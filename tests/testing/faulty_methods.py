@@ -107,6 +107,10 @@ METHODS = {
         ),
         "the predictor answers from something else than the state it is given",
     ),
+    "answers from the batch": (
+        _method(predict="(x.mean((1, 2, 3)) - x.mean())[:, None] * torch.ones(C, dtype=x.dtype)"),
+        "the predictor answers otherwise for an image where other images are in its batch",
+    ),
     "answers by chance": (_method(predict="torch.randn(len(x), C)"), "predictor draws from a global generator"),
     "no method": ("def it(setup):\n    return {}", "must return a fedbench.method.Method, not dict"),
     "a parameter": (_method(init="state['w'] = nn.Parameter(torch.ones(2))"), "must be detached"),

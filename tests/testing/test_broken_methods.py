@@ -73,6 +73,14 @@ def sends_more_than_it_says(method):
     return lambda capacity, t: replace(method.cost(capacity, t), bytes_up=1)
 
 
+def from_the_batch(method):
+    def at(state, size, client=None):
+        predict = method.at(state, size)
+        return lambda x: predict(x) - predict(x).mean(0)
+
+    return at
+
+
 def aliased(method):
     def init(generator):
         state = method.init(generator)
@@ -96,6 +104,7 @@ def aliased(method):
         ),
         (altered(predictor=lambda method: lambda state, client=None: lambda x: x.flatten(1)), "finite logits"),
         (altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "`at` must give finite"),
+        (altered(at=from_the_batch), "`at` for .* answers otherwise for an image where other images are in its batch"),
         (altered(running=lambda method: lambda size: 10 - size.capacity), "less than a smaller size's 9"),
         (altered(cost=free_of_work), "positive"),
         (altered(sizes=lambda method: []), "`sizes` must not be empty"),
