@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedbench.method import Method, State
+from fedbench.method import Method, Predict, State
 from fedbench.seeding import generator
 from fedbench.testing.world import CLASSES, close, expect, same, twice, untouched
 
@@ -16,7 +16,7 @@ from fedbench.testing.world import CLASSES, close, expect, same, twice, untouche
 def answers(method: Method, state: State, x: Tensor, client: int | None = None) -> dict[str, Tensor]:
     """What a state answers for images (n, 3, H, H), by the name of the model; "" where there is one."""
     with torch.no_grad():
-        return _named(method.predictor(state, client=client)(x))
+        return _asked(method.predictor(state, client=client), x)
 
 
 def some_images() -> Tensor:
@@ -57,11 +57,11 @@ def check_sizes(method: Method, state: State) -> None:
         least = running
         with untouched(state, what=f"`at` for {size}"), torch.no_grad():
             predict = method.at(state, size)
-            given = _named(predict(x))
+            given = _asked(predict, x)
             for logits in given.values():
                 fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
                 expect(fits, f"`at` must give finite logits (5, {CLASSES}) for {size}")
-            _check_images_alone(lambda some, at=predict: _named(at(some)), x, given, f"`at` for {size}")
+            _check_images_alone(partial(_asked, predict), x, given, f"`at` for {size}")
 
 
 def _check_images_alone(
@@ -79,5 +79,6 @@ def _check_images_alone(
         )
 
 
-def _named(given: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _asked(predict: Predict, x: Tensor) -> dict[str, Tensor]:
+    given = predict(x)
     return dict(given) if isinstance(given, Mapping) else {"": given}
