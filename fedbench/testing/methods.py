@@ -200,7 +200,8 @@ def _check_round_without_return(method: Method, state: State, cohort: Callable[[
 
 
 def _check_lost_client(method: Method, state: State, cohort: Callable[[], Cohort], lost: int) -> None:
-    """Whatever its images are, the next state is the same."""
+    """Whatever its images are, the next state is the same. Both cohorts have a plain function for `batches`, so that a
+    method takes labels from it in both."""
     everybody = cohort()
     plain = replace(everybody, arrives=torch.arange(len(everybody)) != lost, batches=lambda n: everybody.batches(n))
     other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n == lost else plain.batches(n))
