@@ -21,7 +21,7 @@ from fedbench.models.places import places
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.answers import check_answers, check_predictor, check_sizes
-from fedbench.testing.world import CLASSES, close, cohort_of, expect, same, setup_of, tiny_vit, twice
+from fedbench.testing.world import CLASSES, RandomBatches, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import ClientCost, Cohort, Report, Size
 
 CAPACITIES = (4, 3, 1)
@@ -216,9 +216,9 @@ def _check_steps(method: Method, state: State, cohort: Cohort) -> None:
     its steps may be taken in each pass, for whoever looks whether there is another."""
     _, report = method.round(state, 0, cohort, generator(0, 0))
     beside = {client: cost.epochs_beside for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
-    passes: dict[int, list[int]] = getattr(cohort.batches, "taken", {})
+    assert isinstance(cohort.batches, RandomBatches)
     for client, steps in zip(cohort.ids, cohort.steps.tolist(), strict=True):
-        taken = passes.get(client, [])
+        taken = cohort.batches.taken.get(client, [])
         expect(
             sum(batches - (batches > steps) for batches in taken) <= steps * (1 + beside.get(client, 0)),
             f"client {client} takes {sum(taken)} batches in a round in which it has {steps} steps: `cohort.batches(n)` "
