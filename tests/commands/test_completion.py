@@ -49,7 +49,7 @@ def study(tmp_path, monkeypatch, registry):
         ("run quick", ["quickstart"]),
         ("run m", ["mine.yaml"]),
         ("run elsewhere/m", ["<file>"]),
-        ("suites show tuned/f", ["tuned/feature_label_skew", "tuned/feature_skew"]),
+        ("suites show tuned/f", ["tuned/feature_label_skew", "tuned/feature_skew", "tuned/field"]),
         ("run mine.yaml --scenario ", ["hard", "easy"]),
         ("run mine.yaml --jobs 2 --method o", ["own"]),
         ("run --method ow mine.yaml --scenario h", ["hard"]),

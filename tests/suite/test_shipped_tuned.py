@@ -7,31 +7,45 @@ from copy import deepcopy
 import pytest
 from test_shipped import SHIPPED
 
-from fedbench.suite import load
+from fedbench.registry.registry import Registry
+from fedbench.suite import Suite, load
 
 TUNED = sorted((SHIPPED / "tuned").glob("*.yaml"))
 
 
+@pytest.fixture(scope="module")
+def read():
+    """read(path) -> Suite, with the components that are shipped."""
+    catalogue = Registry().catalogue
+
+    def suite(path) -> Suite:
+        return load(path, catalogue)
+
+    return suite
+
+
 @pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
-def test_a_tuned_suite_is_its_namesake_with_validation_images(path, catalogue, facts):
-    tuned, plain = (load(file, catalogue, facts=facts) for file in (path, SHIPPED / path.name))
+def test_a_tuned_suite_is_its_namesake_with_validation_images(path, read):
+    tuned, plain = read(path), read(SHIPPED / path.name)
     assert path.read_text().splitlines()[0] == f"# fedbench run suites/tuned/{path.name}"
     assert tuned.name == f"{plain.name}_tuned"
     assert len(tuned.groups) == len(plain.groups)
     for one, other in zip(tuned.groups, plain.groups, strict=True):
-        settings = deepcopy(one.settings)
+        settings, theirs = deepcopy(one.settings), deepcopy(other.settings)
         assert settings["evaluation"].pop("validation") == 0.1 and one.rotate
+        every = [part["evaluation"].pop("every", None) or part["train"]["rounds"] for part in (settings, theirs)]
+        assert every[0] <= every[1]  # to halve, one has to look
         assert (one.scenario, one.variant, one.methods, settings) == (
             other.scenario,
             other.variant,
             other.methods,
-            other.settings,
+            theirs,
         )
 
 
 @pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
-def test_every_method_tries_eight_rates_and_reports_ten_seeds(path, catalogue, facts):
-    suite = load(path, catalogue, facts=facts)
+def test_every_method_tries_eight_rates_and_reports_ten_seeds(path, read):
+    suite = read(path)
     assert len(suite.tuning.candidates) == 8 and len(suite.seeds) == 10
     rates = {c.values["train.optimizer.lr"] for c in suite.tuning.candidates}
     assert len(rates) == 8 and min(rates) < 0.05 < max(rates)  # on both sides of what was set beforehand
