@@ -21,7 +21,7 @@ def copied(value: Copied, memo: dict[int, Any] | None = None) -> Copied:
     """A copy of a model, or of what stands in one. memo: what stands in for some of its parts, by their `id`, as for
     `copy.deepcopy`, which is left all that is neither a plain module nor a plain dictionary: tensors, and classes
     that say themselves how they are copied."""
-    return cast(Copied, _copied(value, {} if memo is None else memo))
+    return value if type(value) in _ATOMS else cast(Copied, _copied(value, {} if memo is None else memo))
 
 
 def moved(model: Model, device: torch.device | str) -> Model:
@@ -32,23 +32,27 @@ def moved(model: Model, device: torch.device | str) -> Model:
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """What is no atom itself: atoms are let by where they are met, since most of a model is names and numbers."""
+    key = id(value)
+    if key in memo:
+        return memo[key]
     kind: Any = type(value)
-    if kind in _ATOMS:
-        return value
-    if id(value) in memo:
-        return memo[id(value)]
     if kind is dict or kind is OrderedDict:
         made: Any = kind()
-        memo[id(value)] = made  # first, for it may stand in itself
+        memo[key] = made  # first, for it may stand in itself
         for name, part in value.items():
-            made[_copied(name, memo)] = _copied(part, memo)
+            made[name if type(name) in _ATOMS else _copied(name, memo)] = (
+                part if type(part) in _ATOMS else _copied(part, memo)
+            )
         return made
+    if kind in (set, tuple) and all(type(part) in _ATOMS for part in value):
+        return memo.setdefault(key, kind(value))
     if isinstance(value, nn.Module) and _is_plain(kind):
         made = object.__new__(kind)
-        memo[id(value)] = made
-        own = vars(made)
-        for name, part in vars(value).items():
-            own[name] = part if type(part) in _ATOMS else _copied(part, memo)
+        memo[key] = made
+        vars(made).update(
+            (name, part if type(part) in _ATOMS else _copied(part, memo)) for name, part in vars(value).items()
+        )
         return made
     return copy.deepcopy(value, memo)
 
