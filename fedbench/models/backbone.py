@@ -96,13 +96,18 @@ class Body(nn.Module):
         return cast(TimmModel, self.model)
 
     @property
+    def num_features(self) -> int:
+        """D, how many pooled features an image has: what `pooled` gives, and what a classifier reads."""
+        return self.timm.num_features
+
+    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
     def add_classifier(self, name: str, num_classes: int) -> None:
         """Add a trainable classifier."""
         like = next(self.model.parameters())
-        self.classifiers[name] = Classifier(self.timm.num_features, num_classes).to(like.device, like.dtype)
+        self.classifiers[name] = Classifier(self.num_features, num_classes).to(like.device, like.dtype)
 
     def draw(self, generator: torch.Generator) -> None:
         """Initialise from one generator all that knows how (`draw`): adapters and classifiers."""
@@ -142,6 +147,7 @@ class Blocks(Body):
 
     @property
     def num_layers(self) -> int:
+        """L, how many layers it can be cut into."""
         return len(self.blocks)
 
     def embed(self, x: Tensor) -> Tensor:

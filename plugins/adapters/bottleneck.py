@@ -78,7 +78,7 @@ def bottleneck(
     """
 
     def attach(blocks: Blocks) -> None:
-        width = blocks.timm.num_features
+        width = blocks.num_features
         for name in last_fc(blocks)[0 if where == "both" else 1 :]:
             path, _, attribute = name.rpartition(".")
             for block in blocks.blocks:

@@ -102,7 +102,7 @@ def vpt(
     def attach(blocks: Blocks) -> None:
         model: Any = blocks.model  # a timm ViT, whose parts mypy does not know
         _require_vit(blocks, deep)
-        D, at = blocks.timm.num_features, getattr(model, "num_prefix_tokens", 1)
+        D, at = blocks.num_features, getattr(model, "num_prefix_tokens", 1)
         height, width = model.patch_embed.patch_size
         bound = math.sqrt(6 / (3 * height * width + D)) if init == "uniform" else None
         options = (at, (prompts, D), next(model.parameters()), bound)

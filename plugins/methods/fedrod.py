@@ -128,7 +128,7 @@ def hypernetwork(
 ) -> Method:
     """Fed-RoD (hyper): H is two more layers of the model that everybody trains; what a client keeps is its a_m."""
     C, like = setup.num_classes, next(model.parameters())
-    D = model.body.timm.num_features
+    D = model.body.num_features
     layers = model.body.classifiers
     layers[HIDDEN] = Classifier(C, hidden).to(like.device, like.dtype)
     layers[MADE] = FromZero(hidden, C * D + C).to(like.device, like.dtype)

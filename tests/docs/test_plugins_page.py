@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command import fedbench
 from orders import order
 from pages import EXAMPLES, ROOT, Block, file_of, place
 
@@ -17,6 +18,7 @@ from fedbench import hookspecs
 from fedbench.models.backbone import Blocks
 from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry
+from fedbench.results import load_results
 from fedbench.results.status import STATUSES
 from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.verdicts import verdicts
@@ -124,6 +126,29 @@ def test_a_backbone_of_the_page_can_be_cut_into_layers(examples, block):
 def test_a_method_of_the_page_lives_through_a_round(examples, block):
     ref = registered(examples, block, "method")
     one_round(setup_of(examples, tiny_vit(), [4, 2]), ref, examples, [4, 2])
+
+
+LEARNS = """
+suite: learns
+defaults:
+  backbone: micro_vit
+  data: {name: strokes6, classes: 4, train_per_class: 4, test_per_class: 6}
+  capacities: [2, 1, 1, 1, 1, 1]
+  train: {rounds: 4, max_steps: 4, batch_size: 8, optimizer: {name: sgd, lr: 1.0, momentum: 0.9, weight_decay: 0.0}}
+scenarios: {skew: {}}
+methods: [cosine]
+"""
+
+
+def test_the_method_of_the_page_that_trains_something_of_its_own_learns_it(tmp_path):
+    (block,) = [block for block in EXAMPLES if 'register("cosine"' in block.text]
+    (tmp_path / "cosine.py").write_text(block.text)
+    (tmp_path / "learns.yaml").write_text(LEARNS)
+    done = fedbench("run", "learns.yaml", "--plugin", "cosine.py", cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    frame = load_results(tmp_path / "results/learns")
+    by_round = frame[frame.metric == "accuracy"].groupby("round").value.mean()
+    assert by_round[4] > max(0.5, by_round[1])  # chance is a quarter
 
 
 @pytest.mark.parametrize("block", examples_of("fedbench_register_datasets"))

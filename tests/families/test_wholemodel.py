@@ -147,7 +147,7 @@ def test_a_hypernetwork_is_sent_and_averaged_and_costs_a_second_pass_forward(reg
     setup = setup_of(registry, tiny_vit(), [1])
     made = registry.make("method", {"name": "fedrod", **HYPER}, setup=setup)
     plain, cost = method_of(registry, "fedavg")[0].cost(1, 0), made.cost(1, 0)
-    heads = CLASSES * (setup.backbone.timm.num_features + 1)
+    heads = CLASSES * (setup.backbone.num_features + 1)
     H = 8 * (5 * (CLASSES + 1) + heads * (5 + 1))  # two layers with biases
     assert cost.bytes_up - plain.bytes_up == cost.bytes_down - plain.bytes_down == H
     assert 1.2 * plain.flops_per_image < cost.flops_per_image < 1.5 * plain.flops_per_image

@@ -79,7 +79,7 @@ def _check_all(model: nn.Module, axes: Iterable[str]) -> None:
 
 def _by_names(body: Blocks, named: Named) -> tuple[dict[str, Units], dict[str, tuple[Axis | None, ...]]]:
     """Units and axes of a model whose parameters have timm's names; the head is not one of them."""
-    units = {D: Units(body.timm.num_features)}
+    units = {D: Units(body.num_features)}
     block: Any
     for j, block in enumerate(body.blocks):
         for part in ("mlp", "mlp_channels", "mlp_tokens"):

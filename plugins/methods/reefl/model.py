@@ -77,7 +77,7 @@ class ReeBlocks(Blocks):
         super().__init__(blocks.model, blocks.origin)
         self.classifiers, self.history = blocks.classifiers, history
         like = next(self.model.parameters())
-        self.model.ree = Ree(self.timm.num_features, self.num_layers).to(like.device, like.dtype)
+        self.model.ree = Ree(self.num_features, self.num_layers).to(like.device, like.dtype)
 
     @property
     def ree(self) -> Ree:

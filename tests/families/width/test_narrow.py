@@ -134,7 +134,7 @@ def test_a_narrowed_model_is_one_of_its_own_and_draws_its_classifier_as_one():
     model = whole(tiny_vit())
     small = narrowed(model, 0.5)
     w = small.weights()
-    assert w["head.weight"].shape == (3, count(8, 0.5)) and small.body.timm.num_features == 4
+    assert w["head.weight"].shape == (3, count(8, 0.5)) and small.body.num_features == 4
     part = Cuts(model).at(0.5)
     torch.testing.assert_close(small.logits(w, X), part.model.logits(part.slice.of(weights_of(model)), X))
     small.body.draw(torch.Generator().manual_seed(0))
