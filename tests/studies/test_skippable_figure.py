@@ -1,13 +1,19 @@
 """The figure of the study: what is paired with what, and what is said of it."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import skippable_figure as study
-from layers_left_out import Score
+from layers_left_out import Score, read
 
 from fedbench.errors import UserError
+from fedbench.results import load
+
+TOP = Path(__file__).parents[2]
+PAGE, COMMITTED = TOP / "docs/skippable.md", TOP / "results/reference/skippable"
 
 
 def scores(weights, recipe, seed, whole, without):
@@ -79,3 +85,22 @@ def test_figure_and_words_show_intervals_over_three_runs_alone():
     assert len(drawn.axes) == 1 and len(drawn.axes[0].containers) == 5 and len(bars) == 4
     assert study.bar([0.0, 1.0, 2.0]) == [[pytest.approx(2.484, abs=1e-3)]] * 2 and study.bar([1.0]) is None
     assert np.isfinite([line.get_xdata()[0] for line in drawn.axes[0].lines if len(line.get_xdata())]).all()
+
+
+def test_the_page_says_what_the_committed_cells_and_scores_give():
+    cells = study.accuracies(load([COMMITTED]))
+    found = study.dots(read(COMMITTED / "layers_left_out.csv"), cells)
+    rows = re.findall(r"^\| `(\S+)` \| (\d.+\]) \|$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(rows) == len(found) == 16
+    for (recipe, said), dot in zip(rows, found, strict=True):
+        kept, *means, gain, ours = said.split(" | ")
+        assert recipe == dot.recipe
+        assert [kept, gain, ours] == [study.with_interval(values) for values in (dot.kept, dot.gain, dot.ours)]
+        fedra, inclusivefl, probe = (float(mean) for mean in means)
+        assert fedra - inclusivefl == pytest.approx(np.mean(dot.gain), abs=0.11)
+        assert fedra - probe == pytest.approx(np.mean(dot.ours), abs=0.11)
+    links = [line for line in study.told(found) if "rho" in line]
+    assert [re.findall(r"(?<= )[-+]?\d\.\d+", line)[:3] for line in links] == [
+        ["-0.74", "0.046", "0.046"],
+        ["-0.79", "0.028", "0.046"],
+    ]
