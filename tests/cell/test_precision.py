@@ -21,6 +21,9 @@ SUITE = "suites/quickstart.yaml"
 SEEDS = (0, 1, 2)
 ENGINES = ("sequential", "cohort")
 FEW = ("train.rounds=6", "train.max_steps=5", "train.batch_size=16", "evaluation.every=6")  # an eighth of the work
+FEWER = (
+    "train.rounds=2", "train.max_steps=5", "train.batch_size=8", "evaluation.every=2", "data.test_per_class=3",
+)  # fmt: skip
 TINY = (
     "train.rounds=3", "train.max_steps=2", "train.batch_size=4",
     "data.classes=3", "data.train_per_class=3", "data.test_per_class=1", "evaluation.metrics=[accuracy, loss]",
@@ -68,13 +71,14 @@ def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, 
 
 
 def test_bf16_ends_within_seed_noise_of_fp32(registry):
-    ends_within_seed_noise(registry, "fedra", *FEW)
+    ends_within_seed_noise(registry, "fedra", *FEWER)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sets", [FEW, ()], ids=["few", "whole"])
 @pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
-def test_bf16_ends_within_seed_noise_of_fp32_over_the_whole_quickstart(registry, method):
-    ends_within_seed_noise(registry, method)
+def test_bf16_ends_within_seed_noise_of_fp32_over_quickstart(registry, method, sets):
+    ends_within_seed_noise(registry, method, *sets)
 
 
 @pytest.fixture
