@@ -18,7 +18,10 @@ from fedbench.method import Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.places import by_layer, places, trained_by
 from fedbench.registry.registry import Registry
+from fedbench.testing import order
 from fedbench.testing.methods import check_state
+from fedbench.testing.moving import Step, check_moves
+from fedbench.testing.order import Crowd, check_crowd
 from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import Cohort, Exit, Plan, Uploads
 
@@ -30,32 +33,44 @@ def check_aggregator(
     aggregate: Aggregate, model: Blocks | None = None, again: Callable[[], Aggregate] | None = None
 ) -> None:
     """Keeps shapes, changes nothing it is given, leaves rows that did not arrive alone; a layer or classifier that
-    nobody returned keeps its value; what it remembers is in the state, and can be kept on disk.
+    nobody returned keeps its value; what it remembers is in the state, and can be kept on disk; clients may stand in
+    any order; what they send has an effect.
 
     model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it anew.
     """
     model = model or _model()
-    check = getattr(aggregate, "check", None)
-    M = torch.arange(model.num_layers) < torch.tensor(CAPACITIES)[:, None]
-    plan = Plan(M, [[Exit(L_n, HEAD)] for L_n in CAPACITIES])
-    if check is not None:
-        try:
-            check(plan)
-        except UserError:  # it asks for clients that all hold every layer
-            plan = Plan(torch.ones_like(M), [[Exit(model.num_layers, HEAD)] for _ in CAPACITIES])
+    plan, steps = _plan(aggregate, model, CAPACITIES), list[Step]()
     for seed in (0, 1):
         start = _start(model, seed)
         for arrived in ([False, False, True], [False, False, False]):
             _check_round(aggregate, start, _uploads(model, plan, seed, arrived), plan)
-        middle = _check_round(aggregate, start, _uploads(model, plan, seed, [True] * 3), plan)
-        last = _check_round(aggregate, middle, _uploads(model, plan, seed + 10, [True, False, True]), plan)
+        first, second = (
+            _uploads(model, plan, seed + more, [True, some, True]) for more, some in ((0, True), (10, False))
+        )
+        middle = _check_round(aggregate, start, first, plan)
+        last = _check_round(aggregate, middle, second, plan)
+        steps += [(start, middle, first, plan), (middle, last, second, plan)]
         onward = again() if again else aggregate
-        resumed = onward(_reloaded(middle), _uploads(model, plan, seed + 10, [True, False, True]), plan, _cohort())
+        resumed = onward(_reloaded(middle), second, plan, _cohort())
         expect(
             same(last, resumed),
             'the aggregator goes on otherwise after an interruption: what it remembers must be in state["memory"], '
             "and nowhere else",
         )
+    check_moves(steps, "the aggregator")
+    check_crowd(aggregate, _start(model, 0), Crowd(model, _plan(aggregate, model, order.CAPACITIES)))
+
+
+def _plan(aggregate: Aggregate, model: Blocks, capacities: Sequence[int]) -> Plan:
+    """Clients that hold the first layers, as far as they can; all layers where the aggregator asks for that."""
+    M = torch.arange(model.num_layers) < torch.tensor(capacities)[:, None]
+    plan, check = Plan(M, [[Exit(L_n, HEAD)] for L_n in capacities]), getattr(aggregate, "check", None)
+    if check is not None:
+        try:
+            check(plan)
+        except UserError:
+            return Plan(torch.ones_like(M), [[Exit(model.num_layers, HEAD)] for _ in capacities])
+    return plan
 
 
 def two_rounds(aggregate: Aggregate, model: Blocks, cohort: Cohort) -> State:

@@ -21,6 +21,7 @@ from fedbench.models.places import places
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.answers import check_answers, check_predictor, check_sizes
+from fedbench.testing.moving import check_moves
 from fedbench.testing.world import CLASSES, RandomBatches, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import ClientCost, Cohort, Report, Size
 
@@ -60,9 +61,11 @@ def check_method(
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
     check_state(method.init(generator(0)), "init")
     start = twice(lambda: method.init(generator(0)), "init")
-    middle, _ = _check_round(method, start, 0, cohort)
+    middle, first = _check_round(method, start, 0, cohort)
     state, report = _check_round(method, middle, 1, cohort)
     states = (start, middle, state)
+    rounds = ((start, middle, first), (middle, state, report))
+    check_moves([(old, new, told.uploads, told.plan) for old, new, told in rounds], "the method")
     trains = bool(report.plan.trains.any()) or any(True for _ in places(vars(report.uploads)))
     _check_resume(lambda: made(again() if again else make), states, cohort)
     if not method.alone:

@@ -53,6 +53,25 @@ def _remembers(what: str) -> str:
     return _aggregator(f"new = {MEAN}; return {{**new, 'memory': {{'kept': {what}}}}}")
 
 
+def _weighing(weights: str = "w[held][came]", total: str = "share.sum()") -> str:
+    """A mean of its own, over the rows that came."""
+    return f"""
+from fedbench.families import aggregation
+
+def it():
+    def aggregate(state, uploads, plan, cohort):
+        def mean(old, rows, held):
+            came, w = uploads.arrived[held], cohort.num_examples.double()
+            if not came.any():
+                return old.clone()
+            share = {weights}
+            return torch.tensordot(share / {total}, rows[came], 1)
+        return {{**state, **aggregation.by_tensor(state, uploads, plan, mean)}}
+    return aggregate
+"""
+
+
+OWN_MEAN = _weighing()
 AGGREGATORS = {
     "in place": (
         _aggregator(f"state['shared']['head.weight'].mul_(0.5); return {MEAN}"),
@@ -112,6 +131,28 @@ AGGREGATORS = {
     "chance": (
         _aggregator(f"new = {MEAN}; torch.manual_seed(0); return new"),
         "draws from a global generator .* fedbench.seeding.generator gives one for each round",
+    ),
+    "weights of others": (_weighing("w[: len(rows)][came]"), r"order in which they stand .`r/1/.*`held = trained_by"),
+    "weights of the first": (_weighing("w[: int(came.sum())]"), "order in which they stand .`r/0/.*weight of another"),
+    "weight of the lost": (
+        _weighing(total="w[held].sum()"),
+        "becomes another where client 2 is lost: does its weight still count in the sum that is divided by",
+    ),
+    "remembered by place": (
+        _aggregator(
+            "w = cohort.num_examples.double(); cohort = replace(cohort, num_examples=w + state['memory'].get('w', w))\n"
+            f"        return {{**{MEAN}, 'memory': {{'w': w}}}}"
+        ),
+        "the second round depends on the order .* must go by its number, `cohort.ids.n.`, not by its place",
+    ),
+    "adapters thrown away": (
+        _aggregator(f"return {{**{MEAN}, 'r': state['r']}}"),
+        "the aggregator leaves the adapters of the layers, state..r.., unchanged in every round, .* thrown away",
+    ),
+    "nothing taken": (_aggregator("return {**state, 'r': [{**r} for r in state['r']]}"), "leaves the adapters"),
+    "the classifier thrown away": (
+        _aggregator(f"return {{**{MEAN}, 'shared': state['shared']}}"),
+        "leaves what stands outside the layers, state..shared.., unchanged",
     ),
     "no aggregator": ("def it():\n    return 3", "registered as aggregator must return a function, and returns int"),
 }

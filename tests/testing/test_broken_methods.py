@@ -65,6 +65,14 @@ def remembers_the_lost(method):
     return round
 
 
+def throws_adapters_away(method):
+    def round(state, t, cohort, generator):
+        new, report = method.round(state, t, cohort, generator)
+        return {**new, "r": state["r"]}, report
+
+    return round
+
+
 def free_of_work(method):
     return lambda capacity, t: replace(method.cost(capacity, t), flops_per_image=0)
 
@@ -97,6 +105,7 @@ def aliased(method):
         (altered(round=restless), "nobody takes part"),
         (altered(round=everybody_returns), "nobody returns"),
         (altered(round=remembers_the_lost), "client 0 is lost .* its images change the state"),
+        (altered(round=throws_adapters_away), "the method leaves the adapters of the layers, state..r.., unchanged"),
         (altered(init=aliased), "shares its memory"),
         (
             altered(init=lambda method: lambda generator: {**method.init(generator), "x": object()}),

@@ -75,6 +75,25 @@ def test_an_aggregator_of_low_rank_pairs_passes(tmp_path, body):
     assert why(tmp_path, plugin("aggregator", body)) == "ok: "
 
 
+WAITS = """
+from fedbench.families import aggregation
+
+def it():
+    def aggregate(state, uploads, plan, cohort):
+        if not uploads.arrived.any():
+            return state
+        waited = state["memory"].get("waited", 0)
+        new = aggregation.weighted_mean(state, uploads, plan, cohort) if waited == 5 else state
+        return {**new, "memory": {"waited": (waited + 1) % 6}}
+    return aggregate
+"""
+
+
+def test_an_aggregator_with_a_mean_or_a_buffer_of_its_own_passes(tmp_path):
+    assert why(tmp_path, plugin("aggregator", faulty_parts.OWN_MEAN)) == "ok: "
+    assert why(tmp_path, plugin("aggregator", WAITS)) == "ok: "
+
+
 def test_a_cache_is_no_memory(tmp_path):
     """A module may compute a table once, and may be asked twice."""
     body = "import functools\n\n@functools.cache\ndef row(n):\n    return torch.arange(n)\n\n"
