@@ -48,14 +48,15 @@ def losses(rounds):
     return np.array([row["loss"] for row in rounds])
 
 
-def ends_within_seed_noise(registry, method, *sets):
+def ends_within_seed_noise(registry, method, *sets, most=1.0):
+    """most: what the means may differ by, where that is less than the noise."""
     ends = []  # (fp32, bf16) of every seed
     for seed in SEEDS:
         plain, rounded = (run(registry, method, seed, p, "engine=cohort", *sets) for p in ("fp32", "bf16"))
         assert (losses(plain[1]) != losses(rounded[1])).all(), "bf16 computed what fp32 does"
         ends.append((final(plain[0]), final(rounded[0])))
     fp32, bf16 = np.array(ends).T
-    assert abs((bf16 - fp32).mean()) < fp32.std(ddof=1), f"fp32 {fp32.round(4)}, bf16 {bf16.round(4)}"
+    assert abs((bf16 - fp32).mean()) < min(fp32.std(ddof=1), most), f"fp32 {fp32.round(4)}, bf16 {bf16.round(4)}"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -71,7 +72,9 @@ def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, 
 
 
 def test_bf16_ends_within_seed_noise_of_fp32(registry):
-    ends_within_seed_noise(registry, "fedra", *FEWER)
+    """While accuracy still rises from step to step, seeds differ by 0.045 and hide damage; rounding moves the mean by
+    0.002, and gradients that lose a tenth by 0.038, more than three times what they do in an eighth of the work."""
+    ends_within_seed_noise(registry, "fedra", *FEWER, most=0.01)
 
 
 @pytest.mark.slow
