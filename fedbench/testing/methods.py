@@ -59,13 +59,8 @@ def check_method(
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
-    check_state(method.init(generator(0)), "init")
-    start = twice(lambda: method.init(generator(0)), "init")
-    middle, first = _check_round(method, start, 0, cohort)
-    state, report = _check_round(method, middle, 1, cohort)
-    states = (start, middle, state)
-    rounds = ((start, middle, first), (middle, state, report))
-    check_moves([(old, new, told.uploads, told.plan) for old, new, told in rounds], "the method")
+    states, report = _check_two_rounds(method, cohort)
+    start, _, state = states
     trains = bool(report.plan.trains.any()) or any(True for _ in places(vars(report.uploads)))
     _check_resume(lambda: made(again() if again else make), states, cohort)
     if not method.alone:
@@ -81,6 +76,17 @@ def check_method(
     _check_offered(method, trains)
     check_sizes(method, state)
     _check_prices(method, capacities, ranks, widths, trains)
+
+
+def _check_two_rounds(method: Method, cohort: Callable[[], Cohort]) -> tuple[tuple[State, State, State], Report]:
+    """The states at the start and after each round, and what is told of the last."""
+    check_state(method.init(generator(0)), "init")
+    start = twice(lambda: method.init(generator(0)), "init")
+    middle, first = _check_round(method, start, 0, cohort)
+    state, second = _check_round(method, middle, 1, cohort)
+    rounds = ((start, middle, first), (middle, state, second))
+    check_moves([(old, new, told.uploads, told.plan) for old, new, told in rounds], "the method")
+    return (start, middle, state), second
 
 
 def _check_prices(
