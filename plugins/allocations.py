@@ -29,8 +29,9 @@ def knapsack(
 
     v_j is the norm of layer j's last aggregated update, and more than the largest for a layer that nobody has returned
     yet; c_j the bytes that training it takes; b_n those of L_n mean layers. Of equal sums the one of more layers is
-    taken, so that one of value 0 fills what room is left; further ties are settled by chance. hold: `trained` skips the
-    other layers, as FedRA does; `all` runs them frozen.
+    taken, so that one of value 0 fills what room is left; further ties are settled by chance. Layers of one size make
+    that the L_n of most value. hold: `trained` skips the other layers, as FedRA does; `all` runs them frozen, in memory
+    that b_n does not count: everybody holds the whole model then, and is limited in what it trains alone.
     """
     values = torch.where(history == 0, scores.max().clamp(min=0) + 1, scores).double()
     M = torch.zeros(len(capacities), num_layers, dtype=torch.bool)

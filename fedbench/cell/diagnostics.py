@@ -88,7 +88,7 @@ def _told(plan: Plan, j: int, who: Tensor, before: Mapping[str, Any], after: Map
         for place, value in new.items()
         if place.startswith(f"r/{j}/")
     }
-    if plan.terms is None and plan.scales is None and not added:
+    if plan.terms is None and plan.trained_terms is None and plan.scales is None and not added:
         return None
     terms = None if plan.terms is None else plan.terms[who, j]
     return _Told(terms, None if plan.scales is None else plan.scales[who], added)
@@ -121,14 +121,16 @@ def _measures(
     told: _Told | None,
 ) -> Tensor:
     """(4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm. within:
-    which coordinates of their rows clients have trained, where not all."""
+    which coordinates of their rows clients have trained, where not all. Clients that have scales of their own do not
+    start from the global adapters, so that what they changed is not told."""
     moved = norms({name: (new[name].double() - old[name].double())[None] for name in rows})
     if not len(weights):
         return torch.stack([moved[0], *moved.new_full((3,), NAN)])
     theirs = {name: value - old[name].double() for name, value in rows.items()}
     theirs |= {name: theirs[name] * mask for name, mask in within.items()}
     products = _of_products(layer, rows, weights) if told is None else _of_told(layer, new, rows, weights, told)
-    return torch.stack([moved[0], norms(theirs).mean(), *products])
+    changed = norms(theirs).mean() if told is None or told.scales is None else moved.new_tensor(NAN)
+    return torch.stack([moved[0], changed, *products])
 
 
 def norms(rows: Mapping[str, Tensor]) -> Tensor:

@@ -243,7 +243,7 @@ class Layerwise:
 
     @functools.cached_property
     def price(self) -> Callable[..., ClientCost]:
-        """What a client pays that holds this, and is sent additions of so many bytes; each measured once."""
+        """What a client pays that holds this, of whose frozen weights so many bytes are new; each measured once."""
 
         shape = Shape(self.model)
 

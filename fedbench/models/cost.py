@@ -31,7 +31,7 @@ class Travel:
     """What is particular about what a client is sent and sends.
 
     unsent: patterns of the names of tensors that never travel · drawn: of those that a client draws itself, which come
-    up and are not sent down · added: bytes of the additions to its frozen weights.
+    up and are not sent down · added: of the bytes of its frozen weights, those that say what came to them last.
     """
 
     unsent: Sequence[str] = ()
@@ -56,7 +56,7 @@ def measure(
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # besides the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
     sent = (
-        Sent("backbone", frozen_bytes),
+        Sent("backbone", frozen_bytes - travel.added),
         Sent("additions", travel.added),
         *(
             Sent(what, sum(s.held for s in of if not _named(s, travel.drawn)), sum(s.trained for s in of))

@@ -27,9 +27,10 @@ def fed_plora(setup: Setup, weights: Weights = "examples", objective: Ref = "cro
     weights: by number of `examples`, or `uniform`. The paper's (read in a third party's notes; its code could not be
     read): B A = sum_j B[:, j] A[j, :], the terms that are not drawn are folded into the frozen weights before training,
     and a term that nobody trained keeps its value. Here all R terms are computed and the gradients of the others taken
-    away, which without dropout is the same function; prices are those of folding. With r_n = R for everybody it is
-    FedIT. Ours: under dropout folded terms see the dropped input, where W sees it whole; one draw for all layers of a
-    client; weights by examples; a client's first L_n layers where a scenario gives no ranks.
+    away, which without dropout is the same function; traffic and FLOPs are those of folding, memory is with all R
+    terms. With r_n = R for everybody it is FedIT. Ours: under dropout folded terms see the dropped input, where W sees
+    it whole; one draw for all layers of a client; weights by examples; a client's first L_n layers where a scenario
+    gives no ranks.
     """
     model = in_layers(setup.backbone)
 

@@ -52,9 +52,10 @@ def refined_mean(
 
     lam: lambda, the paper's 0.01. Not known, and ours: 1 - cos, as a similarity is nothing to minimise; squared,
     whether the norm is: with the norm itself D is 0 wherever the gradient of the cosine is below lambda; steps and lr
-    of the descent from D = 0, lr in units of ||B A||^2 / ||A||_2^2, the inverse of the curvature of 1 - cos, so that
-    below 2 it is stable for factors of any size; and that the last D is taken, or 0 where that is no better: the lowest
-    on the way could be one or another of nearly equal steps. weights: p_k by number of `examples`, or `uniform`.
+    of the descent from D = 0, lr in units of the inverse of the curvature, ||A||_2^2 / ||B A||^2 of 1 - cos and 2
+    lambda of the squared norm, so that below 2 it is stable for factors of any size; and that the last D is taken, or 0
+    where that is no better: the lowest on the way could be one or another of nearly equal steps. weights: p_k by number
+    of `examples`, or `uniform`.
     """
     refuse_feddyn(setup)
     model, search = in_layers(setup.backbone), Search(lam, squared, steps, lr)
@@ -89,7 +90,8 @@ class Search:
         D = torch.zeros_like(B)
         if not length or not begun:
             return D
-        step = self.lr * begun**2 / torch.linalg.matrix_norm(G, 2)
+        curvature = torch.linalg.matrix_norm(G, 2) / begun**2 + (2 * self.lam if self.squared else 0.0)
+        step = self.lr / curvature
 
         def at(D: Tensor) -> tuple[Tensor, Tensor]:
             """The value that D has, and its gradient."""

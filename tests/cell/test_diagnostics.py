@@ -155,6 +155,22 @@ def test_products_are_of_the_terms_held_with_the_factors_given(registry):
         norms.append(product.norm())
     assert first.aggregation_error == pytest.approx(float(torch.stack(errors).norm()))
     assert first.product_norm == pytest.approx(float(torch.stack(norms).norm()))
+    assert math.isnan(first.client_update_norm) and not math.isnan(first.update_norm)
+
+
+def test_where_clients_train_some_terms_what_counts_is_what_the_server_made_of_all(registry):
+    model = attached(registry)
+    before, after, report = random_round(model, torch.ones(2, L) > 0, torch.ones(2) > 0, [3, 1])
+    trained = torch.tensor([[True, False], [False, True]])[:, None].expand(2, L, 2)
+    plan = replace(report.plan, trained_terms=trained)
+    row = effects(model, before, after, replace(report, plan=plan), "examples")[0]
+    up, new = report.uploads.r[0], after["r"][0]
+    errors = [
+        (0.75 * B[0] @ A[0] + 0.25 * B[1] @ A[1] - B_new @ A_new).norm() * ALPHA / RANK
+        for B, A, B_new, A_new in zip(*(by_name(of, x) for of in (up, new) for x in "BA"), strict=True)
+    ]
+    assert row.aggregation_error == pytest.approx(float(torch.stack(errors).norm()))
+    assert row.client_update_norm > 0
 
 
 def test_what_nobody_trained_is_no_change(registry):

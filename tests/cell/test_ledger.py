@@ -134,7 +134,6 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
             assert 0.8 < planned.pop("flops") / recorded.pop("flops") < 1.25, (scenario, method)
         if method in ADDS:
             sent = sum(row["bytes_down"] for row in progress.tables["exchange"] if row["what"] == "additions")
-            assert planned.pop("bytes_down") + sent == recorded.pop("bytes_down"), (scenario, method)
             alone = method == "fedex_lora" and scenario == "spoilt"  # one client arrives: its product needs no addition
             assert (sent == 0) == alone, (scenario, method)
         assert planned == recorded, (scenario, method)

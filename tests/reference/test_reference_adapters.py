@@ -128,7 +128,7 @@ def plain_lora_fair(plain, t):
     for name in NAMES:
         A, B = plain.A[name], plain.B[name]
         product = mean([own["B"][name] @ own["A"][name] for own in clients])
-        step = 0.5 * float((B @ A).norm()) ** 2 / float(torch.linalg.svdvals(A)[0]) ** 2
+        step = 0.5 / (float(torch.linalg.svdvals(A)[0]) ** 2 / float((B @ A).norm()) ** 2 + 2 * 0.01)
         D = torch.zeros_like(B)
         for _ in range(5):
             D.requires_grad_()

@@ -172,7 +172,12 @@ def _trained(
 
 
 # The released code; history: it keeps views of tokens that it overwrites afterwards.
-REFERENCE = {"history": "modulated", "ramp_rounds": 300, "clip_value": 1.0}
+REFERENCE = {
+    "history": "modulated",
+    "ramp_rounds": 300,
+    "clip_value": 1.0,
+    "aggregator": {"name": "weighted_mean", "weights": "examples"},  # its own `reference` is FedRA's code
+}
 
 
 @hookimpl

@@ -14,6 +14,7 @@ from fedbench.seeding import generator
 from fedbench.testing import check_method
 from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit
+from fedbench_plugins.methods.lora_fair import Search
 
 L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
 EXAMPLES = [4, 2, 6]
@@ -159,6 +160,36 @@ def test_additions_are_charged_to_who_holds_their_layers(registry, options):
     factors, matrices = 8 * R * sum((*IN, *OUT)), 8 * (8 * 8 + 8 * 16)  # of one client's rank; smaller than rank 3 R
     wanted = [2 * factors + (L - 1) * factors, 2 * factors] if options["name"] == "flora" else [matrices, matrices]
     assert [bytes_of(cost, "additions")[0] for cost in report.cost] == wanted
+    usual = [method.cost(depth, 1) for depth in (L, 1)]  # W is sent whole, and what was added to it is in it
+    frozen = [bytes_of(cost, "backbone")[0] - new for cost, new in zip(usual, wanted, strict=True)]
+    assert [bytes_of(cost, "backbone")[0] for cost in report.cost] == frozen
+    assert [cost.bytes_down for cost in report.cost] == [cost.bytes_down for cost in usual]
+
+
+@pytest.mark.parametrize("size", [0.1, 10, 100])
+def test_lora_fairs_descent_suits_factors_of_any_size(size):
+    """The value that it comes to, against L-BFGS on the same."""
+    draw = generator(0)
+    B, A, dW = (torch.randn(*shape, generator=draw, dtype=torch.float64) for shape in ((8, 2), (2, 8), (8, 8)))
+    B *= size / B.norm()
+    search = Search(lam=0.01, squared=True, steps=100, lr=0.5)
+
+    def value(D):
+        X = (B + D) @ A
+        return 1 - (dW * X).sum() / (dW.norm() * X.norm()) + 0.01 * D.square().sum()
+
+    best = torch.zeros_like(B).requires_grad_()
+    descent = torch.optim.LBFGS([best], max_iter=500, tolerance_grad=1e-12, line_search_fn="strong_wolfe")
+
+    def closure():
+        descent.zero_grad()
+        loss = value(best)
+        loss.backward()
+        return loss
+
+    descent.step(closure)
+    found, start, least = (float(value(D)) for D in (search.correction(dW, B, A), torch.zeros_like(B), best.detach()))
+    assert start - found >= 0.95 * (start - least) > 0
 
 
 def test_a_classifier_of_a_clients_own_reads_the_layers_that_it_has_trained_behind(registry):

@@ -279,4 +279,5 @@ def test_options_that_mean_nothing_are_refused(registry, options, message):
 
 def test_the_reference_profile_is_the_released_codes(registry):
     profile = registry.catalogue.components["method"]["reefl"].profiles["reference"]
-    assert profile == {"history": "modulated", "ramp_rounds": 300, "clip_value": 1.0}
+    mean = {"name": "weighted_mean", "weights": "examples"}
+    assert profile == {"history": "modulated", "ramp_rounds": 300, "clip_value": 1.0, "aggregator": mean}
