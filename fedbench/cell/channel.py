@@ -102,7 +102,7 @@ def received(
     senders = {place: trainers(plan, place) for place in stacked}
     _check_rows(stacked, begun, senders, len(plan.M))
     own = {place: started(begun[place], plan, place, rows.dim() - 1) for place, rows in stacked.items()}
-    sent, given = (_messages(rows, uploads, plan, senders) for rows in (stacked, own))
+    sent, given = (messages_of(rows, uploads, plan, senders) for rows in (stacked, own))
     came: list[int] = uploads.arrived.nonzero().flatten().tolist()
     struck = [n for n in came if faults.kind_of(t, cohort.ids[n])]
     arriving = {n: faults.corrupted(t, cohort.ids[n], sent[n], given[n]) for n in struck}
@@ -158,7 +158,7 @@ def _why(place: str) -> str:
     return "all that take part, unless `Plan.frozen` names the tensor"
 
 
-def _messages(
+def messages_of(
     rows: Mapping[str, Tensor], uploads: Uploads, plan: Plan, senders: Mapping[str, Sequence[int]]
 ) -> list[Message]:
     """For every client what it sends, by place. rows: by place, (n, ...) of those who train the tensor, `senders`."""

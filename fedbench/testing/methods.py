@@ -22,6 +22,7 @@ from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.answers import check_answers, check_predictor, check_sizes
 from fedbench.testing.moving import check_moves
+from fedbench.testing.prices import check_paid
 from fedbench.testing.world import CLASSES, RandomBatches, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import ClientCost, Cohort, Report, Size
 
@@ -86,6 +87,8 @@ def _check_two_rounds(method: Method, cohort: Callable[[], Cohort]) -> tuple[tup
     state, second = _check_round(method, middle, 1, cohort)
     rounds = ((start, middle, first), (middle, state, second))
     check_moves([(old, new, told.uploads, told.plan) for old, new, told in rounds], "the method")
+    for t, (old, _, told) in enumerate(rounds):
+        check_paid(method, old, told, t)
     return (start, middle, state), second
 
 

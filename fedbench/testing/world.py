@@ -61,6 +61,7 @@ class RandomBatches:
     """
 
     image_size = 8
+    size = 4  # images of a batch
 
     def __init__(
         self, ids: Sequence[int], steps: int, spare: int = 0, taken: dict[int, list[int]] | None = None
