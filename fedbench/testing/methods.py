@@ -60,9 +60,10 @@ def check_method(
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
-    states, report = _check_two_rounds(method, cohort)
+    states, reports = _check_two_rounds(method, cohort)
     start, _, state = states
-    trains = bool(report.plan.trains.any()) or any(True for _ in places(vars(report.uploads)))
+    last = reports[-1]
+    trains = bool(last.plan.trains.any()) or any(True for _ in places(vars(last.uploads)))
     _check_resume(lambda: made(again() if again else make), states, cohort)
     if not method.alone:
         _check_other_engine(made(engine=together), states, cohort)
@@ -77,19 +78,21 @@ def check_method(
     _check_offered(method, trains)
     check_sizes(method, state)
     _check_prices(method, capacities, ranks, widths, trains)
+    for t, report in enumerate(reports):
+        check_paid(method, states[t], report, t)
 
 
-def _check_two_rounds(method: Method, cohort: Callable[[], Cohort]) -> tuple[tuple[State, State, State], Report]:
-    """The states at the start and after each round, and what is told of the last."""
+def _check_two_rounds(
+    method: Method, cohort: Callable[[], Cohort]
+) -> tuple[tuple[State, State, State], tuple[Report, Report]]:
+    """The states at the start and after each round, and what is told of each."""
     check_state(method.init(generator(0)), "init")
     start = twice(lambda: method.init(generator(0)), "init")
     middle, first = _check_round(method, start, 0, cohort)
     state, second = _check_round(method, middle, 1, cohort)
     rounds = ((start, middle, first), (middle, state, second))
     check_moves([(old, new, told.uploads, told.plan) for old, new, told in rounds], "the method")
-    for t, (old, _, told) in enumerate(rounds):
-        check_paid(method, old, told, t)
-    return (start, middle, state), second
+    return (start, middle, state), (first, second)
 
 
 def _check_prices(
