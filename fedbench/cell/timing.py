@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
+from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.trial import Trial
 from fedbench.cell.turns import source_of
 from fedbench.engine.groups import ROWS, grouped
@@ -35,11 +38,24 @@ def probe(
     """The fields of `fedbench.runs.estimate.Rates`, measured.
 
     config: resolved; its weights are not read · totals: of that cell, see `Ledger.totals` · processes: how many would
-    compute it together. Where a step would take long, fewer images are in its batches, then fewer clients in it.
+    compute it together. Where a step would take long, fewer images are in its batches, then fewer clients in it. What
+    clients keep is deleted at once: a process that is forked to probe ends without its finalizers.
     """
+    with tempfile.TemporaryDirectory(prefix="fedbench-clients-", ignore_cleanup_errors=True) as folder:
+        store = ClientStore(Path(folder))
+        try:
+            return _measured(config, registry, device, totals, processes, store)
+        finally:
+            store.close()
+
+
+def _measured(
+    config: Config, registry: Registry, device: str, totals: Mapping[str, int], processes: int, store: ClientStore
+) -> dict[str, float]:
     clock = _clock(device)
     began = clock()
-    trial = Trial(_smaller(config, totals, device), registry, device, source_of(config, registry, load=False)[0])
+    source = source_of(config, registry, load=False)[0]
+    trial = Trial(_smaller(config, totals, device), registry, device, source, store=store)
     with trial.precision():
         state = trial.method.init(generator(trial.seed, use="init"))
         cohort = _affordable(trial, STEP_FLOPS[device])

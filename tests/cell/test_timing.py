@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import tempfile
 import time
 
 import pytest
@@ -25,7 +27,7 @@ defaults:
   train: {rounds: 4, max_steps: 4, batch_size: 6}
 scenarios:
   skew: {capacities: [12, 4, 3, 2, 1, 1]}
-methods: [fedra, exclusive]
+methods: [fedra, exclusive, fedv]
 """
 
 
@@ -57,6 +59,16 @@ def test_a_probe_needs_no_weights(registry, cells, totals):
     """No file of that name is read, only looked for."""
     config = cells["fedra"] | {"backbone": {"name": "vit_tiny_patch16_224", "pretrained": True, "img_size": 32}}
     assert probe(config, registry, "cpu", totals(cells["fedra"]))["per_flop"] > 0
+
+
+def test_a_forked_probe_leaves_no_files_of_clients(registry, cells, totals, tmp_path, monkeypatch):
+    """Such a process ends without its finalizers."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    given = (cells["fedv"], registry, "cpu", totals(cells["fedv"]))
+    one = multiprocessing.get_context("fork").Process(target=probe, args=given)
+    one.start()
+    one.join(120)
+    assert one.exitcode == 0 and list(tmp_path.iterdir()) == []
 
 
 def test_a_probe_meets_no_faults(registry, cells, totals, monkeypatch):
