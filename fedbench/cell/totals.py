@@ -37,6 +37,7 @@ class Totals:
         self._copy = Copy()
         self._prices: Prices | None = None
         self._file: Path | None = None
+        self._files: dict[str, Path] = {}  # by what the cells of a method have in common
         self._known: dict[str, Any] = {}  # what is in that file, by the ids of cells
         self._new: dict[str, Any] = {}
 
@@ -95,7 +96,10 @@ class Totals:
         self.close()
 
     def _file_of(self, config: Config) -> Path:
-        return cache_file("totals", [of_one_method(config), self._stamp(config)])
+        common = of_one_method(config)
+        if common not in self._files:
+            self._files[common] = cache_file("totals", [common, self._stamp(config)])
+        return self._files[common]
 
     def _stamp(self, config: Config) -> list[Any]:
         return self.assets.stamp("method", config["method"])

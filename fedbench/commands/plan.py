@@ -111,16 +111,16 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
         numbers = [f"{text:>{width}}" for text, width in zip(texts, widths, strict=True)][1:-1]
         return "  ".join(["", texts[0].ljust(widths[0]), *numbers, texts[-1]])
 
-    console.print(Text(line(heads), style="bold"), soft_wrap=True)
-    above = None
+    lines, above = [Text(line(heads), style="bold")], None
     for row, texts in zip(rows, table[1:], strict=True):
         scenario, _, variant, _ = row["names"][0]
         stage = f" · tuning, to round {', '.join(map(str, row['rungs']))}" if "rungs" in row else ""
         place = f"{scenario}{f' [{variant}]' if variant else ''} · {counted(row['rounds'], 'round')}{stage}"
         if place != above:
-            console.print(Text(place, style="bold"), soft_wrap=True)
+            lines.append(Text(place, style="bold"))
             above = place
-        console.print(Text(line(texts), style="" if "flops" in row else "dim"), soft_wrap=True)
+        lines.append(Text(line(texts), style="" if "flops" in row else "dim"))
+    console.print(*lines, sep="\n", soft_wrap=True)
 
 
 def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool, named: dict[str, list]) -> list[str]:

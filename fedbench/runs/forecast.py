@@ -16,7 +16,7 @@ from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.status import ENDED
 from fedbench.runs.options import Options, Preparing, unheard
-from fedbench.runs.plan import Cell, cells_of, status
+from fedbench.runs.plan import Cell, cells_of, folders_of, status
 from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import Tried, standing, tried
 from fedbench.runs.twins import as_others
@@ -66,14 +66,18 @@ def forecast(
                 totals[cell.id] = {"unknown": str(error)}
     refusals.raise_any(len(every))
     shares = {cell.id: one.share for one in contests for cell in one.every}
-    others = as_others({cell.id: cell for cell in every}.values(), totals, folder)
+    folders = folders_of(every, folder)
+    manifests = {id: read_manifest(place) for id, place in folders.items()}
+    others = as_others({cell.id: cell for cell in every}.values(), totals, manifests)
     computed = [cell for cell in every if cell.id not in others]
     time = _time(computed, totals, folder, registry, options, shares, trying) if trying else None
     alike: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:
         alike.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
-    rows = [_of_candidates(ones, totals, folder, time) for ones in alike.values()]
-    rows += [_of_cell(cell, totals[cell.id], folder, time) for cell in reporting]
+    rows = [_of_candidates(ones, totals, manifests, time) for ones in alike.values()]
+    rows += [
+        _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
+    ]
     return [_with_twin(row, others) for row in rows], time
 
 
@@ -103,25 +107,26 @@ def _time(
         return estimate(cells, totals, folder, registry, device, options.workers(), shares)
 
 
-def _of_cell(cell: Cell, totals: Row, folder: Path, time: Estimate | None) -> Row:
+def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row:
     row = {
         "names": [[point.scenario, point.method, point.variant, point.seed] for point in cell.points],
         "id": cell.id,
         "rounds": cell.config["train"]["rounds"],
-        "status": status(cell, folder),
+        "status": status,
         **totals,
     }
     own = time and time.cells.get(cell.id)
     return row | {"seconds": own.seconds, "seconds_from": own.source, "seconds_unknown": own.reason} if own else row
 
 
-def _of_candidates(alike: Sequence[Tried], totals: Mapping[str, Row], folder: Path, time: Estimate | None) -> Row:
+def _of_candidates(
+    alike: Sequence[Tried], totals: Mapping[str, Row], manifests: Mapping[str, Row | None], time: Estimate | None
+) -> Row:
     """All candidates of one method, and of those whose candidates are the same: what they come to where the worse half
     is left behind at every rung."""
     one = alike[0]
     cells = {cell.id: cell for cell in one.every}
-    manifests = [read_manifest(cell.folder_in(folder)) for cell in cells.values()]
-    done = sum(manifest is not None and manifest["status"] in ENDED for manifest in manifests)
+    done = sum(one is not None and one["status"] in ENDED for one in map(manifests.get, cells))
     row: Row = {
         "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in alike)],
         "ids": list(cells),

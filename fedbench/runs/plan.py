@@ -17,9 +17,8 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.named import references
 from fedbench.registry.registry import Registry
 from fedbench.registry.unread import essence
-from fedbench.results import read_manifest
 from fedbench.results.files import damage
-from fedbench.results.identity import identity
+from fedbench.results.identity import id_in, identity
 from fedbench.results.index import Entry
 from fedbench.results.status import DAMAGED, HALVED, INTERRUPTED, PENDING
 from fedbench.suite import Point
@@ -61,12 +60,8 @@ class Cell:
 
     def folder_in(self, suite_folder: Path) -> Path:
         """Where its results lie: a cell that first ran under another name keeps its folder."""
-        own, end = suite_folder / self.folder_name(), f"-{self.id}"
-        if not own.is_dir():
-            with suppress(OSError):  # there is no such folder yet
-                found = (name for name in os.listdir(suite_folder) if name.endswith(end) and name[0] != ".")
-                return suite_folder / next(found, own.name)
-        return own
+        own = suite_folder / self.folder_name()
+        return own if own.is_dir() else folders_of([self], suite_folder)[self.id]
 
     @property
     def title(self) -> str:
@@ -109,36 +104,49 @@ def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
     return os.path.join(os.getcwd(), located(data, assets.base)["root"]) if relative_root(data) else None
 
 
+def folders_of(cells: Iterable[Cell], suite_folder: Path) -> dict[str, Path]:
+    """Where the results of each lie, by its id, as `Cell.folder_in` says; all are looked for at once."""
+    names: list[str] = []
+    with suppress(OSError):  # there is no such folder yet
+        names = [name for name in os.listdir(suite_folder) if name[0] != "."]
+    there, named = set(names), {id_in(name): name for name in reversed(names)}
+    found = {}
+    for cell in cells:
+        own = cell.folder_name()
+        found[cell.id] = suite_folder / (own if own in there else named.get(cell.id, own))
+    return found
+
+
 def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:
     """Every name of every cell, for the index of a results folder."""
+    every = list(cells)
+    folders = folders_of(every, suite_folder)
     return [
         Entry(
             scenario=point.scenario,
             method=point.method,
             variant=point.variant,
             seed=point.seed,
-            cell=cell.folder_in(suite_folder).name,
+            cell=folders[cell.id].name,
             backbone=point.backbone,
             dataset=point.dataset,
             profile=point.config["profile"],
             shared=point.shared,
             candidate=point.candidate,
         )
-        for cell in cells
+        for cell in every
         for point in cell.points
     ]
 
 
-def status(cell: Cell, suite_folder: Path) -> str:
-    """What is on disk of a cell: `pending`, its manifest's status, or `damaged` where it is finished and a file is
-    missing or torn. A halved one that is to come further is interrupted."""
-    folder = cell.folder_in(suite_folder)
-    manifest = read_manifest(folder)
+def status(cell: Cell, folder: Path, manifest: Mapping[str, Any] | None) -> str:
+    """What is on disk of a cell, in this folder with this manifest: `pending`, the manifest's status, or `damaged`
+    where it is finished and a file is missing or torn. A halved one that is to come further is interrupted."""
     if manifest is None:
         return PENDING
     if manifest["status"] == HALVED:
         return HALVED if manifest.get("round", 0) >= cell.rounds and not damage(folder, manifest) else INTERRUPTED
-    return DAMAGED if manifest["status"] == "finished" and damage(folder, manifest) else manifest["status"]
+    return DAMAGED if manifest["status"] == "finished" and damage(folder, manifest) else str(manifest["status"])
 
 
 def versions_of(config: dict[str, Any], registry: Registry) -> dict[str, str]:

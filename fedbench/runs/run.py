@@ -33,7 +33,7 @@ from fedbench.runs.executors import Execute
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.pace import Written
-from fedbench.runs.plan import Cell, entries, status
+from fedbench.runs.plan import Cell, entries, folders_of, status
 from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import searches_of
 from fedbench.runs.turns import in_order, turns_of
@@ -96,8 +96,9 @@ class Run:
             prepare_folder(folder)  # refused now, not after minutes of decoding
             read_searches(folder)
         chosen = options.of_shard(named)
-        before = {cell.id: read_manifest(cell.folder_in(folder)) for cell in chosen}
-        missing = [cell for cell in chosen if options.wants(status(cell, folder))]
+        folders = folders_of(chosen, folder)
+        before = {id: read_manifest(place) for id, place in folders.items()}
+        missing = [cell for cell in chosen if options.wants(status(cell, folders[cell.id], before[cell.id]))]
         asked = options.asked()
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
@@ -151,8 +152,9 @@ class Run:
         if (now := entries(self.named, self.folder)) != self.entries:  # another run has made an equal cell's folder
             merge_index(self.folder, self.suite.name, now)
         manifests, titles, behind = {}, {}, set()
+        folders = folders_of(self.cells, self.folder)
         for cell in self.cells:
-            place = cell.folder_in(self.folder)
+            place = folders[cell.id]
             titles[place.name] = cell.title
             manifests[place.name] = _last(cell, place, ends.of.get(place.name))
             if manifests[place.name]["status"] == "finished":
@@ -164,7 +166,7 @@ class Run:
             suite=self.suite.name,
             folder=self.folder,
             manifests=manifests,
-            asked=frozenset(cell.folder_in(self.folder).name for cell in self.missing),
+            asked=frozenset(folders[cell.id].name for cell in self.missing),
             seconds=time.monotonic() - self.began,
             computed=ends.ran,
             elsewhere=frozenset(ends.elsewhere),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedbench.errors import UserError
@@ -50,10 +52,12 @@ def twins(
     that have a result, by their essence.
     """
     found: dict[tuple[str, str], Kin] = {}
-    for cell in missing:
-        if "flops" not in (known := totals.get(cell.id, {})):
+    priced = [cell for cell in missing if "flops" in totals.get(cell.id, {})]
+    many = Counter(cell.essence for cell in priced)
+    for cell in priced:
+        if many[cell.essence] == 1 and not done.get(cell.essence):
             continue
-        key = cell.essence, json.dumps(known, sort_keys=True)
+        key = cell.essence, json.dumps(totals[cell.id], sort_keys=True)
         kin = found.setdefault(key, Kin(done=list(done.get(cell.essence, ()))))
         kin.cells.append(cell)
         manifest = before.get(cell.id) or {}
@@ -71,10 +75,13 @@ def mark(missing: Iterable[Cell], kin: Mapping[str, Kin]) -> None:
             cell.awaits = first is None or first.id != cell.id
 
 
-def as_others(cells: Iterable[Cell], totals: Totals, suite_folder: Path) -> dict[str, Cell]:
-    """Of a plan: by id, of which cell each is a copy, or would be; none for those that are computed, or were."""
-    manifests = {cell.id: read_manifest(cell.folder_in(suite_folder)) or {} for cell in cells}
-    own = {id for id, one in manifests.items() if one.get("status") in FAR and "computed_as" not in one}
+def as_others(
+    cells: Iterable[Cell], totals: Totals, manifests: Mapping[str, Manifest | None] = MappingProxyType({})
+) -> dict[str, Cell]:
+    """Of a plan: by id, of which cell each is a copy, or would be; none for those that are computed, or were.
+    manifests: what is on disk of them, by their ids."""
+    there = {id: one for id, one in manifests.items() if one is not None}
+    own = {id for id, one in there.items() if one["status"] in FAR and "computed_as" not in one}
     found: dict[str, Cell] = {}
     for kin in {id(one): one for one in twins(cells, totals, {}, {}).values()}.values():
         first = max(kin.cells, key=lambda cell: cell.id in own)

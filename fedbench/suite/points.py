@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -193,12 +192,12 @@ class Suite:
         raise UserError(f"{self.path}: {told}")
 
     def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
-        settings, method = deepcopy(group.own.get(label, group.settings)), group.methods[label]
+        settings, method = _copied(group.own.get(label, group.settings)), group.methods[label]
         if group.rotate:
             for key in (*SIZES, "devices"):
                 if key in settings:
                     settings[key] = rotated(settings[key], seed)
-        return {**settings, "method": deepcopy(method), "seed": seed, "profile": self.profile}
+        return {**settings, "method": _copied(method), "seed": seed, "profile": self.profile}
 
 
 def _matching(groups: Iterable[Group], scenarios: Sequence[str], variants: Sequence[str]) -> Iterator[Group]:
@@ -213,7 +212,14 @@ def _shared(group: Group, label: str) -> dict[str, Any] | None:
     """What others have in place of the sections that are a method's own, where those differ."""
     own = group.own.get(label, group.settings)
     theirs = {key: group.settings[key] for key in OWN_SETTINGS if own[key] != group.settings[key]}
-    return deepcopy(theirs) or None
+    return _copied(theirs) or None
+
+
+def _copied(part: Any) -> Any:
+    """Of a configuration, whose parts are JSON values; `deepcopy` takes ten times as long."""
+    if isinstance(part, dict):
+        return {key: _copied(value) for key, value in part.items()}
+    return [_copied(value) for value in part] if isinstance(part, list) else part
 
 
 def rotated(given: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def work_of(path: Path, plugins: Sequence[str] = ()) -> dict[str, int]:
     cells = cells_of(suite.points(), registry, assets)
     with Totals(assets) as known:
         totals: Mapping[str, Any] = {cell.id: known.of(cell.id, cell.config) for cell in cells}
-    others = as_others(cells, totals, path.parent / "nowhere")
+    others = as_others(cells, totals)
     computed = [cell for cell in cells if "flops" in totals[cell.id] and cell.id not in others]
     answers = functools.cache(lambda name: _forward(assets, named[name]))
     named = {str(cell.config["backbone"]): cell.config["backbone"] for cell in computed}

@@ -15,7 +15,7 @@ from fedbench.results.status import HALVED, PENDING, RAN
 from fedbench.runs.estimate.past import past_rates
 from fedbench.runs.estimate.probes import Place, Probes
 from fedbench.runs.estimate.rates import Rates, kind_of
-from fedbench.runs.plan import Cell
+from fedbench.runs.plan import Cell, folders_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def estimate(
     shares: by id, which part of a cell's rounds is to be expected, where not all are.
     """
     cells = [cell for cell in cells if "flops" in totals[cell.id]]
-    manifests = {cell.id: read_manifest(cell.folder_in(folder)) or {"status": PENDING} for cell in cells}
+    folders = folders_of(cells, folder)
+    manifests = {id: read_manifest(place) or {"status": PENDING} for id, place in folders.items()}
     ran = {id: found for id, found in manifests.items() if found["status"] in RAN}
     times = {id: Time(0.0 if "computed_as" in found else found["seconds"], "run") for id, found in ran.items()}
     waiting = [cell for cell in cells if cell.id not in times and manifests[cell.id]["status"] != HALVED]
