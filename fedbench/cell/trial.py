@@ -35,6 +35,7 @@ from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.models.copying import copied
+from fedbench.models.once import attaching
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator
 from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Size, Uploads
@@ -77,7 +78,7 @@ class Trial:
         fits = bool(config.get("devices")) and not fitting and federation is None  # whether sizes are to be found
         shapes = replace(source, model=copied(source.model)) if fits and device == "meta" else None
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
-        self.model = body_of(source.model, origin=json.dumps([config["backbone"], config["adapter"]], sort_keys=True))
+        self.model = body_of(source.model, origin=json.dumps(config["backbone"], sort_keys=True))
         images = (source.mean, source.std)
         self.world = world = world or World(
             config, registry, self.dataset, self.model.num_layers, images, device, clients, self.watched
@@ -124,7 +125,7 @@ class Trial:
 
         setup = made(
             backbone=self.model,
-            adapter=registry.make("adapter", self.config["adapter"]),
+            adapter=attaching(registry.make("adapter", self.config["adapter"]), self.config["adapter"]),
             engine=self._train,
             scenario=self.federation.scenario,
             train=self.config["train"],

@@ -26,7 +26,6 @@ from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.copying import moved
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.holding import Holding, holding_of, whole
-from fedbench.models.shape import Shape
 from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report
 
 ExitsOf = Callable[[int], list[Exit]]
@@ -244,15 +243,9 @@ class Layerwise:
     @functools.cached_property
     def price(self) -> Callable[..., ClientCost]:
         """What a client pays that holds this, of whose frozen weights so many bytes are new; each measured once."""
-
-        shape = Shape(self.model)
-
-        def of(holding: Holding, added: int = 0) -> ClientCost:
-            setup, unsent = self.setup, (*self.fixed, *(self.own.keeps if self.own else ()))
-            travel = cost.Travel(unsent, self.fresh.names, added)
-            return cost.measure(shape, holding, self.objective, setup.train, setup.image_size, travel)
-
-        return functools.cache(of)
+        train, image_size, objective = self.setup.train, self.setup.image_size, self.objective
+        travel = cost.Travel((*self.fixed, *(self.own.keeps if self.own else ())), self.fresh.names)
+        return cost.pricing(self.model, objective, train, image_size, travel)
 
     @functools.cached_property
     def layer_costs(self) -> Tensor:

@@ -81,7 +81,8 @@ class Classifier(nn.Linear):
 class Body(nn.Module):
     """A model without its classifier, frozen until somebody trains it, and the classifiers that read it.
 
-    origin: what it and its adapters are made of, where known; what models of one origin cost is measured once.
+    origin: what it is made of, and its adapters once they are attached, where known; what models of one origin cost is
+    measured once.
     """
 
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:

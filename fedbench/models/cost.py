@@ -3,7 +3,9 @@ Measured from shapes alone."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import functools
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -34,9 +36,28 @@ class Travel:
     up and are not sent down · added: of the bytes of its frozen weights, those that say what came to them last.
     """
 
-    unsent: Sequence[str] = ()
-    drawn: Sequence[str] = ()
+    unsent: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
     added: int = 0
+
+
+def pricing(
+    model: Blocks, objective: Objective, train: Mapping[str, Any], image_size: int, travel: Travel = Travel()
+) -> Callable[..., ClientCost]:
+    """price(holding, added=0): what a client pays that holds this, of whose frozen weights so many bytes are new; each
+    measured once. Models that are shapes alone have a price together with those that are equal."""
+    shape = Shape(model)
+
+    def anew() -> Callable[..., ClientCost]:
+        def price(holding: Holding, added: int = 0) -> ClientCost:
+            return measure(shape, holding, objective, train, image_size, replace(travel, added=added))
+
+        return functools.cache(price)
+
+    if model.device.type != "meta":  # it would be kept with its weights
+        return anew()
+    key = ("price", type(model), identity(objective), json.dumps(train, sort_keys=True), image_size, travel)
+    return once(model.origin, shape.parameters, (*key, shape.dropouts), anew)
 
 
 def measure(

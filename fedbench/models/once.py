@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+import json
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from torch import nn
@@ -24,6 +25,17 @@ def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callab
         _found[whole_key] = find()
     found: Found = _found[whole_key]
     return found
+
+
+def attaching(attach: Callable[[Any], None], ref: Mapping[str, Any]) -> Callable[[Any], None]:
+    """attach(model), after which the model's origin names the adapter as well: what it costs without does not depend on
+    that."""
+
+    def attached(model: Any) -> None:
+        attach(model)
+        model.origin = f"{model.origin} {json.dumps(ref, sort_keys=True)}"
+
+    return attached
 
 
 def parameters_of(model: nn.Module) -> Parameters:

@@ -54,17 +54,7 @@ def forecast(
     reporting = cells_of(suite.points(**chosen), registry, assets)
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]
-    totals, refusals = {}, Refusals(given)
-    order = list(alike_together(every, lambda cell: cell.config))
-    with Totals(assets, [(cell.id, cell.config) for cell in order]) as known:
-        for done, cell in enumerate(order):
-            preparing(done, len(every))
-            try:
-                totals[cell.id] = known.of(cell.id, cell.config)
-            except UserError as error:
-                refusals.add(cell, error)
-                totals[cell.id] = {"unknown": str(error)}
-    refusals.raise_any(len(every))
+    totals = _priced(every, assets, Refusals(given), preparing)
     shares = {cell.id: one.share for one in contests for cell in one.every}
     folders = folders_of(every, folder)
     manifests = {id: read_manifest(place) for id, place in folders.items()}
@@ -79,6 +69,22 @@ def forecast(
         _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
     ]
     return [_with_twin(row, others) for row in rows], time
+
+
+def _priced(cells: Sequence[Cell], assets: Assets, refusals: Refusals, preparing: Preparing) -> dict[str, Row]:
+    """What each will cost, by its id. Raises UserError where that cannot be said of any."""
+    totals = {}
+    order = list(alike_together(cells, lambda cell: cell.config))
+    with Totals(assets, [(cell.id, cell.config) for cell in order]) as known:
+        for done, cell in enumerate(order):
+            preparing(done, len(cells))
+            try:
+                totals[cell.id] = known.of(cell.id, cell.config)
+            except UserError as error:
+                refusals.add(cell, error)
+                totals[cell.id] = {"unknown": str(error)}
+    refusals.raise_any(len(cells))
+    return totals
 
 
 def _with_twin(row: Row, others: Mapping[str, Cell]) -> Row:

@@ -11,7 +11,7 @@ from fedbench.cell import prices
 from fedbench.cell.prices import Prices
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
-from fedbench.models import once
+from fedbench.models import cost, counting, once
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 
@@ -55,6 +55,20 @@ def test_cells_with_devices_are_fitted_and_priced_with_one_model_each(cells, mon
     ]
     assert [more["fitting"] for more in built] == [True, False]
     assert len({one["flops"] for one in found}) == 2 and "simulated_seconds" not in found[-1]
+
+
+@pytest.mark.parametrize(("method", "models"), [("head_only", 1), ("fedra", 3)])
+def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, method, models):
+    registry, configs = cells
+    once._found.clear()
+    monkeypatch.setattr(cost, "counted", lambda *given: counted.append(1) or counting.counted(*given))
+    counted, found = [], []
+    for rank in (1, 2, 3):
+        before, config = len(counted), configs["plain", method]
+        found.append(Prices(Assets(registry)).totals({**config, "adapter": {**config["adapter"], "rank": rank}}))
+        found[-1]["counted"] = len(counted) > before
+    assert [one["counted"] for one in found] == [True] + [models > 1] * 2
+    assert len({one["bytes_up"] for one in found}) == models
 
 
 def same_prices(cells, methods):
