@@ -55,8 +55,8 @@ def check_method(
         setup = setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n, origin=origin, **given)
         return by(replace(setup, by_client=True, store=store), **options)  # also those without a global model
 
-    def cohort() -> Cohort:
-        return cohort_of(list(capacities), ranks=r_n, widths=g_n, spare=SPARE)
+    def cohort(other_spare: bool = False) -> Cohort:
+        return cohort_of(list(capacities), ranks=r_n, widths=g_n, spare=SPARE, other_spare=other_spare)
 
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
@@ -73,6 +73,7 @@ def check_method(
     for lost in {0, len(capacities) - 1}:
         _check_lost_client(method, state, cohort, lost)
     _check_steps(method, start, cohort())
+    _check_spare_batches(method, states, cohort)
     check_predictor(method, state)
     check_answers(made(again() if again else make), method, states)
     _check_offered(method, trains)
@@ -240,6 +241,19 @@ def _check_steps(method: Method, state: State, cohort: Cohort) -> None:
             "may yield more than that; stop after `cohort.steps[n]`, as `zip(range(int(cohort.steps[n])), "
             "cohort.batches(n))` does, and tell further passes over its images by `epochs_beside` of its ClientCost, "
             "or it does more work than others and than it pays for",
+        )
+
+
+def _check_spare_batches(method: Method, states: tuple[State, State, State], cohort: Callable[[bool], Cohort]) -> None:
+    """What follows the last of its steps makes no difference to what a client does, unless it has steps beside them,
+    which may begin there."""
+    for t in range(2):
+        new, report = method.round(states[t], t, cohort(True), generator(0, t))
+        expect(
+            any(cost.epochs_beside for cost in report.cost) or same(new, states[t + 1]),
+            "the batches after the last step of a client change the state: a round has `cohort.steps[n]` steps, and "
+            "`cohort.batches(n)` may yield more; stop after them, as `zip(range(int(cohort.steps[n])), "
+            "cohort.batches(n))` does",
         )
 
 

@@ -57,16 +57,22 @@ class RandomBatches:
     """Batches of four random images in float64 for every client: `steps`, and `spare` more, as an epoch has more than
     the steps that somebody takes.
 
-    taken: how many batches each pass over a client's images has taken, by the client's id.
+    taken: how many batches each pass over a client's images has taken, by the client's id · other_spare: whether those
+    beyond `steps` have other images and labels than usual.
     """
 
     image_size = 8
     size = 4  # images of a batch
 
     def __init__(
-        self, ids: Sequence[int], steps: int, spare: int = 0, taken: dict[int, list[int]] | None = None
+        self,
+        ids: Sequence[int],
+        steps: int,
+        spare: int = 0,
+        taken: dict[int, list[int]] | None = None,
+        other_spare: bool = False,
     ) -> None:
-        self.ids, self.steps, self.spare = ids, steps, spare
+        self.ids, self.steps, self.spare, self.other_spare = ids, steps, spare, other_spare
         self.taken: dict[int, list[int]] = {} if taken is None else taken
 
     def __call__(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -88,15 +94,14 @@ class RandomBatches:
 
     def only(self, rows: Sequence[int]) -> RandomBatches:
         """Those of the clients at these positions."""
-        return RandomBatches([self.ids[n] for n in rows], self.steps, self.spare, self.taken)
+        return RandomBatches([self.ids[n] for n in rows], self.steps, self.spare, self.taken, self.other_spare)
 
     def _drawn(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
         draw = torch.Generator().manual_seed(100 + self.ids[n])
-        for _ in range(self.steps + self.spare):
-            yield (
-                torch.randn(4, 3, 8, 8, generator=draw, dtype=torch.float64),
-                torch.randint(CLASSES, (4,), generator=draw),
-            )
+        for k in range(self.steps + self.spare):
+            x = torch.randn(4, 3, 8, 8, generator=draw, dtype=torch.float64)
+            y = torch.randint(CLASSES, (4,), generator=draw)
+            yield (-x, (y + 1) % CLASSES) if self.other_spare and k >= self.steps else (x, y)
 
 
 def cohort_of(
@@ -107,11 +112,13 @@ def cohort_of(
     ranks: list[int] | None = None,
     widths: list[float] | None = None,
     spare: int = 0,
+    other_spare: bool = False,
 ) -> Cohort:
-    """A cohort with random images of its own for every client, 3 classes, float64. spare: batches beyond `steps`."""
+    """A cohort with random images of its own for every client, 3 classes, float64. spare, other_spare: see
+    `RandomBatches`."""
     examples = examples or [4] * len(capacities)
     ids = ids if ids is not None else list(range(len(capacities)))
-    batches = RandomBatches(ids, steps, spare)
+    batches = RandomBatches(ids, steps, spare, other_spare=other_spare)
     numbers = (capacities, examples, [steps] * len(capacities))
     L_n, D, K = (torch.tensor(values, dtype=torch.int64) for values in numbers)
     r_n = None if ranks is None else torch.tensor(ranks, dtype=torch.int64)

@@ -77,6 +77,10 @@ METHODS = {
         _method("for n in range(N):\n            for x, y in cohort.batches(n):\n                pass"),
         r"client 0 takes 7 batches in a round in which it has 2 steps: .* stop after `cohort.steps.n.`",
     ),
+    "a step too many": (
+        SOUND.replace("range(int(cohort.steps[n]))", "range(int(cohort.steps[n]) + 1)"),
+        r"the batches after the last step of a client change the state: .* stop after them",
+    ),
     "passes that no cost tells of": (
         _method("[0 for n in range(N) for _ in zip(range(int(cohort.steps[n])), cohort.batches(n))]"),
         "client 0 takes 4 batches .* tell further passes over its images by `epochs_beside`",
