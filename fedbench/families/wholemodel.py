@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
-from fedbench.families.body import Tensors, WholeModel, read
+from fedbench.families.body import ModelLoss, Tensors, WholeModel, read
 from fedbench.families.regularizer import refuse_books, towards
 from fedbench.method import Method, Ref, Setup, State
-from fedbench.models import cost, counting
+from fedbench.models import cost
 from fedbench.models.backbone import HEAD, load
 from fedbench.models.optimizer import make_optimizer, optimizer_states
 from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Sent, Uploads
@@ -224,7 +224,7 @@ class Whole:
 def price_of(
     setup: Setup,
     model: WholeModel,
-    loss: Callable[[WholeModel, Tensor, Tensor], Tensor],
+    loss: ModelLoss,
     *,
     epochs_beside: int = 0,
     models_beside: int = 0,
@@ -232,11 +232,11 @@ def price_of(
 ) -> ClientCost:
     """What a client pays that trains all weights and sends them.
 
-    loss(model, x, y): of the module's own weights · epochs_beside: of a model of its own, see `ClientCost` ·
-    models_beside: whole models that it holds beside the one it trains; a regulariser holds some anyway · own_bytes: of
-    what it trains together with that model, and keeps.
+    loss(model, x, y): of the module's own weights, such as `OnLogits` · epochs_beside: of a model of its own, see
+    `ClientCost` · models_beside: whole models that it holds beside the one it trains; a regulariser holds some anyway ·
+    own_bytes: of what it trains together with that model, and keeps.
     """
-    flops, activations = counting.counted(model, loss, setup.image_size)
+    flops, activations = model.to_train(loss, setup.image_size)
     weights = sum(p.nbytes for p in model.weights().values())
     trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
     beside = max(models_beside, cost.regularizer_copies(setup.train)) * weights

@@ -6,7 +6,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.body import Tensors, WholeModel, trainable
+from fedbench.families.body import OnLogits, Tensors, trainable
 from fedbench.families.regularizer import towards
 from fedbench.families.wholemodel import Answer, Visit, copies, fit, price_of, wholemodel
 from fedbench.method import Method, Ref, Setup
@@ -47,15 +47,12 @@ def ditto(
         fit(setup, of_personal, [v.values()], visit.batches(), visit.steps_beside(epochs))
         return told, v
 
-    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
-        return loss([model.logits(model.weights(), x)], y, 0)
-
     return wholemodel(
         setup,
         model,
         train,
         # While v is trained, w^t and the w to be sent are there too.
-        lambda: price_of(setup, model, one_image, epochs_beside=epochs, models_beside=2),
+        lambda: price_of(setup, model, OnLogits(loss), epochs_beside=epochs, models_beside=2),
         aggregator,
         personal=lambda weights, own: Answer(model, own),
     )

@@ -10,7 +10,7 @@ from typing import cast
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.body import Tensors, WholeModel, trainable
+from fedbench.families.body import OnLogits, Tensors, trainable
 from fedbench.families.wholemodel import Answer, Visit, fit, price_of, wholemodel
 from fedbench.families.width import narrowed
 from fedbench.method import Method, Predict, Ref, Setup, State
@@ -53,11 +53,8 @@ def fedavg(
         told = fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
         return told, visit.weights if kept else None
 
-    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
-        return loss([model.logits(model.weights(), x)], y, 0)
-
     def price() -> ClientCost:
-        return price_of(setup, model, one_image)
+        return price_of(setup, model, OnLogits(loss))
 
     if not kept:
         return wholemodel(setup, model, train, price, aggregator)

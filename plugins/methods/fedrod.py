@@ -83,14 +83,9 @@ def linear(setup: Setup, model: WholeModel, balanced_of: Callable[[Tensor], Bala
 
         return fit(setup, loss_of, [visit.weights.values(), own.values()], visit.batches(), visit.steps), own
 
-    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
-        weights = model.weights()
-        generic, personal = losses(model, weights, copies(no_head(weights)), x, y, F.cross_entropy)
-        return generic + personal
-
     def price() -> ClientCost:
         head = no_head(model.weights()).values()
-        return price_of(setup, model, one_image, own_bytes=sum(p.nbytes for p in head))
+        return price_of(setup, model, loss_beside, own_bytes=sum(p.nbytes for p in head))
 
     def personal(weights: Tensors, own: Tensors) -> Answer:
         return Answer(model, weights, lambda z: read(weights, HEAD, z) + read(own, PERSONAL, z))
@@ -105,6 +100,13 @@ def losses(
     z = model.features(weights, x)
     generic = read(weights, HEAD, z)
     return balanced(generic, y), F.cross_entropy(generic.detach() + read(own, PERSONAL, z.detach()), y)
+
+
+def loss_beside(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
+    """Both, of a client that begins."""
+    weights = model.weights()
+    generic, personal = losses(model, weights, copies(no_head(weights)), x, y, F.cross_entropy)
+    return generic + personal
 
 
 def no_head(weights: Tensors) -> dict[str, Tensor]:
@@ -148,16 +150,11 @@ def hypernetwork(
         told = fit(setup, of_generic, [rest], visit.batches(), visit.steps, then=(of_personal, [H.values()]))
         return told, {A_M: a}
 
-    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
-        weights = model.weights()
-        generic = F.cross_entropy(model.logits(weights, x), y)
-        return generic + made_loss(model, weights, x.new_zeros(C), x, y)
-
     def personal(weights: Tensors, own: Tensors) -> Answer:
         head = made_head(weights, own[A_M])
         return Answer(model, weights, lambda z: read(weights, HEAD, z) + read(head, PERSONAL, z))
 
-    return wholemodel(setup, model, train, lambda: price_of(setup, model, one_image), aggregator, personal)
+    return wholemodel(setup, model, train, lambda: price_of(setup, model, loss_of_turns), aggregator, personal)
 
 
 def made_head(weights: Tensors, a: Tensor) -> dict[str, Tensor]:
@@ -173,6 +170,13 @@ def made_loss(model: WholeModel, weights: Tensors, a: Tensor, x: Tensor, y: Tens
         z = model.features(weights, x)
         generic = read(weights, HEAD, z)
     return F.cross_entropy(generic + read(made_head(weights, a), PERSONAL, z), y)
+
+
+def loss_of_turns(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
+    """Of both turns on a batch, whatever the client."""
+    weights = model.weights()
+    a = x.new_zeros(weights[f"{HIDDEN}.weight"].shape[1])
+    return F.cross_entropy(model.logits(weights, x), y) + made_loss(model, weights, a, x, y)
 
 
 # --- losses that do not mind how often a class occurs ---------------------------------------------------------------

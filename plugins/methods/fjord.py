@@ -14,12 +14,11 @@ from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.families.aggregation import MEAN_BY_EXAMPLES
-from fedbench.families.body import Tensors, WholeModel, trainable
+from fedbench.families.body import ModelLoss, OnLogits, Tensors, trainable
 from fedbench.families.wholemodel import Visit, fit, price_of
 from fedbench.families.width import Cuts, Part, Rates, offered, widthwise
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.beginning import Begin
-from fedbench.models.counting import counted
 from fedbench.options import judged
 from fedbench.types import ClientCost
 
@@ -70,17 +69,14 @@ def fjord(
 
         return fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
 
-    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
-        return cast(Tensor, loss([model.logits(model.weights(), x)], y, 0))
-
-    return widthwise(setup, cuts, ps, train, price_of_draws(setup, cuts, ps, one_image, distill), aggregator)
+    return widthwise(setup, cuts, ps, train, price_of_draws(setup, cuts, ps, OnLogits(loss), distill), aggregator)
 
 
 def price_of_draws(
     setup: Setup,
     cuts: Cuts,
     ps: Sequence[float],
-    one_image: Callable[[WholeModel, Tensor, Tensor], Tensor],
+    one_image: ModelLoss,
     distill: bool,
 ) -> Callable[[Part], ClientCost]:
     """What a client pays whose part is of width p_max: FLOPs are the mean over its p, memory that of the largest step.
@@ -91,7 +87,7 @@ def price_of_draws(
     @functools.cache
     def measured(p: float) -> tuple[int, int]:
         """FLOPs of one image at width p, and bytes of the activations saved."""
-        return counted(cuts.at(p).model, one_image, setup.image_size)
+        return cuts.at(p).model.to_train(one_image, setup.image_size)
 
     def price(part: Part) -> ClientCost:
         whole = price_of(setup, part.model, one_image)

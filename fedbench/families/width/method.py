@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
-from fedbench.families.body import WholeModel, trainable
+from fedbench.families.body import OnLogits, trainable
 from fedbench.families.regularizer import refuse_books
 from fedbench.families.wholemodel import Answer, Visit, Whole, fit, price_of
 from fedbench.families.width.cuts import Cuts, Part, offered, rate_of
@@ -183,10 +183,7 @@ def averaged_slices(
 
         return fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
 
-    def one_image(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
-        value: Tensor = loss([model.logits(model.weights(), x)], y, 0)
-        return value
+    def price(part: Part) -> ClientCost:
+        return price_of(setup, part.model, OnLogits(loss))
 
-    return widthwise(
-        setup, cuts, taken, train, lambda part: price_of(setup, part.model, one_image), aggregator, own_classes=mask
-    )
+    return widthwise(setup, cuts, taken, train, price, aggregator, own_classes=mask)

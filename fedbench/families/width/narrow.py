@@ -55,6 +55,7 @@ def narrow(model: WholeModel, held: Slice, scale: float = 1.0) -> WholeModel:
     """
     names = {id(p): name for name, p in model.weights().items()}
     twin = copied(model, {id(p): p for p in model.parameters()})  # its weights are not copied
+    stretches = []
     for path, module in list(twin.named_modules()):
         if isinstance(module, nn.GroupNorm):
             (channels,) = held.index(names[id(module.weight)])
@@ -62,6 +63,7 @@ def narrow(model: WholeModel, held: Slice, scale: float = 1.0) -> WholeModel:
             assert channels is not None, "a group norm's weights follow channels"
             module = HeldGroupNorm(module, channels)
             setattr(twin.get_submodule(parent), attribute, module)
+            stretches.append((path, tuple(module.stretches)))
         for attribute, parameter in list(module.named_parameters(recurse=False)):
             shape = held.shape(names[id(parameter)], parameter.shape)
             small = torch.empty(shape, dtype=parameter.dtype, device="meta")
@@ -70,6 +72,7 @@ def narrow(model: WholeModel, held: Slice, scale: float = 1.0) -> WholeModel:
         _resize(module)
     if scale != 1:
         _divide(twin, scale)
+    twin.cut = (model.cut, scale, tuple(stretches))
     return twin
 
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from fedbench.errors import UserError
-from fedbench.families.body import WholeModel
+from fedbench.families import body
+from fedbench.families.body import OnLogits, WholeModel
 from fedbench.families.width.cuts import Cuts
 from fedbench.families.width.narrow import HeldGroupNorm, narrowed
-from fedbench.families.width.units import count
-from fedbench.models import counting
+from fedbench.families.width.units import count, first
+from fedbench.models import counting, once
 from fedbench.models.backbone import body_of
 from fedbench.testing.methods import check_method
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 
 
-def whole(model):
-    body = body_of(model)
-    body.add_classifier("head", 3)
-    return WholeModel(body).double().requires_grad_(True)
+def whole(model, origin=None):
+    made = body_of(model, origin)
+    made.add_classifier("head", 3)
+    return WholeModel(made).double().requires_grad_(True)
 
 
 def weights_of(model):
@@ -154,3 +157,33 @@ def test_fedavg_of_a_smaller_width_keeps_the_contract_and_pays_for_the_small_mod
     assert half.cost(1, 0).bytes_up == sum(value.nbytes for value in state["shared"].values())
     assert half.cost(1, 0).bytes_up < 0.35 * full.cost(1, 0).bytes_up
     assert half.cost(1, 0).flops_per_image < 0.35 * full.cost(1, 0).flops_per_image
+
+
+def mean_loss(outputs, y, t, weight=1.0):
+    return weight * F.cross_entropy(outputs[0], y)
+
+
+def spread(K, g, t):
+    """As many units as `first` takes, spread over all of them."""
+    return torch.arange(K)[:: round(1 / g)]
+
+
+def test_equal_models_are_counted_once_and_what_shapes_do_not_tell_is_told_apart(registry, monkeypatch):
+    counted = []
+    monkeypatch.setattr(body, "counted", lambda *given: counted.append(1) or counting.counted(*given))
+    monkeypatch.setattr(once, "_found", {})
+
+    def priced(origin="a CNN", loss=mean_loss, rule=first, scaled=False):
+        """What a new model costs, and whether that was counted now."""
+        model = whole(registry.make("backbone", {"name": "micro_cnn"}).model, origin)
+        twin, before = Cuts(model, rule, scaled).at(0.25).model, len(counted)
+        price = twin.to_train(loss if loss.__closure__ else OnLogits(partial(loss, weight=2.0)), 32)
+        assert price == counting.counted(twin, OnLogits(mean_loss), 32)
+        return len(counted) > before
+
+    assert priced() and not priced()
+    assert priced(rule=spread) and not priced(rule=spread)  # of the same shapes, but its groups are of one channel
+    assert priced(scaled=True) and not priced(scaled=True)
+    assert priced("another") and priced(None) and priced(None)
+    bound = OnLogits(mean_loss)
+    assert all(priced(loss=lambda *given: bound(*given)) for _ in range(2))  # a closure would be kept with all it holds
