@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedbench.cell import state as on_disk
-from fedbench.errors import UserError
+from fedbench.errors import UserError, told
 from fedbench.method import Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.places import by_layer, places, trained_by
@@ -34,7 +34,7 @@ def check_aggregator(
 ) -> None:
     """Keeps shapes, changes nothing it is given, leaves rows that did not arrive alone; a layer or classifier that
     nobody returned keeps its value; what it remembers is in the state, and can be kept on disk; clients may stand in
-    any order; what they send has an effect.
+    any order; what they send has an effect; numbers in float32, as in a run, stay so.
 
     model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it anew.
     """
@@ -59,6 +59,7 @@ def check_aggregator(
         )
     check_moves(steps, "the aggregator")
     check_crowd(aggregate, _start(model, 0), Crowd(model, _plan(aggregate, model, order.CAPACITIES)))
+    _check_single(aggregate, start, first, plan)
 
 
 def _plan(aggregate: Aggregate, model: Blocks, capacities: Sequence[int]) -> Plan:
@@ -147,6 +148,27 @@ def _check_round(aggregate: Aggregate, state: State, up: Uploads, plan: Plan) ->
     for place, value in places(new):
         expect(value.isfinite().all(), f"{place} is not finite, though all that came back was")
     return new
+
+
+def _check_single(aggregate: Aggregate, state: State, up: Uploads, plan: Plan) -> None:
+    """In float32, as a run has them, the next state is there too, and is of float32."""
+    with_these = "with a state and uploads in float32, as in a run,"
+    small = {**state, "r": [_floats(r_j) for r_j in state["r"]], "shared": _floats(state["shared"])}
+    try:
+        new = aggregate(
+            small, replace(up, r=[_floats(rows) for rows in up.r], shared=_floats(up.shared)), plan, _cohort()
+        )
+    except Exception as error:
+        raise AssertionError(f"{with_these} the aggregator raises {told(error)}") from error
+    for place, value in places(new):
+        expect(
+            value.dtype == torch.float32,
+            f"{with_these} {place} becomes {value.dtype}: weights in float64 make it so; end with `.to(old.dtype)`",
+        )
+
+
+def _floats(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.float() for name, value in tensors.items()}
 
 
 def _check_memory(new: State, old: State, up: Uploads) -> None:

@@ -61,7 +61,7 @@ from fedbench.families import aggregation
 def it():
     def aggregate(state, uploads, plan, cohort):
         def mean(old, rows, held):
-            came, w = uploads.arrived[held], cohort.num_examples.double()
+            came, w = uploads.arrived[held], cohort.num_examples.to(rows.dtype)
             if not came.any():
                 return old.clone()
             share = {weights}
@@ -98,6 +98,17 @@ AGGREGATORS = {
     "other numbers": (
         _aggregator(f"new = {MEAN}; return {{**new, 'shared': {{k: v.float() for k, v in new['shared'].items()}}}}"),
         "was torch.float64 .* and is not any more",
+    ),
+    "its own precision": (
+        _aggregator(f"new = {MEAN}; return {{**new, 'shared': {{k: v.double() for k, v in new['shared'].items()}}}}"),
+        r"in float32, as in a run, shared/head.weight becomes torch.float64: .* `.to\(old.dtype\)`",
+    ),
+    "a table in float64": (
+        _aggregator(
+            f"new = {MEAN}; by = {{k: torch.eye(len(v), dtype=torch.float64) for k, v in new['shared'].items()}}\n"
+            "        return {**new, 'shared': {k: torch.tensordot(by[k], v, 1) for k, v in new['shared'].items()}}"
+        ),
+        r"in float32, as in a run, the aggregator raises RuntimeError: .*\.py:\d+\)",
     ),
     "no numbers": (
         _aggregator(
