@@ -45,6 +45,7 @@ def cluster(own_cache):
     patch = pytest.MonkeyPatch()
     for name, value in QUIET.items():
         patch.setenv(name, value)
+    patch.setenv("RAY_worker_niceness", "0")  # behind other tests they would wait for minutes
     patch.setenv("PYTHONPATH", os.pathsep.join([str(TINY.parent), os.environ.get("PYTHONPATH", "")]))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": SOON, **COMMON})
     for _ in range(2):
