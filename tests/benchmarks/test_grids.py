@@ -5,15 +5,12 @@ The ordinary suite counts models that are built (`tests/cell/test_prices.py`); `
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from command import MAIN, TINY, environment
+from command import TINY
+from spending import spent
 
 from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
@@ -48,7 +45,6 @@ scenarios:
   small: {}
 methods: [head_only, fedra]
 """
-PR_SET_CHILD_SUBREAPER = 36  # of Linux's prctl.h
 
 
 def suite(folder: Path, text: str, seeds: int) -> Path:
@@ -57,27 +53,6 @@ def suite(folder: Path, text: str, seeds: int) -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(f"{text}seeds: {list(range(seeds))}\n")
     return path
-
-
-def spent(folder: Path, *words: object) -> dict[str, float]:
-    """What a command takes with all processes that it starts: seconds by the clock and of processors, and MiB of the
-    largest process."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # so that what it leaves is collected here, and counted
-    began = time.monotonic()
-    given = [*MAIN, *map(str, words), "--plugin", str(TINY), "--results", "r"]
-    env = {**environment(), "FEDBENCH_CACHE": str(folder / "cache")}
-    command = subprocess.Popen(given, cwd=folder, env=env, stdout=subprocess.DEVNULL)
-    _, status, own = os.wait4(command.pid, 0)
-    command.returncode = os.waitstatus_to_exitcode(status)
-    assert command.returncode == 0
-    seconds, every = time.monotonic() - began, [own]
-    while True:
-        try:
-            every.append(os.wait4(-1, 0)[2])
-        except ChildProcessError:
-            break
-    processor = sum(one.ru_utime + one.ru_stime for one in every)
-    return {"seconds": seconds, "processor": processor, "mib": max(one.ru_maxrss for one in every) / 1024}
 
 
 def distinct(path: Path, *plugins: str) -> int:

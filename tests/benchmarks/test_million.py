@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_grids import spent
+from spending import spent
 
 from fedbench.cell.checkpoint import Checkpoints, Progress
 from fedbench.cell.finished import keep

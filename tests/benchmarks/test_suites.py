@@ -15,7 +15,7 @@ import torch
 from command import TINY, write_suite
 from contenders.floor import peak
 from interleaved import busy
-from test_grids import spent
+from spending import spent
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.cell.totals import Totals
