@@ -35,6 +35,7 @@ from fedbench.runs.outcome import Ends, Listen, Outcome
 from fedbench.runs.pace import Written
 from fedbench.runs.plan import Cell, entries, folders_of, status
 from fedbench.runs.refusals import Refusals
+from fedbench.runs.tail import longest_last_ones_first
 from fedbench.runs.tuned import searches_of
 from fedbench.runs.turns import in_order, turns_of
 from fedbench.runs.twins import Kin, done_before, mark, twins
@@ -112,7 +113,8 @@ class Run:
         write_expected(folder, suite.name, suite.expected)
         if searches := searches_of(suite, named):
             merge_searches(folder, suite.name, searches)
-        run = (suite, registry, options, folder, named, names, chosen, before, in_order(missing, turns))
+        order = in_order(longest_last_ones_first(missing, totals, asked["workers"]), turns)
+        run = (suite, registry, options, folder, named, names, chosen, before, order)
         take = partial(taking.take, assets=assets)
         return cls(*run, executor["name"], execute, began, left_out, turns, kin, take, stage)
 

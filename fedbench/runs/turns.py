@@ -42,12 +42,17 @@ def in_order(cells: Iterable[Cell], turns: Mapping[str, str]) -> list[Cell]:
     return list(in_groups(cells, lambda cell: turns.get(cell.id, cell.id)))
 
 
+def work_of(totals: Totals) -> float:
+    """FLOPs of training and testing together, 0 where they are not known."""
+    if "flops" not in totals:
+        return 0.0
+    per_image = totals["flops"] / max(1, totals["images"])  # a test image takes no more
+    return float(totals["flops"] + totals["tested"] * per_image)
+
+
 def _is_small(totals: Totals) -> bool:
     """Whether its work is; one that is not known is not."""
-    if "flops" not in totals:
-        return False
-    per_image = totals["flops"] / max(1, totals["images"])  # a test image takes no more
-    return bool(totals["flops"] + totals["tested"] * per_image <= SMALL)
+    return "flops" in totals and work_of(totals) <= SMALL
 
 
 def _is_ours(config: Config, registry: Registry) -> bool:
