@@ -1,4 +1,4 @@
-"""The last cells of a run, the longest first: one that is long at work when others have nothing left keeps all."""
+"""The last cells of a run, the longest first, so that no worker is long at one when the others have none left."""
 
 from __future__ import annotations
 
