@@ -68,7 +68,7 @@ def main(other: Path, suites: tuple[str, ...], pairs: int, figures: Path | None)
     \b
     git clone . ../other && cd ../other && git checkout c23c262
     python3 -m venv .venv && .venv/bin/pip install -e . && cd -
-    PYTHONPATH=tests python tests/benchmarks/paired.py ../other quickstart trivial
+    PYTHONPATH=tests python tests/benchmarks/revisions.py ../other quickstart trivial
     """
     measured: dict[str, dict[str, list[Measured]]] = {}
     click.echo(f"{'medians':<26}{'here':>9}{'there':>9}{'ratio':>7}   here, there: from, to")

@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-import paired
 import pytest
+import revisions
 from click.testing import CliRunner
 
 
@@ -22,16 +22,16 @@ def runs(monkeypatch):
         first = sum(one[0] == folder.name for one in seen) == 1
         return {"seconds": seconds * (10 if first else 1), "processor": 2 * seconds, "mib": 100.0}
 
-    monkeypatch.setattr(paired, "spent", spent)
+    monkeypatch.setattr(revisions, "spent", spent)
     return seen
 
 
 def test_both_run_their_own_suite_in_turns_after_a_run_that_does_not_count(tmp_path, runs):
     figures = tmp_path / "pairs.json"
     words = [str(tmp_path), "quickstart", "--pairs", "2", "--figures", str(figures)]
-    done = CliRunner().invoke(paired.main, words, catch_exceptions=False)
+    done = CliRunner().invoke(revisions.main, words, catch_exceptions=False)
     theirs = tmp_path / ".venv" / "bin" / "python"
-    here = ("here", Path(sys.executable), "run", str(paired.HERE / "suites" / "quickstart.yaml"))
+    here = ("here", Path(sys.executable), "run", str(revisions.HERE / "suites" / "quickstart.yaml"))
     there = ("there", theirs, "run", str(tmp_path / "suites" / "quickstart.yaml"))
     shorter = ("--set", "train.rounds=1")
     assert runs == [(*here, *shorter), (*there, *shorter), here, there, here, there]
@@ -45,6 +45,6 @@ def test_both_run_their_own_suite_in_turns_after_a_run_that_does_not_count(tmp_p
 
 
 def test_twenty_trivial_cells_are_the_same_suite_for_both(tmp_path, runs):
-    CliRunner().invoke(paired.main, [str(tmp_path), "trivial", "--pairs", "1"], catch_exceptions=False)
+    CliRunner().invoke(revisions.main, [str(tmp_path), "trivial", "--pairs", "1"], catch_exceptions=False)
     assert [Path(words[3]).name for words in runs] == ["trivial.yaml"] * 4
     assert all(len(words) == 4 for words in runs)
