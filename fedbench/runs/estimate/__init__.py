@@ -16,6 +16,7 @@ from fedbench.runs.estimate.past import past_rates
 from fedbench.runs.estimate.probes import Place, Probes
 from fedbench.runs.estimate.rates import Rates, kind_of
 from fedbench.runs.plan import Cell, folders_of
+from fedbench.runs.tail import longest_last_ones_first
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def estimate(
         times[cell.id] = Time(seconds, source, probes.reasons.get(kind_of(cell)))
 
     def all_of(some: Sequence[Cell]) -> float:
-        return loading + side_by_side((times[cell.id].seconds or 0.0 for cell in some), workers)
+        order = longest_last_ones_first(some, totals, workers)
+        return loading + side_by_side((times[cell.id].seconds or 0.0 for cell in order), workers)
 
     return Estimate(
         cells=times,
