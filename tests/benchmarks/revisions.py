@@ -6,22 +6,17 @@ A B, ..., so that a machine whose speed drifts drifts for both. What is quoted a
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from command import MAIN
-from interleaved import busy
+from figures import Figures
 from spending import spent
 from test_grids import TRIVIAL, suite
-
-from fedbench import machine
-from fedbench.machine import cores, package_version
 
 HERE = Path(__file__).parents[2]
 TRIVIAL_SEEDS = 10  # of two methods: twenty cells
@@ -37,14 +32,11 @@ class Installation:
         folder.mkdir(parents=True)
 
     def run(self, name: str, *words: str) -> Measured:
-        """The whole suite once, and the share of the machine that other programs had meanwhile."""
+        """The whole suite once."""
         trivial = name == "trivial"
         path = suite(self.folder, TRIVIAL, TRIVIAL_SEEDS) if trivial else self.root / "suites" / f"{name}.yaml"
         shutil.rmtree(self.folder / "r", ignore_errors=True)
-        before = busy()
-        took = spent(self.folder, "run", path, *words, program=self.program, plugin=self.plugin)
-        others = max(0.0, busy() - before - took["processor"]) / (took["seconds"] * cores())
-        return {**took, "others": others}
+        return spent(self.folder, "run", path, *words, program=self.program, plugin=self.plugin)
 
 
 def line(name: str, key: str, here: Sequence[Measured], there: Sequence[Measured]) -> str:
@@ -70,7 +62,7 @@ def main(other: Path, suites: tuple[str, ...], pairs: int, figures: Path | None)
     python3 -m venv .venv && .venv/bin/pip install -e . && cd -
     PYTHONPATH=tests python tests/benchmarks/revisions.py ../other quickstart trivial
     """
-    measured: dict[str, dict[str, list[Measured]]] = {}
+    measured = Figures()
     click.echo(f"{'medians':<26}{'here':>9}{'there':>9}{'ratio':>7}   here, there: from, to")
     with tempfile.TemporaryDirectory() as scratch:
         theirs = str(other.resolve() / ".venv" / "bin" / "python")
@@ -85,21 +77,13 @@ def main(other: Path, suites: tuple[str, ...], pairs: int, figures: Path | None)
             for _ in range(pairs):
                 for which, one in both.items():
                     found[which].append(one.run(name))
-            measured[name] = found
-            for key in ("seconds", "processor", "mib"):
-                click.echo(line(name, key, found["here"], found["there"]))
-            click.echo(f"{name:<16}others had at most {max(m['others'] for runs in found.values() for m in runs):.0%}")
+            lines = [line(name, key, found["here"], found["there"]) for key in ("seconds", "processor", "mib")]
+            most = max(one["others"] for runs in found.values() for one in runs)
+            lines.append(f"{name:<16}others had at most {most:.0%}")
+            click.echo("\n".join(lines))
+            measured.add(name, found, lines)
             if figures:
-                write(figures, measured, pairs)
-
-
-def write(figures: Path, measured: Mapping[str, Mapping[str, Sequence[Measured]]], pairs: int) -> None:
-    """Everything so far, with machine, versions and date."""
-    facts = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine.describe("cpu"),
-        "versions": {name: package_version(name) for name in ("torch", "timm")}, "pairs": pairs, "measured": measured,
-    }  # fmt: skip
-    figures.write_text(json.dumps(facts, indent=1) + "\n")
+                measured.write(figures)
 
 
 if __name__ == "__main__":
