@@ -83,9 +83,9 @@ def odd(setup, how: str = "raise", until: str = ""):
     return replace(method, round=round)
 
 
-def chained(setup, until: str = ""):
+def chained(setup, until: str = "", since: int = 0):
     """A method that trains nothing: its state is a hash over all rounds and what they drew, and a small tensor. With
-    `until`, a round takes half a second as long as there is no such file."""
+    `until`, a round takes half a second, those before `since` apart, as long as there is no such file."""
     import torch
 
     from fedbench.method import Method
@@ -98,7 +98,7 @@ def chained(setup, until: str = ""):
         return {"links": 0, "chain": "", "sum": torch.zeros(setup.num_classes, dtype=torch.float64)}
 
     def round(state, t, cohort, generator):
-        if until and not os.path.exists(until):
+        if until and t >= since and not os.path.exists(until):
             time.sleep(0.5)
         drawn = torch.rand(setup.num_classes, generator=generator, dtype=torch.float64)
         link = f"{state['chain']} {t} {cohort.ids} {drawn.tolist()}"

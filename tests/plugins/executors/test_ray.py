@@ -25,7 +25,8 @@ METHODS = "fedra, chained"
 COMMON = {"object_store_memory": STORE, "include_dashboard": False}
 # How a head learns that a node is gone, in seconds instead of half a minute.
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 5}
-LONG = 60  # rounds of a cell that is long enough to be killed in its midst
+LONG = 60  # rounds of a cell that is killed in its midst
+LATER = 11  # the round after whose end it is killed; slow from then on, lest it ends before it is lost
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,19 +129,25 @@ def test_a_gpu_is_shared_by_as_many_cells_as_their_fractions_allow(cluster, tmp_
 
 
 def test_a_node_is_killed_and_its_cell_goes_on_elsewhere_to_the_same_numbers(cluster, whole, tmp_path):
-    expected = whole("chained", {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
+    lost_one = tmp_path / "lost"
+    lost_one.touch()
+    method = f"{{name: chained, until: {lost_one}, since: {LATER + 1}}}"
+    expected = whole(method, {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
+    lost_one.unlink()
     left_behind, told = [], []
 
     def listen(event: dict) -> None:
         """Kill the node of the first cell that tells of a later round, with all of Ray's processes there; what the
         cell itself is computed by is left behind."""
         told.append(event)
-        if event["event"] == "round" and event["round"] > 10 and not left_behind:
+        if event["event"] == "round" and event["round"] >= LATER and not left_behind:
             worker = psutil.Process(workers(tmp_path)[event["folder"][-12:]])
             left_behind.append(worker)
             node = node_of(worker)
             for process in [node, *(p for p in node.children(recursive=True) if p not in (worker, worker.parent()))]:
                 process.kill()
+        if event["event"] == "lost":
+            lost_one.touch()
 
     outcome, seen = watched(tmp_path, listen, executor=executor(cluster))
     cluster.add_node(num_cpus=1, **COMMON)
@@ -148,7 +155,7 @@ def test_a_node_is_killed_and_its_cell_goes_on_elsewhere_to_the_same_numbers(clu
     (lost,) = [event for event in told if event["event"] == "lost"]
     after = told[told.index(lost) :]
     resumed = next(event for event in after if event["event"] == "round" and event["folder"] == lost["folder"])
-    assert resumed["round"] > 10, "it began anew"
+    assert resumed["round"] >= LATER, "it began anew"
     assert not psutil.wait_procs(left_behind, timeout=20)[1]
     print(f"lost after {lost['reason']}; {len(told)} events")
 

@@ -22,14 +22,24 @@ submitit = pytest.importorskip("submitit")
 
 SEEDS = {"scenarios:": "seeds: [0, 1]\nscenarios:"}
 LOCAL = {"name": "slurm", "cluster": "local"}
-LONG = 60  # rounds
+LONG = 60  # rounds of a cell that is killed in its midst
+LATER = 11  # the round after whose end it is killed; slow from then on, lest it ends before it is lost
 
 
 @pytest.fixture
-def whole(tmp_path):
+def lost_one(tmp_path):
+    """The file that tells cells that they need not wait any more for one of them to be lost."""
+    return tmp_path / "lost"
+
+
+@pytest.fixture
+def whole(tmp_path, lost_one):
     """The content hash of a suite of two long cells, computed by one worker of this machine."""
-    write_suite(tmp_path, "chained", {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
+    lost_one.touch()
+    method = f"{{name: chained, until: {lost_one}, since: {LATER + 1}}}"
+    write_suite(tmp_path, method, {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
     assert run("--jobs", 1, "--results", "whole", cwd=tmp_path).exit_code == 0
+    lost_one.unlink()
     return content_hash(tmp_path / "whole/tiny")
 
 
@@ -56,21 +66,23 @@ def job_of(worker: psutil.Process) -> psutil.Process:
     return next(parent for parent in worker.parents() if "submitit.core._submit" in parent.cmdline())
 
 
-def test_jobs_give_the_numbers_of_one_worker_and_a_killed_one_goes_on(whole, tmp_path):
-    killed = []
+def test_jobs_give_the_numbers_of_one_worker_and_a_killed_one_goes_on(whole, lost_one, tmp_path):
+    left_behind = []
 
     def kill(event: dict) -> None:
-        if event["event"] == "round" and event["round"] > 10 and not killed:
-            killed.append(worker_of(event["folder"]))
-            job_of(killed[0]).kill()
+        if event["event"] == "round" and event["round"] >= LATER and not left_behind:
+            left_behind.append(worker_of(event["folder"]))
+            job_of(left_behind[0]).kill()
+        if event["event"] == "lost":
+            lost_one.touch()
 
     outcome, events = told(tmp_path, kill, executor={**LOCAL, "logs": str(tmp_path / "logs")}, jobs=2)
     assert outcome.counts == {"finished": 2} and content_hash(outcome.folder) == whole
     (lost,) = [event for event in events if event["event"] == "lost"]
     assert str(tmp_path / "logs") in lost["reason"]
     after = events[events.index(lost) :]
-    assert next(e["round"] for e in after if e["event"] == "round" and e["folder"] == lost["folder"]) > 10
-    assert not psutil.wait_procs(killed, timeout=20)[1]
+    assert next(e["round"] for e in after if e["event"] == "round" and e["folder"] == lost["folder"]) >= LATER
+    assert not psutil.wait_procs(left_behind, timeout=20)[1]
     left = {path.name for path in outcome.folder.glob(".*")}
     assert left == {".claims.lock", ".index.json.lock"}, "submitit's files lie elsewhere"
     assert list((tmp_path / "logs").rglob("*_log.err")), "the logs of a job that was lost are kept"
@@ -132,22 +144,24 @@ def slurm(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_array_gives_the_numbers_of_one_worker_and_a_preempted_job_goes_on(slurm, whole, tmp_path):
+def test_an_array_gives_the_numbers_of_one_worker_and_a_preempted_job_goes_on(slurm, whole, lost_one, tmp_path):
     preempted = []
 
     def preempt(event: dict) -> None:
-        if event["event"] == "round" and event["round"] > 10 and not preempted:
+        if event["event"] == "round" and event["round"] >= LATER and not preempted:
             job = job_of(worker_of(event["folder"]))
             preempted.append(job)
             (slurm / f"{job.environ()['NAME']}.state").write_text("PREEMPTED")
             job.terminate()
+        if event["event"] == "lost":
+            lost_one.touch()
 
     asked = {"partition": "short", "account": "us", "memory": 1.5, "additional": {"qos": "low"}}
     outcome, events = told(tmp_path, preempt, executor={"name": "slurm", **asked}, timeout=600, device="cpu")
     assert outcome.counts == {"finished": 2} and content_hash(outcome.folder) == whole
     (lost,) = [event for event in events if event["event"] == "lost"]
     after = events[events.index(lost) :]
-    assert next(e["round"] for e in after if e["event"] == "round" and e["folder"] == lost["folder"]) > 10
+    assert next(e["round"] for e in after if e["event"] == "round" and e["folder"] == lost["folder"]) >= LATER
     first, second = (file.read_text() for file in sorted(slurm.glob("*.sbatch")))
     assert "--array=0-1%2" in first and "--array" not in second
     for word in ("partition=short", "account=us", "mem=1536MB", "qos=low", "time=20", "cpus-per-task=1", "no-requeue"):
