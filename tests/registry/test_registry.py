@@ -216,7 +216,7 @@ def test_a_hook_that_ends_the_process_is_told_and_ends_nothing(tmp_path, capsys)
     (tmp_path / "p.py").write_text(
         "import sys\nfrom fedbench import hookimpl\n\n@hookimpl\ndef fedbench_cell_started():\n    sys.exit(3)\n"
     )
-    Registry([str(tmp_path / "p.py")]).tell("fedbench_cell_started", manifest={})
+    Registry([str(tmp_path / "p.py")]).tell("fedbench_cell_started", manifest={}, folder="")
     assert "fedbench_cell_started broke: SystemExit" in capsys.readouterr().err
 
 
