@@ -12,13 +12,14 @@ import numpy as np
 from fedbench.report.statistics.intervals import FEWEST, deviation, student
 from fedbench.report.statistics.student import two_sided
 
-ROUNDING = 1e-12  # below, a difference is one of the order in which domains were summed
+ROUNDING = 1e-12  # of a score; below, a difference is one of the order in which domains were summed
 ALL_SIGNS = 12  # up to so many pairs the sign-flip test takes all 2^n signs
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean difference over paired seeds. low, high (95 % interval) and p (paired t-test) exist from three pairs on.
+    """Mean difference over paired seeds. low, high (95 % interval) and p (paired t-test) exist from three pairs on, the
+    interval only where the differences are not all the same number, other than 0.
 
     values: the differences in the order of seeds, for `p_sign_flip`; empty where the test is not over seeds.
     """
@@ -42,19 +43,23 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Differ
     Interval and p are Student's t for paired differences. A bootstrap over three or five seeds is far too narrow
     (for three, it ends at the smallest and the largest difference, which covers the truth in 75 % of cases),
     so none is offered. Where all differences are the same number, t has no spread to go by, and would be sure of
-    everything; p is the sign-flip test's there.
+    everything; p is the sign-flip test's there, and there is no interval, unless both are equal. What is the same
+    number is told by the size of the scores, whose rounding may be all that a small difference varies by.
     """
-    d = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-    d = [0.0 if abs(x) < ROUNDING else x for x in d]
-    n = len(d)
-    if n == 0:
+    pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+    if not pairs:
         return None
+    d, n = [one - other for one, other in pairs], len(pairs)
+    if n < FEWEST or not all(map(math.isfinite, d)):
+        return Difference(math.fsum(d) / n, None, None, None, n, d)
+    rounding = ROUNDING * max(abs(score) for pair in pairs for score in pair)
+    d = [0.0 if abs(x) <= rounding else x for x in d]
     mean = math.fsum(d) / n
-    if n < FEWEST or not math.isfinite(mean):
-        return Difference(mean, None, None, None, n, d)
-    around, spread = student(d), deviation(d)
-    p = two_sided(mean / spread * n**0.5, n - 1) if spread else sign_flip(d)
-    return Difference(mean, around.low, around.high, p, n, d)
+    if max(d) - min(d) <= rounding:
+        ends = None if any(d) else 0.0
+        return Difference(mean, ends, ends, sign_flip(d), n, d)
+    around = student(d)
+    return Difference(mean, around.low, around.high, two_sided(mean / deviation(d) * n**0.5, n - 1), n, d)
 
 
 def sign_flip(d: Sequence[float]) -> float:

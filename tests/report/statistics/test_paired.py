@@ -31,16 +31,38 @@ def test_no_shared_seed_and_too_few():
     assert (found.n, found.low, found.p, found.p_sign_flip) == (2, None, None, None)
 
 
-def test_equal_differences_leave_the_sign_flips_alone_to_judge():
-    """Three times one image of 300: t would call it certain."""
-    found = difference({s: 0.8 + s / 10 + 1 / 300 for s in range(3)}, {s: 0.8 + s / 10 for s in range(3)})
-    assert found.p == found.p_sign_flip == 0.25
-    assert found.low == pytest.approx(found.high) == pytest.approx(1 / 300)
+@pytest.mark.parametrize("images", [300, 1_000, 8_192, 10_000, 60_000, 1_000_000])
+@pytest.mark.parametrize("clients", [1, 100])
+def test_equal_differences_leave_the_sign_flips_alone_to_judge(images, clients):
+    """One image more in each of three seeds: t would call it certain, by the last bits of scores or of their means."""
+    chance = np.random.default_rng(images)
+    for _ in range(100):
+        right = chance.integers(0, images // clients - 1, (3, clients))
+        ours = {s: float(np.mean(right[s] / (images // clients))) for s in range(3)}
+        right[:, 0] += 1
+        found = difference({s: float(np.mean(right[s] / (images // clients))) for s in range(3)}, ours)
+        assert found.p == found.p_sign_flip == 0.25, (ours, found)
+        assert found.low is None and found.high is None, "two or three equal numbers bound nothing"
+        assert found.mean == pytest.approx(1 / (images // clients) / clients)
 
 
-def test_rounding_is_no_difference():
-    found = difference(dict.fromkeys(range(10), 0.1 + 0.2), dict.fromkeys(range(10), 0.3))
+def test_a_difference_that_varies_by_one_image_is_tested_by_t():
+    from scipy.stats import ttest_rel
+
+    ours, theirs = [0.9123, 0.8457, 0.8812], [0.9122, 0.8457, 0.8811]
+    found = difference(dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert found.p == pytest.approx(ttest_rel(ours, theirs).pvalue) and found.low < 0 < found.high
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_rounding_is_no_difference(scale):
+    found = difference(dict.fromkeys(range(10), scale * (0.1 + 0.2)), dict.fromkeys(range(10), scale * 0.3))
     assert (found.mean, found.p, found.low, found.high) == (0.0, 1.0, 0.0, 0.0)
+
+
+def test_what_is_not_finite_is_not_tested():
+    found = difference({0: 0.1, 1: float("inf"), 2: 0.3}, dict.fromkeys(range(3), 0.1))
+    assert (found.n, found.p, found.low, found.values) == (3, None, None, [0.0, float("inf"), pytest.approx(0.2)])
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8))
