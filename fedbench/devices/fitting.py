@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedbench.method import Method
 
 Costs = Sequence[ClientCost]
+NOTHING = ClientCost(flops_per_image=0, bytes_down=0, bytes_up=0, memory_bytes=0)
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,12 @@ class Fit:
 
 def offered(method: Method, num_layers: int, rounds: int) -> list[tuple[Size, Costs]]:
     """The sizes of a method, the smallest first, with their different costs over all rounds; those at which a client
-    takes no part in some round are none."""
-    found: list[tuple[Size, Costs]] = []
-    for size in method.sizes or (Size(num_layers),):
-        costs = {method.price(size.capacity, t, size.rank, size.width) for t in range(rounds)}
-        if None not in costs:
-            found.append((size, [cost for cost in costs if cost is not None]))
-    return found
+    takes no part in some round are none. Where nobody ever does, at any size, each costs nothing."""
+    sizes = method.sizes or (Size(num_layers),)
+    costs = {size: {method.price(size.capacity, t, size.rank, size.width) for t in range(rounds)} for size in sizes}
+    if set().union(*costs.values()) == {None}:
+        return [(size, [NOTHING]) for size in sizes]
+    return [(size, [cost for cost in own if cost]) for size, own in costs.items() if None not in own]
 
 
 def fitted(

@@ -147,8 +147,9 @@ def _said(result: Tables) -> dict[str, Any]:
 
 
 def _paid(what: str, result: Tables) -> list[Sequence[float]] | None:
-    if what == WAITED:
-        return _listed(spending(result.clock, what)) if result.clock.num_rows else None
+    if what == WAITED:  # nobody waits where nobody ever takes part
+        known = result.clock.num_rows or not result.rounds.num_rows
+        return _listed(spending(result.clock, what)) if known else None
     known = not any(result.rounds[name].null_count for name in PAID[what])
     return _listed(spending(result.rounds, what)) if known else None
 

@@ -73,6 +73,16 @@ def test_equal_devices_have_equal_sizes_and_nobody_is_not_applicable(configs, re
         trial(configs["nobody", "fedra"], registry)
 
 
+def test_a_method_in_which_nobody_takes_part_needs_no_device(registry, tmp_path):
+    path = tmp_path / "probe.yaml"
+    path.write_text(SUITE.replace("DEPTHS", str(DEPTHS)).replace("methods: [", "methods: [zero_round, "))
+    for point in load(path, registry, sets=["data.proxy={images: 6}"]).points(methods=["zero_round"]):
+        planned = totals_of(Assets(registry), f"probe-{point.scenario}", point.config)
+        assert (planned["client_rounds"], planned.get("simulated_seconds") or 0) == (0, 0)
+        evaluation, rounds = Trial(point.config, registry).run()
+        assert evaluation and not rounds
+
+
 def test_a_method_finds_the_sizes_that_fit_in_its_scenario(configs, registry):
     made = trial(configs["mixed", "allsmall"], registry)
     assert made.method.price(4, 0) == made.method.price(1, 0)  # everybody trains the one layer of the weakest

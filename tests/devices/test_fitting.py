@@ -53,6 +53,13 @@ def test_a_size_must_fit_in_every_round_and_be_offered_in_all():
     assert layers(Fit(SERVER, "fp32", memory=True), of=pauses) == [2, 2, None]
 
 
+def test_where_nobody_ever_takes_part_everything_fits():
+    nobody = method(lambda capacity, t: None)
+    assert layers(Fit(SERVER, "fp32", memory=True, seconds=1e-9, bytes=0.0), of=nobody) == [3, 3, 3]
+    at_times = method(lambda capacity, t: None if t == 1 else cost_of(capacity, t))
+    assert layers(Fit(SERVER, "fp32", memory=True), of=at_times) == [None, None, None]
+
+
 def test_what_is_computed_at_once_must_fit_too():
     beside = method(lambda capacity, t: replace(cost_of(capacity, t), workspace_bytes=51))
     assert layers(Fit(SERVER, "fp32", memory=True), of=beside) == [1, 3, None]

@@ -194,6 +194,14 @@ def test_joules_are_those_of_all_clients_and_unknown_where_a_device_has_no_watts
     ]
 
 
+def test_nobody_waits_where_nobody_takes_part(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB), clock=ticking(6, 600.0))
+    cell(tmp_path / "s", "zero_round", rounds=[])
+    found = board(tmp_path, at="seconds=1h")
+    assert {row.label: row.spent for row in found.rows} == {"fedv": 3600, "zero_round": 0}
+    assert board(tmp_path, at="seconds").notes[0] == "the budget is what fedv spends in all its rounds"
+
+
 @pytest.mark.parametrize("what", ["seconds", "joules"])
 def test_without_devices_there_is_nothing_simulated(tmp_path, what):
     cell(tmp_path / "s", "fedv", rounds=paid(6, MB))
