@@ -128,7 +128,7 @@ def fault_of_clients(clients: Sequence[Client], n: int) -> str:
         return f"indices must be positions in y, from 0 to {n - 1}, not {owned.min()} to {owned.max()}"
     owners = np.bincount(owned)
     if owners.max() > 1:
-        return f"image {int(owners.argmax())} belongs to two clients; each has one owner at most"
+        return f"image {int(owners.argmax())} is dealt {owners.max():,} times; each goes to one client at most, once"
     return ""
 
 

@@ -142,7 +142,7 @@ def test_the_failures_are_the_cells_own_and_say_how_to_look_into_them(ended):
     assert "the aggregator 'halved' of strange.py" in reasons["small/halved"]
     assert cells["small/free"][1]["status"] == "finished"  # a price is asked for by plans alone
     assert "clients [1] no training images" in reasons["lonely/fedra"]
-    assert "image 0 belongs to two clients" in reasons["shared/fedra"]
+    assert "image 0 is dealt 2 times" in reasons["shared/fedra"]
     assert "a metric returns one number, not a Tensor of shape" in reasons["vector/fedra"]
     assert done.exit_code == 1
 

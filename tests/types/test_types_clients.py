@@ -34,7 +34,7 @@ def test_owners_have_their_positions_in_order():
     [
         ([2, 1], [0, 1, 2], ""),
         ([2, 1], [0, 1, 3], "indices must be positions in y, from 0 to 2, not 0 to 3"),
-        ([2, 1], [0, 1, 1], "image 1 belongs to two clients"),
+        ([2, 1], [0, 1, 1], "image 1 is dealt 2 times"),
         ([1, 1], [0, 1, 2], "add up to their 3 images"),
         ([4, -1], [0, 1, 2], "each 0 or more"),
         ([2, 1], [0.0, 1.0, 2.0], "the indices of all clients must be int64"),
