@@ -41,7 +41,8 @@ def load_additions(model: Blocks, values: Mapping[str, Tensor] | None) -> None:
 
 def bytes_added(state: Mapping[str, Any], plan: Plan) -> list[int]:
     """What the additions that were made last take of what each client is sent, those to the weights that it holds:
-    factors of their rank, or the matrix where that is smaller."""
+    factors of their rank, or the matrix where that is smaller. Who kept the weights but missed rounds would need more.
+    """
     bytes_of = [0] * len(plan.M)
     for place, rank in state.get(ADDED, {}).items():
         matrix = state[FROZEN][place]
