@@ -16,6 +16,7 @@ from fedbench.errors import UserError
 from fedbench.options import Count, Positive, Text, judged
 from fedbench.runs.executors import Execute, OnEvent, remote
 from fedbench.runs.executors.dispatch import Dispatch, Lost, changes
+from fedbench.runs.executors.environment import NOT_FROM_HERE, environment
 from fedbench.runs.executors.workers import LOADING
 
 POLL = {"slurm": 2.0, "local": 0.25}  # seconds between two looks at the jobs
@@ -108,7 +109,8 @@ class _Cluster:
 
     def submit(self, errands: Sequence[str]) -> Sequence[Any]:
         try:
-            return self.executor.map_array(remote.printed, errands)
+            with environment(NOT_FROM_HERE):
+                return self.executor.map_array(remote.printed, errands)
         except (self.error, OSError) as error:
             raise UserError(f"--executor slurm: sbatch takes no job: {error}") from error
 

@@ -18,8 +18,8 @@ from fedbench.results import read_manifest, write_manifest
 from fedbench.results.claims import Claim, Taken, ask_to_end, handed_out
 from fedbench.results.status import ENDED, TAKEN
 from fedbench.runs.executors import OnEvent
+from fedbench.runs.executors.environment import ONE_THREAD, unless_set
 from fedbench.runs.executors.local import GRACE
-from fedbench.runs.executors.workers import ONE_THREAD
 from fedbench.words import counted
 
 ENDING = GRACE + 10.0  # seconds that cells elsewhere have to end and to answer, before they are cancelled
@@ -272,4 +272,4 @@ def changes(gpu: float, cpus: int) -> dict[str, Any]:
 def _environment() -> dict[str, str]:
     """What of this process's environment holds on other machines too."""
     own = {name: value for name, value in os.environ.items() if name.startswith("FEDBENCH_")}
-    return own | {name: os.environ.get(name, value) for name, value in ONE_THREAD.items()}
+    return own | unless_set(ONE_THREAD)

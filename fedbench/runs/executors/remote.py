@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.claims import Claim, is_to_end
+from fedbench.runs.executors.environment import environment
 from fedbench.runs.executors.local import Local, local
 from fedbench.runs.plan import versions_of
 
@@ -38,7 +38,7 @@ def cell(errand: str) -> str:
     """
     given = json.loads(errand)
     order, end = Order.from_json(given["job"]), dict[str, Any]()
-    with _environment(given["environment"]):
+    with environment(given["environment"]):
         if reason := _refusal(order):
             return json.dumps({"refused": f"{platform.node()}: {reason}"})
         tell = _teller(Path(given["events"]))
@@ -108,20 +108,6 @@ def _teller(file: Path) -> Callable[[dict[str, Any]], None]:
             lines.write(json.dumps(event) + "\n")
 
     return tell
-
-
-@contextmanager
-def _environment(given: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

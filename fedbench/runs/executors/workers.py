@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
 import sys
 import time
@@ -20,10 +19,9 @@ from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.results import read_manifest
 from fedbench.runs.executors import trees
+from fedbench.runs.executors.environment import NOT_FROM_HERE, ONE_THREAD, environment, unless_set
 from fedbench.runs.executors.supervisor import END, FROM_OUTSIDE, STOP, TRACE, supervise
 
-# Libraries read these when they are loaded, which happens in the server.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 LOADING = 600.0  # seconds that the server may take to import torch and timm; a cell's own time counts from then
 TO_TRACE = 0.3  # seconds for a cell to print its stack
 LAST = 6.0  # seconds for a supervisor to end what it watches over
@@ -35,16 +33,13 @@ def start_server() -> None:
     """Start the process that workers are forked from, with torch loaded and one thread; it is not to hear Ctrl-C,
     nor what a scheduler sends to every process of a job."""
     forkserver.set_forkserver_preload(["fedbench.runs.executors.preloaded"])
-    resource_tracker.ensure_running()  # by itself, because it unblocks signals for whoever starts after it
-    before = dict(os.environ)
-    os.environ.update({name: os.environ.get(name, value) for name, value in ONE_THREAD.items()})
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_OUTSIDE)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for name in ONE_THREAD.keys() - before.keys():
-            del os.environ[name]
+    with environment(unless_set(ONE_THREAD | NOT_FROM_HERE)):
+        resource_tracker.ensure_running()  # by itself, because it unblocks signals for whoever starts after it
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_OUTSIDE)
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextmanager
