@@ -164,10 +164,11 @@ class _Computation:
         if device == "cuda" and self.order.gpu_fraction:  # what it takes beyond that is its own fault, not others'
             torch.cuda.set_per_process_memory_fraction(self.order.gpu_fraction)
         self.manifest["machine"] = machine.describe(device)
-        named = [metric["name"] for metric in self.manifest["config"]["evaluation"]["metrics"]]
-        if told := self.registry.catalogue.measures(named):
-            self.manifest["metrics"] = told
-            declare(told)
+        config, catalogue = self.manifest["config"], self.registry.catalogue
+        measures = catalogue.measures(metric["name"] for metric in config["evaluation"]["metrics"])
+        told = {"metrics": measures, "method": catalogue.said_of(config["method"]["name"])}
+        self.manifest |= {what: said for what, said in told.items() if said}
+        declare(measures)
         self._take_up(device)
         try:
             self._compute(device, processes)

@@ -81,11 +81,12 @@ def curves(metric: str, by_domain: bool, x: str, **choices) -> None:
     fedbench plot curves results/quickstart --by-domain --metric loss --format svg
     fedbench plot curves results/quickstart --over bytes
     """
-    boards = _boards(choices)
+    results = _results(choices)
+    boards = _boards(results)
     from fedbench.report.pictures.curves import curves as draw
 
     kind = "curves" if x == "rounds" else f"curves-{x}"
-    _write({"": draw(boards, metric, by_domain, x, _roles())}, _suites(boards), kind, choices)
+    _write({"": draw(boards, metric, by_domain, x, _roles(results))}, _suites(boards), kind, choices)
 
 
 @plot.command(short_help="A metric over what it costs, and the front.")
@@ -113,7 +114,8 @@ def pareto(metric: str, over: str, **choices) -> None:
     from fedbench.report.pareto import fronts
     from fedbench.report.scenarios import titled
 
-    results, roles = _results(choices), _roles()
+    results = _results(choices)
+    roles = _roles(results)
     boards = leaderboards(results, metric, roles=roles)
     found = dict(zip(titled(boards), fronts(results, boards, over), strict=True))
     if not (panels := {title: points for title, points in found.items() if points}):
@@ -140,7 +142,8 @@ def sizes(metric: str, **choices) -> None:
     from fedbench.report.leaderboards import leaderboards
     from fedbench.report.scenarios import titled
 
-    results, roles = _results(choices, "sizes", "deployed"), _roles()
+    results = _results(choices, "sizes", "deployed")
+    roles = _roles(results)
     boards = leaderboards(results, metric, roles=roles)
     panels = {title: rows for title, (_, rows) in zip(titled(boards), deployed(results, boards), strict=True)}
     from fedbench.report.pictures.sizes import sizes as draw
@@ -158,7 +161,7 @@ def allocation(**choices) -> None:
     \b
     fedbench plot allocation results/quickstart
     """
-    boards = _boards(choices)
+    boards = _boards(_results(choices))
     from fedbench.report.pictures.allocation import allocation as draw
 
     _write({board.title: draw(board) for board in boards}, _suites(boards), "allocation", choices)
@@ -172,10 +175,11 @@ def layers(**choices) -> None:
     \b
     fedbench plot layers results/quickstart --method fedra --method inclusivefl
     """
-    boards = _boards(choices, "layers")
+    results = _results(choices, "layers")
+    boards = _boards(results)
     from fedbench.report.pictures.layers import layers as draw
 
-    roles = _roles()
+    roles = _roles(results)
     _write({board.title: draw(board, roles) for board in boards}, _suites(boards), "layers", choices)
 
 
@@ -192,7 +196,7 @@ def ranks(metric: str, **choices) -> None:
     from fedbench.report.scenarios import standings
 
     results = _results(choices)
-    found = standings(leaderboards(results, metric, roles=_roles()))
+    found = standings(leaderboards(results, metric, roles=_roles(results)))
     from fedbench.report.pictures.ranks import diagram
 
     telling = len({one.profile for one in found}) > 1
@@ -212,7 +216,7 @@ def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
     \b
     fedbench plot tsne results/quickstart --method fedra --method inclusivefl
     """
-    boards = _boards(choices)
+    boards = _boards(_results(choices))
     from fedbench.registry.registry import Registry
     from fedbench.report.pictures.tsne import embedded
     from fedbench.report.pictures.tsne import tsne as draw
@@ -227,9 +231,8 @@ def tsne(plugins: tuple, classes: int, images: int, **choices) -> None:
     _write(figures, _suites(boards), "tsne", choices)
 
 
-def _boards(choices: dict, *also: str) -> list[Board]:
-    """What is to be drawn. Raises: UserError where that, matplotlib or a file's format is not to be had."""
-    results = _results(choices, *also)
+def _boards(results: Sequence[Result]) -> list[Board]:
+    """What is to be drawn of them. Raises: UserError where nothing is."""
     from fedbench.report.drawn import boards
 
     return boards(results)
@@ -237,7 +240,7 @@ def _boards(choices: dict, *also: str) -> list[Board]:
 
 def _results(choices: dict, *also: str) -> list[Result]:
     """The results that are chosen, with the tables that are read of them; also: others than leaderboards have. Raises:
-    UserError as `_boards` does."""
+    UserError where they, matplotlib or a file's format are not to be had."""
     from importlib.util import find_spec
 
     from fedbench.errors import UserError
@@ -260,10 +263,11 @@ def _results(choices: dict, *also: str) -> list[Result]:
     return found.results
 
 
-def _roles() -> dict[str, str]:
+def _roles(results: Sequence[Result]) -> dict[str, str]:
     from fedbench.registry.registry import Registry
+    from fedbench.report.grouping import roles_of
 
-    return Registry().catalogue.roles
+    return roles_of(results, Registry().catalogue.roles)
 
 
 def _suites(boards: Sequence[Board]) -> list[str]:

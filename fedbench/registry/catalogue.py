@@ -235,6 +235,13 @@ class Catalogue:
         """The paper of every method that has one, by name."""
         return {name: method.paper for name, method in self.components["method"].items() if method.paper}
 
+    def said_of(self, method: str) -> dict[str, str]:
+        """The role and the paper of another package's method, for those who read its results and do not have it."""
+        known = self.components["method"].get(method)
+        if known is None or known.package == "fedbench":
+            return {}
+        return {what: said for what, said in (("role", known.role), ("paper", known.paper)) if said}
+
     def measures(self, metrics: Iterable[str]) -> dict[str, dict[str, str]]:
         """What metrics of these names say of themselves, where they do."""
         known = self.components["metric"]

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.report.looks import LOOKS
 from fedbench.results import Result
 from fedbench.types import SIZES
 from fedbench.words import nearest
@@ -82,13 +83,18 @@ def registered(results: Sequence[Result]) -> str:
     return next(filter(None, names), results[0].entry.method)
 
 
+def roles_of(results: Sequence[Result], roles: Mapping[str, str]) -> dict[str, str]:
+    """The role of methods, by name: as installed ones have it (`roles`), of others what their results say."""
+    said = {registered([r]): role for r in results if (role := r.manifest.get("method", {}).get("role")) in LOOKS}
+    return {**roles, **{name: said[name] for name in sorted(said) if name not in roles}}
+
+
 def cited(results: Sequence[Result], papers: Mapping[str, str]) -> list[str]:
     """`fedra, fedra_cover: Su et al., ...` for every paper that a method of these results is from, in their order.
-    papers: of registered methods, by name."""
+    papers: of installed methods, by name; those of others stand in their results."""
     labels: dict[str, dict[str, None]] = {}
     for r in results:
-        paper = papers.get(r.manifest.get("config", {}).get("method", {}).get("name", r.entry.method))
-        if paper:
+        if paper := papers.get(registered([r])) or r.manifest.get("method", {}).get("paper"):
             labels.setdefault(paper, {})[r.entry.method] = None
     return [f"{', '.join(names)}: {paper}" for paper, names in labels.items()]
 

@@ -22,18 +22,20 @@ VARIANT = "-."  # of what extends a method, or comes in a file
 
 
 def styles(methods: Mapping[str, str], roles: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Line options by label of a method: registered ones look the same in every figure, others take what is left, in
-    order. methods: by label, the name it is registered under; roles: of what is registered, by name."""
+    """Line options by label of a method: registered ones look the same in every figure; others take what is left in the
+    order of their names, and look the same wherever the same methods are drawn. methods: by label, the name it is
+    registered under; roles: of what is registered, by name."""
     own: dict[str, tuple[str, str]] = {}
     for role, looks in LOOKS.items():
         own.update(zip((name for name, played in roles.items() if played == role), looks, strict=False))
     taken = {own[label] for label in methods if label in own}
     free = cycle([look for looks in LOOKS.values() for look in looks if look not in taken] or LOOKS["method"])
+    own.update(zip(sorted(methods.keys() - own.keys()), free, strict=False))
     found = {}
     for label, name in methods.items():
-        color, marker = own[label] if label in own else next(free)
         line = LINES[roles.get(name, "method")]
         if label not in roles and line == LINES["method"]:
             line = VARIANT
+        color, marker = own[label]
         found[label] = {"color": color, "linestyle": line, "marker": marker}
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.report.board import Leaderboard
-from fedbench.report.grouping import cited
+from fedbench.report.grouping import cited, roles_of
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.page import View
 from fedbench.report.selection.selection import Selection
@@ -89,7 +89,7 @@ def _view(
         from fedbench.report.paper import comparison, records
 
         return records.view(comparison.comparisons(results, at=at))
-    roles = Registry().catalogue.roles if roles is None else roles
+    roles = roles_of(results, Registry().catalogue.roles if roles is None else roles)
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--pairs":
         from fedbench.report import pairs

@@ -172,6 +172,7 @@ TIMINGS = {
         "root",
         "warnings",
         "metrics",
+        "method",
         "computed_as",
     ),
 }

@@ -22,7 +22,8 @@ MEND = "Delete the folder it lies in and run the suite again: only that cell is 
 MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("status", "started", "id", "signal", "root", "computed_as"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
-    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout", "metrics"), dict),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout"), dict),
+    **dict.fromkeys(("metrics", "method"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
     "warnings": list,
     "seconds": int | float,
@@ -41,7 +42,8 @@ HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 
 # All that a manifest without a seal may have. What came later comes with one.
 UNSEALED = frozenset(
-    {"result_version", "diverged", "torn", *MANIFEST_TYPES} - {"turnout", "warnings", "metrics", "computed_as"}
+    {"result_version", "diverged", "torn", *MANIFEST_TYPES}
+    - {"turnout", "warnings", "metrics", "method", "computed_as"}
 )
 
 
@@ -100,6 +102,10 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     for what, wanted in TURNOUT_TYPES.items() if manifest.get("turnout") else ():
         check(f"turnout.{what}", manifest["turnout"].get(what), wanted)
     declare(manifest.get("metrics", {}))
+    for what, value in manifest.get("method", {}).items():
+        check(f"method.{what}", value, str)
+        if not value.isprintable():  # it ends up in tables, on a line of its own
+            raise TypeError(f"method.{what} is {value!r:.80}")
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             check(f"{what}.{name}", value, str)

@@ -26,7 +26,7 @@ ROUNDS = "rounds.parquet"
 # What the two have in common: how it ended, where, when, and in what time that was computed, and what was noticed.
 COMMON = (
     *("status", "reason", "git", "machine", "started", "seconds", "round"),
-    *("left_out", "metrics", "warnings"),
+    *("left_out", "metrics", "method", "warnings"),
 )
 
 

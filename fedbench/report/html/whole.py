@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from fedbench.registry.registry import Registry
-from fedbench.report.grouping import select
+from fedbench.report.grouping import roles_of, select
 from fedbench.report.html.data import Asked, gather
 from fedbench.report.html.document import document
 from fedbench.results import examine
@@ -32,5 +32,6 @@ def whole_page(
     chosen = partial(select, scenarios=scenarios, methods=methods, seeds=seeds, variants=variants)
     found = examine(paths, keeping=keeping or Keeping()).only(chosen).read(COMPARED)
     catalogue = Registry(plugins).catalogue
-    asked = Asked(metric, at, baseline, equivalent, catalogue.roles, catalogue.papers)
+    roles = roles_of(found.results, catalogue.roles)
+    asked = Asked(metric, at, baseline, equivalent, roles, catalogue.papers)
     return document(gather(found.results, asked, found.wrong)), found.wrong

@@ -68,6 +68,13 @@ def test_registered_methods_look_the_same_in_every_figure():
         assert len({look[part] for look in looks}) == MOST
 
 
+def test_methods_without_a_look_of_their_own_keep_theirs_whatever_the_order():
+    drawn = {name: name for name in ("a", "mine", "yours", "b")}
+    turned = dict(reversed(drawn.items()))
+    assert styles(drawn, ROLES) == styles(turned, ROLES)
+    assert list(styles(turned, ROLES)) == list(turned), "legends stay in the order given"
+
+
 def test_built_in_methods_look_as_they_always_did(registry):
     """Pictures of one study, drawn with different versions, may stand side by side."""
     names = ("fedra", "inclusivefl", "depthfl", "allsmall", "alllarge", "head_only", "exclusive")
