@@ -117,7 +117,8 @@ def _is_broken(output: TextIO) -> bool:
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
-    click.echo(f"{click.style('Error:', fg='red', bold=True)} {visible(message)}", err=True)
+    plain = False if os.environ.get("NO_COLOR") else None  # None: by whether a terminal reads it
+    click.echo(f"{click.style('Error:', fg='red', bold=True)} {visible(message)}", err=True, color=plain)
     sys.exit(code)
 
 

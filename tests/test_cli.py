@@ -8,6 +8,7 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 from command import MAIN, TINY, fedbench, run, write_suite
 
 from fedbench.cli import COMMANDS, main
@@ -128,3 +129,10 @@ def test_a_component_is_shown_with_what_its_options_mean(tmp_path):
     assert "personal_epochs   null" in options
     listed = fedbench("plugins", "list", "--kind", "method", cwd=tmp_path).output
     assert "lam: lambda" not in " ".join(listed.split())
+
+
+@pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
+def test_an_error_has_a_colour_unless_none_is_wanted(value, coloured, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", value)
+    done = CliRunner().invoke(main, ["compare", "nowhere"], color=True)
+    assert done.exit_code == 2 and ("\x1b[" in done.stderr) == coloured and "Error:" in done.stderr

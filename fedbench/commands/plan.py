@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from fedbench.runs.estimate import Estimate
 
+STATUS = len("finished")  # letters of a status that are shown on any terminal
+
 
 @click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
 @SUITE
@@ -105,13 +107,15 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
     heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", *time, "status"]
     named = {id: row["names"][0] for row in rows for id in row.get("ids", [row.get("id")])}
     table = [heads, *(_cells_of(row, many, timed, simulated, named) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    if console.is_terminal:  # a file or another program gets all of it
+        table = _narrowed(table, console.width)
+    widths = _widths(table)
 
     def line(texts: list[str]) -> str:
         numbers = [f"{text:>{width}}" for text, width in zip(texts, widths, strict=True)][1:-1]
         return "  ".join(["", texts[0].ljust(widths[0]), *numbers, texts[-1]])
 
-    lines, above = [Text(line(heads), style="bold")], None
+    lines, above = [Text(line(table[0]), style="bold")], None
     for row, texts in zip(rows, table[1:], strict=True):
         scenario, _, variant, _ = row["names"][0]
         stage = f" · tuning, to round {', '.join(map(str, row['rungs']))}" if "rungs" in row else ""
@@ -121,6 +125,26 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
             above = place
         lines.append(Text(line(texts), style="" if "flops" in row else "dim"))
     console.print(*lines, sep="\n", soft_wrap=True)
+
+
+def _widths(table: list[list[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*table, strict=True)]
+
+
+def _narrowed(table: list[list[str]], width: int) -> list[list[str]]:
+    """The table without amounts that a narrow terminal has no room for, which the sums have below, and of each status
+    what then fits."""
+
+    def room() -> int:
+        return width - 2 - sum(2 + each for each in _widths(table)[:-1])
+
+    for name in ("up", "down", "images", "TFLOPs"):
+        if room() >= min(_widths(table)[-1], STATUS):
+            break
+        at = table[0].index(name)
+        table = [[*texts[:at], *texts[at + 1 :]] for texts in table]
+    most = max(room(), STATUS)
+    return [[*texts[:-1], last if len(last := texts[-1]) <= most else f"{last[: most - 1]}…"] for texts in table]
 
 
 def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool, named: dict[str, list]) -> list[str]:

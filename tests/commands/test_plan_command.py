@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 
 import pytest
 from command import TINY, fedbench, run, write_suite
+
+from fedbench.commands.plan import _table
+from fedbench.commands.screen import Screen
 
 
 def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
@@ -31,6 +35,31 @@ def test_a_plan_breaks_no_name(tmp_path, width):
     done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--seed", 0, "--seed", 1, cwd=tmp_path, columns=width)
     assert "a_rather_long_name_for_it (+1)" in done.stdout
     assert "4 cells under 6 names" in done.stdout
+
+
+@pytest.mark.parametrize(("width", "left_out"), [(44, ["up", "down"]), (60, []), (100, [])])
+def test_a_terminal_has_room_for_every_line(width, left_out):
+    """Of copies of other cells, whose status is the longest, what fits; amounts are left out before a status is."""
+    amounts = {
+        "images": 23_040,
+        "flops": 10**11,
+        "bytes_down": 10**8,
+        "bytes_up": 10**6,
+        "rounds": 12,
+        "status": "pending",
+    }
+    own = {"names": [("all_6", "head_only", "", 0)], "id": "a", **amounts}
+    rows = [own, {**own, "names": [("mixed_10", "head_only", "", 0)], "id": "b", "as": "a"}]
+    pages = {}
+    for terminal in (True, False):
+        screen = Screen(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
+        _table(screen, rows, timed=False)
+        pages[terminal] = screen.file.getvalue().splitlines()
+    assert max(map(len, pages[True])) <= width
+    heads = ["method", "images", "TFLOPs", "down", "up", "status"]
+    assert pages[True][0].split() == [head for head in heads if head not in left_out]
+    assert pages[False][0].split() == heads and pages[False][-1].endswith("as all_6 · head_only"), "all of it in a file"
+    assert pages[True][-1].endswith("…") == (width < 100)
 
 
 def test_a_plan_tells_how_long_the_suite_takes_and_what_is_left(tmp_path):
