@@ -275,7 +275,7 @@ class Catalogue:
     def unknown(self, kind: str, name: str) -> str:
         """What to tell someone who asked for a component that does not exist."""
         known = sorted(self.components[kind])
-        hint = meant(name, known, f"known: {', '.join(known) or 'none'}")
+        hint = meant(name, known, f"known: {', '.join(known) or 'none'}; of your own: --plugin FILE")
         lost = [f"{plugin} ({message})" for plugin, message in self.broken.items()]
         note = f" Plugins that failed to load: {'; '.join(lost)}." if lost else ""
         return f"no {kind} is called {name!r}; {hint}{note}"

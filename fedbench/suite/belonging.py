@@ -38,5 +38,5 @@ def belongs(key: str, catalogue: Catalogue | None, known: Iterable[str] = ()) ->
 def near_home(key: str) -> str:
     """`; did you mean "train.local_epochs"?`, where a key of the settings is near, wherever it stands."""
     places = {home.split(".")[-1]: home for home in reversed(homes())}
-    near = nearest(key, places)
+    near = nearest(key, places) if len(key) > 2 else []  # of two letters, every other name has one
     return f"; did you mean {shown(places[near[0]])}?" if near else ""

@@ -257,6 +257,8 @@ def _wrong(error: ErrorDetails, path: Path, at: Node) -> str:
         expected = _REFERENCE if item else _EXPECTED.get(str(path[-1]), expected)
     if expected is None:
         return f"{error['msg']}, got {shown(value)}"
+    if value is None and at.mark == at.key:
+        return f"expected {expected}, got nothing; what belongs to it is indented further than it is"
     hint = "; YAML 1.2 writes true and false" if kind == "bool_type" and isinstance(value, str) else ""
     return f"expected {expected}, got {shown(value)}{hint}"
 

@@ -25,6 +25,11 @@ MAX_NODES = 100_000  # after every alias is written out
 MAX_DEPTH = 40
 
 _TAG = "tag:yaml.org,2002:"
+_HINTS = {  # by how the parser's own words begin
+    "mapping values are not allowed": "; is the line indented further than those it belongs with, or does a text with "
+    "a colon in it lack its quotes?",
+    "expected <block end>": "; is the line indented otherwise than those it belongs with?",
+}
 
 
 class Unreadable(Exception):
@@ -102,7 +107,9 @@ class _Composer:
         except MarkedYAMLError as error:
             at = error.problem_mark or error.context_mark
             mark = Mark(self.source, at.line + 1, at.column + 1) if at else Mark(self.source, 1, 1)
-            raise Unreadable(mark, f"not valid YAML: {error.problem or error.context}") from None
+            problem = error.problem or error.context or ""
+            hint = next((hint for begins, hint in _HINTS.items() if problem.startswith(begins)), "")
+            raise Unreadable(mark, f"not valid YAML: {problem}{hint}") from None
         except ReaderError as error:
             line = self.text.count("\n", 0, error.position) + 1
             column = error.position - self.text.rfind("\n", 0, error.position)
@@ -154,10 +161,12 @@ class _Composer:
         parts: dict[str, Node] = {}
         while not isinstance(event := next(events), ev.MappingEndEvent):
             mark, key = self._mark(event), self._key(event, events, depth)
-            value = self._node(next(events), events, depth + 1)
+            value = self._node(first := next(events), events, depth + 1)
+            if isinstance(first, ev.ScalarEvent) and not first.value and first.style is None:
+                value = replace(value, mark=mark)  # nothing stands there, and the parser is on the next line by now
             if key in parts:
-                first = parts[key].named.line
-                self.problems.add(mark, f"the key {shown(key)} appears twice here; the first is on line {first}")
+                line = parts[key].named.line
+                self.problems.add(mark, f"the key {shown(key)} appears twice here; the first is on line {line}")
             elif key is not None:
                 parts[key] = replace(value, key=mark)
         return parts

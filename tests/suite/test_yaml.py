@@ -58,7 +58,12 @@ def test_every_value_knows_its_place():
         ("a: &x [*x]", "t:1:8: \\*x stands for nothing"),
         ("a: [1, 2\nb: 3", "t:2:2: not valid YAML"),
         ("a:\n\t- 1", "t:2:1: not valid YAML"),
-        ("a: b: c", "t:1:5: not valid YAML"),
+        (
+            "a: b: c",
+            "t:1:5: not valid YAML: .*; is the line indented .* or does a text with a colon in it lack its quotes",
+        ),
+        ("a:\n  b: 1\n   c: 2", "t:3:5: not valid YAML: .*; is the line indented further than those it belongs with"),
+        ("a:\n  b: 1\n c: 2", "t:3:2: not valid YAML: .*; is the line indented otherwise than those it belongs with"),
         ("a: 1\n---\nb: 2", "t:2:1: a second document"),
         ("%YAML 1.1\n---\na: no", "t:2?1?:1: suites are YAML 1.2"),
         ("", "t:1:1: empty"),

@@ -11,6 +11,7 @@ from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.claims import is_held
+from fedbench.results.manifest import CHECKPOINT
 from fedbench.runs.executors.workers import Worker
 from fedbench.words import memory
 
@@ -22,7 +23,9 @@ def outcome(worker: Worker, timeout: float | None, memory_limit: int | None) -> 
     report, manifest = worker.report(), _written(worker)
     if _is_undone(worker, manifest):
         if worker.asked and not worker.late and not report["memory"]:
-            reason = "ended before its round was done; the next run goes on from its checkpoint"
+            kept = (worker.folder / CHECKPOINT).is_dir()
+            after = "the next run goes on from its checkpoint" if kept else "the next run begins it anew"
+            reason = f"ended before its round was done; {after}"
             return {"status": "interrupted", "reason": reason, "seconds": round(worker.seconds, 3)}
         manifest |= _end(worker, manifest, report, timeout, memory_limit)
         with suppress(UserError):  # the disk is full, say, which is the reason given
