@@ -131,8 +131,9 @@ def _look(path: Path, candidates: bool, keeping: Keeping | None) -> Found:
     if (path / MANIFEST).is_file():
         return _look_at_cell(path)
     suites = [path] if (path / INDEX).is_file() else sorted(p.parent for p in path.glob(f"*/{INDEX}"))
-    there = [found for suite in suites if (found := _look_at_suite(suite, keeping=keeping))]
-    if results := [result for found in there for result in found.results]:
+    # An index without entries is a result too: a shard may have had nothing to compute.
+    if there := [found for suite in suites if (found := _look_at_suite(suite, keeping=keeping))]:
+        results = [result for found in there for result in found.results]
         chosen = [result for result in results if candidates or result.entry.candidate is None]
         kept = {folder: one for found in there for folder, one in found.kept.items()}
         return Found(chosen, [line for found in there for line in found.wrong], kept)

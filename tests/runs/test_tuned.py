@@ -100,6 +100,16 @@ def test_shards_tune_by_themselves_and_merge_to_the_same(tuned, tmp_path):
     assert json.loads(run(folder, "--json", results=tmp_path / "all").stdout)["ran"] == 0
 
 
+def test_a_shard_without_a_contest_is_fine_and_merges(tuned, tmp_path):
+    """There are two contests."""
+    folder, _ = tuned
+    done = run(folder, "--shard", "3/3", results=tmp_path / "s3")
+    assert done.exit_code == 0 and "0 cells in " in done.stdout and not done.stderr, done.output
+    assert load([tmp_path / "s3"]) == []
+    merged = fedbench("merge", folder / "r", tmp_path / "s3", "--into", tmp_path / "all", cwd=folder)
+    assert merged.exit_code == 0 and content_hash(tmp_path / "all") == content_hash(folder / "r"), merged.output
+
+
 def test_a_method_that_is_tuned_anew_leaves_what_another_was_tried_with(tuned, tmp_path):
     folder, _ = tuned
     shutil.copytree(folder / "r", tmp_path / "r")
