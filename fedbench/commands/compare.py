@@ -165,6 +165,7 @@ def _show(
     from fedbench.report import views
     from fedbench.report.grouping import select
     from fedbench.report.selection.selection import selection
+    from fedbench.report.undecided import undecided
 
     told = {name: asked[name] for name in ("images", "reach", "pareto")}
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
@@ -179,11 +180,14 @@ def _show(
             return
     found = _found(_in(paths), chosen, given, verify)
     asked |= told
-    try:
-        tell(views.chosen(found.results, *given, form=form, wanted=wanted, **asked))
-    except UserError as error:  # perhaps for want of what is left out
-        raise UserError("\n".join([str(error), *(f"Left out: {line}" for line in found.wrong)])) from error
-    tell_left_out(found.wrong)
+    lacks = undecided(found, _in(paths))
+    if found.results or form in ("csv", "json"):
+        try:
+            tell(views.chosen(found.results, *given, form=form, wanted=wanted, **asked))
+        except UserError as error:  # perhaps for want of what is left out
+            left = (f"Left out: {line}" for line in found.wrong)
+            raise UserError("\n".join(filter(None, [str(error), lacks, *left]))) from error
+    tell_left_out(found.wrong, lacks)
 
 
 def _one(given: Sequence[str], fail_on: str | None) -> list[str]:

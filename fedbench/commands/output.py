@@ -49,8 +49,11 @@ def _page(text: str) -> None:
             del os.environ["LESS"]
 
 
-def tell_left_out(wrong: Sequence[str]) -> None:
-    """End with exit code 1 where anything was left out because it is not as it was written, and say what."""
+def tell_left_out(wrong: Sequence[str], lacks: str = "") -> None:
+    """Say what there is no result of yet, if anything; and what was left out because it is not as it was written: then
+    end with exit code 1."""
+    if lacks:
+        click.echo(lacks, err=True)
     if wrong:
         from fedbench.results.loading import what_is_wrong
 

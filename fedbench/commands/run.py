@@ -110,7 +110,7 @@ def run(
             outcome = runner.run(suite, observe=observe, preparing=patience.tell, **given)
     except Interrupted as interrupted:
         with suppress(OSError):  # the terminal was closed
-            _tell_how_to_resume(choices["force"])
+            _tell_how_to_resume(choices["force"], choices["results"])
         sys.exit(interrupted.exit_code)
     if as_json:
         click.echo(json.dumps(_summary(outcome), indent=1))
@@ -119,14 +119,14 @@ def run(
     sys.exit(1 if outcome.failed or outcome.left or outcome.undecided else 0)
 
 
-def _tell_how_to_resume(force: bool) -> None:
+def _tell_how_to_resume(force: bool, results: str) -> None:
     """The command that goes on: as it was typed, but for --force, which would begin anew with every cell."""
     words = [word for word in sys.argv[1:] if word != "--force"]
     anew = "\nWith --force it would begin anew; what that had not got to keeps its former result." if force else ""
     click.echo(
         "\nInterrupted. What is finished is kept; this runs the rest:\n"
         f"  {shlex.join(['fedbench', *words])}{anew}\n"
-        "`fedbench compare` shows what is there so far.",
+        f"`{shlex.join(['fedbench', 'compare', results])}` shows what is there so far.",
         err=True,
     )
 
@@ -138,6 +138,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
     from fedbench.commands.screen import Screen
     from fedbench.commands.watch import left_out
     from fedbench.report.terminal import show
+    from fedbench.report.undecided import undecided
     from fedbench.report.views import chosen
     from fedbench.results.choice import first_metric
     from fedbench.results.expected import EXPECTED
@@ -179,7 +180,7 @@ def _close(outcome, roles: dict[str, str]) -> None:
         why = "Stopped by --max-failures" if outcome.gave_up else broken_off
         left = counted(outcome.left, "cell")
         console.print(f"{why}; {left} left, which the same command runs.", style="red")
-    tell_left_out(there.wrong)
+    tell_left_out(there.wrong, undecided(there, [outcome.folder]))
 
 
 def _read(folder: Path) -> Found:

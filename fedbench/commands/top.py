@@ -71,12 +71,12 @@ def _tell_what_is_there(paths: Sequence[str]) -> None:
 
     click.echo(f"No run is at work in {', '.join(paths)}.")
     try:
-        results = examine(paths, keeping=Keeping()).results
+        found = examine(paths, keeping=Keeping())
     except UserError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
     by_suite: dict[str, Counter[str]] = {}
-    for result in {(r.suite, r.entry.cell): r for r in results}.values():
+    for result in {(r.suite, r.entry.cell): r for r in (*found.results, *found.undecided)}.values():
         by_suite.setdefault(result.suite, Counter())[result.status] += 1
     for suite, counts in by_suite.items():
         click.echo(f"{suite}: {_counts(counts)}")

@@ -154,7 +154,8 @@ def _title(*names: str) -> str:
 
 
 def _page(title: str, ones: Sequence[Tuned]) -> Page:
-    search, contest, ranked = ones[0].search, ones[0].contest, _ranked(ones)
+    search, ranked = ones[0].search, _ranked(ones)
+    rungs = next(filter(None, (one.contest.rungs for one in ones)), ())
     columns = [Column("method", "name", [Shown(one.method) for one in ranked])]
     titles = shortest(list(search.space))
     for key in search.space:
@@ -171,11 +172,12 @@ def _page(title: str, ones: Sequence[Tuned]) -> Page:
     spreads = [float(np.std(list(one.scores.values()), ddof=1)) if len(one.scores) > 1 else None for one in ranked]
     apart = subtracted(search.metric) | {"best": ""}
     columns.append(Column("sd", "score", [point(spread, search.metric, DASH) for spread in spreads], **apart))
-    halved = f", halved after round{'s' * (len(contest.rungs) > 2)} {_listed(contest.rungs[:-1])}"
+    halved = f", halved after round{'s' * (len(rungs) > 2)} {_listed(rungs[:-1])}"
     caption = (
         f"{search.metric} on validation images · {counted(len(search.candidates), 'candidate')}"
-        + (halved if len(contest.rungs) > 1 else "")
-        + f" of {counted(contest.rungs[-1], 'round')} · {counted(len(search.seeds), 'seed')}"
+        + (halved if len(rungs) > 1 else "")
+        + (f" of {counted(rungs[-1], 'round')}" if rungs else "")
+        + f" · {counted(len(search.seeds), 'seed')}"
     )
     return Page(title, [Table(columns, caption)], [note for one in ranked for note in _notes(one)])
 
@@ -224,7 +226,9 @@ def _budgets(candidates: int) -> list[int]:
 
 
 def _notes(one: Tuned) -> Iterator[str]:
-    if one.contest.not_applicable:
+    if not one.contest.rungs:
+        yield f"{one.method}: no candidate has begun"
+    elif one.contest.not_applicable:
         yield f"{one.method}: not applicable, whatever the candidate"
     elif missing := len(one.contest.cells) - len(one.scores):
         of_all = counted(len(one.contest.cells), "candidate")

@@ -24,7 +24,8 @@ class Contest:
     """The candidates of one method in one scenario at one place of the sweep.
 
     cells: the folders of each candidate's cells, one for each seed · rungs: the rounds after which the better half goes
-    on, and the last round. What it says is a function of what is on disk when it is first asked.
+    on, and the last round; none where no cell has begun, so that nothing on disk says them. What it says is a function
+    of what is on disk when it is first asked.
     """
 
     key: Key
@@ -50,6 +51,8 @@ class Contest:
     def winner(self) -> int | None:
         """The best after the last round; of equal ones the first. The first of all where the method is not applicable,
         which it is whoever wins; None where none has come so far."""
+        if not self.rungs:
+            return None
         ranked = self.ranked(self.entrants(len(self.rungs) - 1), self.rungs[-1])
         if ranked:
             return ranked[0]

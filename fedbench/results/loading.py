@@ -32,12 +32,14 @@ MOST_TOLD = 20  # lines on what is wrong
 @dataclass(frozen=True)
 class Found:
     """What lies under a folder. wrong: a line on everything that is not as it was written, its path first; the results
-    that it concerns have a fault, and no manifest."""
+    that it concerns have a fault, and no manifest · undecided: where candidates are left out, those of methods of which
+    the index names nothing else."""
 
     results: list[Result]
     wrong: list[str]
     kept: Mapping[Path, Kept] = field(default_factory=dict)  # by suite's folder, of those that are large
     keeping: Keeping | None = None
+    undecided: Sequence[Result] = ()
 
     def read(self, kinds: Iterable[str]) -> Found:
         """With the tables of these kinds read, as far as a result is finished; of large folders what leaderboards need
@@ -55,8 +57,10 @@ class Found:
         return replace(self, results=read, wrong=list(dict.fromkeys((*self.wrong, *torn))))
 
     def only(self, chosen: Callable[[list[Result]], list[Result]]) -> Found:
-        """With these of the results."""
-        return replace(self, results=chosen(self.results))
+        """With these of the results, and of the undecided candidates."""
+        kept = set(map(id, chosen([*self.results, *self.undecided])))
+        results, undecided = ([r for r in some if id(r) in kept] for some in (self.results, self.undecided))
+        return replace(self, results=results, undecided=undecided)
 
     def _digested(self, result: Result, kinds: Sequence[str]) -> Result:
         """Of a large folder, without its tables: all of them together would take more memory than there is."""
@@ -102,6 +106,7 @@ def examine(paths: Iterable[str | Path], candidates: bool = False, keeping: Keep
     the name. Raises: UserError where a path holds no results, or an index cannot be read at all.
     """
     found: dict[tuple[Path, tuple], Result] = {}
+    undecided: dict[tuple[Path, tuple], Result] = {}
     wrong: dict[str, None] = {}
     kept: dict[Path, Kept] = {}
     for path in paths:
@@ -109,17 +114,18 @@ def examine(paths: Iterable[str | Path], candidates: bool = False, keeping: Keep
         kept |= there.kept
         wrong |= dict.fromkeys(there.wrong)
         whole = functools.cache(Path.resolve)
-        for result in there.results:
-            found.setdefault((whole(result.folder.parent), result.entry.key), result)
+        for some, known in ((there.results, found), (there.undecided, undecided)):
+            for result in some:
+                known.setdefault((whole(result.folder.parent), result.entry.key), result)
     folders: dict[str, set[Path]] = {}
-    for (folder, _), result in found.items():
+    for (folder, _), result in (found | undecided).items():
         folders.setdefault(result.suite, set()).add(folder)
     alike = {suite for suite, places in folders.items() if len(places) > 1}
-    results = [
-        replace(result, suite=f"{result.suite} ({result.folder.parent})") if result.suite in alike else result
-        for result in found.values()
-    ]
-    return Found(results, list(wrong), kept, keeping)
+    results, others = (
+        [replace(r, suite=f"{r.suite} ({r.folder.parent})") if r.suite in alike else r for r in known.values()]
+        for known in (found, undecided)
+    )
+    return Found(results, list(wrong), kept, keeping, others)
 
 
 def _look(path: Path, candidates: bool, keeping: Keeping | None) -> Found:
@@ -136,11 +142,22 @@ def _look(path: Path, candidates: bool, keeping: Keeping | None) -> Found:
         results = [result for found in there for result in found.results]
         chosen = [result for result in results if candidates or result.entry.candidate is None]
         kept = {folder: one for found in there for folder, one in found.kept.items()}
-        return Found(chosen, [line for found in there for line in found.wrong], kept)
+        undecided = [] if candidates else _undecided(results)
+        return Found(chosen, [line for found in there for line in found.wrong], kept, undecided=undecided)
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
         f"found {shortened(visible(path), SOME) or 'nothing'}.\n{MAKE_SOME}"
     )
+
+
+def _undecided(results: Sequence[Result]) -> list[Result]:
+    """The candidates of methods of which nothing else is named."""
+
+    def whose(result: Result) -> tuple:
+        return result.folder.parent, result.entry.scenario, result.entry.variant, result.entry.method
+
+    reporting = {whose(r) for r in results if r.entry.candidate is None}
+    return [r for r in results if r.entry.candidate is not None and whose(r) not in reporting]
 
 
 def _look_at_suite(folder: Path, cell: str | None = None, keeping: Keeping | None = None) -> Found | None:

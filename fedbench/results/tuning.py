@@ -123,7 +123,7 @@ def _tried(folder: Path) -> dict[Key, dict[int, list[Entry]]]:
 
 
 def contests(suite_folder: Path) -> dict[Key, Contest]:
-    """The contests whose cells lie in a folder, in the order of its index."""
+    """The contests that the index of a folder names, in its order."""
     folder, searches, found = Path(suite_folder), read_searches(Path(suite_folder)), {}
     for key, tried in _tried(folder).items() if searches else ():
         if (search := searches.get(key)) is None:
@@ -133,8 +133,10 @@ def contests(suite_folder: Path) -> dict[Key, Contest]:
             for k in sorted(tried)
             if k < len(search.candidates)
         }
-        if (config := _config(wanted)) is not None:
-            found[key] = Contest(key, search.metric, rungs_of(config, search.halving), wanted)
+        if any(wanted.values()):
+            config = _config(wanted)
+            rungs = () if config is None else rungs_of(config, search.halving)
+            found[key] = Contest(key, search.metric, rungs, wanted)
     return found
 
 

@@ -97,6 +97,7 @@ def test_a_run_that_is_asked_to_end_lets_its_cells_finish_their_round(tmp_path, 
     assert cell["reason"] == "interrupted after round 2 of 3; the next run goes on"
     assert "Finishing the current round, for at most 10 s; Ctrl-C again stops at once." in done.stdout
     assert "Interrupted. What is finished is kept; this runs the rest:\n  fedbench run tiny.yaml " in done.stderr
+    assert "`fedbench compare r` shows what is there so far" in done.stderr
     assert "Traceback" not in done.output
 
 

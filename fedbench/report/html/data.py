@@ -60,8 +60,9 @@ class Gathered:
     texts: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = ()) -> Gathered:
-    """Of results whose tables are read. wrong: what was left out, a line each. Raises: UserError as `leaderboards`."""
+def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), lacks: str = "") -> Gathered:
+    """Of results whose tables are read. wrong: what was left out, a line each; lacks: what has no result, in a
+    sentence. Raises: UserError as `leaderboards`."""
     found = asked.boards(results)
     drawn = {one.place: one for one in _drawn(results)}
     names = {r.entry.method: registered([r]) for r in results}
@@ -80,6 +81,7 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = ()) -
             "looks": styles(labels, asked.roles),
             "statuses": statuses(results),
             "wrong": list(wrong),
+            "lacks": lacks,
             "legends": _legends(found),
             "origin": origin(results),
         }

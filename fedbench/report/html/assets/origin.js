@@ -30,7 +30,8 @@ const without = () => {
     rows.length
       ? [drawTable(table, { quiet: "Cells without a result", body: (td, column) => { if (["why", "variant"].includes(column.title)) td.classList.add("words"); } }),
         rows.length > MOST ? el("p", { class: "note" }, `The first ${MOST} of ${rows.length}.`) : null]
-      : el("p", { class: "note" }, "None: every cell of these suites has finished."),
+      : DATA.lacks ? null : el("p", { class: "note" }, "None: every cell of these suites has finished."),
+    DATA.lacks ? el("p", { class: "note" }, DATA.lacks) : null,
     DATA.wrong.length ? [el("p", { class: "warning" }, "Left out, because it is not as it was written:"), list(DATA.wrong, "warn")] : null);
 };
 
