@@ -19,6 +19,13 @@ from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, workers
 @click.option("--method", "methods", multiple=True, metavar="GLOB", help="Only these methods.")
 @click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds.")
 @click.option("--results", default="reproduced", show_default=True, metavar="DIR", help="Where the new results go.")
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="[THERE=]DIR",
+    help="Where data are that SOURCE gives the root THERE, or all data with a root.",
+)
 @click.option("--no-run", is_flag=True, help="Only say what differs here.")
 @click.option(
     "--equivalent",
@@ -38,6 +45,7 @@ def reproduce(
     methods: tuple,
     seeds: tuple,
     results: str,
+    roots: tuple,
     no_run: bool,
     equivalent: float | None,
     quiet: bool,
@@ -54,7 +62,7 @@ def reproduce(
 
     Suites, seeds and versions are recovered from SOURCE; what differs here is said first. A cell is equal, within seed
     noise, or different. What is finished in --results is kept. Exit code: 0 all the same or within noise, 1 something
-    is different or could not be run, 2 SOURCE cannot be read.
+    is different or could not be run, 2 SOURCE cannot be read, or its data are not here (--root says where).
     """
     from fedbench.commands.output import put
     from fedbench.registry.registry import Registry
@@ -67,7 +75,7 @@ def reproduce(
     folder = Path(results)
     _refuse_itself(source, folder)
     registry = Registry(plugins)
-    found = again.plan(chosen, registry, folder)
+    found = again.plan(chosen, registry, folder, roots)
     settings = again.settings(chosen, found.cells)
     if no_run or form == "rich":
         lacking = [(chosen[i].title, reason) for i, reason in found.lacking.items()]

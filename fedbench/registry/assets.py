@@ -29,8 +29,8 @@ Ref = Mapping[str, Any]
 class Assets:
     """Facts about backbones and data, kept in the cache folder under a hash of all they depend on."""
 
-    def __init__(self, registry: Registry, base: str | Path = "") -> None:
-        """base: the folder that relative roots of data are relative to; the current one if not given."""
+    def __init__(self, registry: Registry, base: str | Path | Mapping[str, str] = "") -> None:
+        """base: of `located`; the current folder if not given."""
         self.registry, self.base = registry, base
         self._datasets: dict[str, dict[int, Dataset]] = {}  # by what makes them, and by image size
         self._sources: dict[str, Source] = {}

@@ -13,6 +13,7 @@ from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.report.grouping import flatten
+from fedbench.reproduction.places import places
 from fedbench.reproduction.recovered import recovered
 from fedbench.reproduction.told import Told
 from fedbench.results import examine
@@ -56,25 +57,28 @@ def sample(cells: Sequence[Told], count: int | None) -> list[Told]:
     return [cell for cell in cells if cell.id in chosen]
 
 
-def plan(cells: Sequence[Told], registry: Registry, folder: Path) -> Plan:
-    """Recover the suites of these cells into files in the folder, and read them as anybody's. Raises: UserError for one
-    that cannot be read, and where data or weights are not here."""
+def plan(cells: Sequence[Told], registry: Registry, folder: Path, roots: Sequence[str] = ()) -> Plan:
+    """Recover the suites of these cells into files in the folder, and read them as anybody's. roots: of `places`.
+    Raises: UserError for one that cannot be read, and where data or weights are not here."""
     lacking = {i: reason for i, cell in enumerate(cells) if (reason := _lacks(cell, registry))}
-    places = {id(cell): i for i, cell in enumerate(cells)}
+    here = places([cell for i, cell in enumerate(cells) if i not in lacking], roots)
+    number_of = {id(cell): i for i, cell in enumerate(cells)}
     suites: list[tuple[Suite, Assets, list[Cell]]] = []
     found: dict[int, Cell] = {}
     for number, one in enumerate(recovered(c for i, c in enumerate(cells) if i not in lacking), 1):
         file = folder / f"recovered-{number}.yaml"
         write_atomically(file, one.text().encode())
-        suite = runner.load(file, registry)
+        suite = runner.load(file, registry, roots=here)
         pairs, otherwise = one.points(suite)
-        lacking |= {places[id(cell)]: f"this fedbench reads another configuration: {keys}" for cell, keys in otherwise}
-        assets = Assets(registry, suite.base)
-        here = cells_of([point for _, point in pairs], registry, assets)
-        of_point = {id(point): cell for cell in here for point in cell.points}
-        found |= {places[id(cell)]: of_point[id(point)] for cell, point in pairs}
-        if here:
-            suites.append((suite, assets, here))
+        lacking |= {
+            number_of[id(cell)]: f"this fedbench reads another configuration: {keys}" for cell, keys in otherwise
+        }
+        assets = Assets(registry, here)
+        runnable = cells_of([point for _, point in pairs], registry, assets)
+        of_point = {id(point): cell for cell in runnable for point in cell.points}
+        found |= {number_of[id(cell)]: of_point[id(point)] for cell, point in pairs}
+        if runnable:
+            suites.append((suite, assets, runnable))
     return Plan(suites, found, lacking)
 
 

@@ -46,6 +46,7 @@ def told(paths: Sequence[str]) -> list[Told]:
             config=r.manifest["config"],
             origin={name: r.manifest.get(name) for name in ORIGIN},
             said=r.digest.said,
+            root=r.manifest.get("root", ""),
         )
         for r in found.results
         if r.status == "finished"

@@ -12,7 +12,8 @@ from fedbench.results.said import Said
 @dataclass(frozen=True)
 class Told:
     """A finished cell under one of its names. origin: what its manifest says of `versions`, `fingerprints`, `machine`
-    and `git`."""
+    and `git` · root: of a results folder, where its data were if its configuration has a relative root, or ""; None on
+    a page, which does not tell."""
 
     suite: str
     scenario: str
@@ -23,6 +24,7 @@ class Told:
     config: Mapping[str, Any] = field(repr=False)
     origin: Mapping[str, Any] = field(repr=False)
     said: Said
+    root: str | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> tuple[str, str, str, str, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import __version__
-from fedbench.data.sources import located, relative_root
+from fedbench.data.sources import located
 from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
 from fedbench.registry.named import references
@@ -36,7 +36,7 @@ class Cell:
     fingerprints: dict[str, str]
     versions: dict[str, str]
     points: list[Point]
-    root: str | None = None  # of its data, as a whole path, where the configuration has a relative one
+    root: str | None = None  # of its data, as a whole path, where that is not what the configuration has
     until: int | None = None  # the round after which a candidate of a tuning ends for now; None: the last
     essence: str = ""  # what its numbers depend on, as `registry.unread` has it; "": all, as its id
     awaits: bool = False  # whether a twin, equal in all that matters, is computed first, whose result is then its own
@@ -100,8 +100,9 @@ def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> lis
 
 
 def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
-    """The whole path of a relative root, for whoever computes elsewhere or later."""
-    return os.path.join(os.getcwd(), located(data, assets.base)["root"]) if relative_root(data) else None
+    """The whole path of a root that is relative or elsewhere, for whoever computes elsewhere or later."""
+    here = located(data, assets.base)
+    return None if here is data else os.path.join(os.getcwd(), here["root"])
 
 
 def folders_of(cells: Iterable[Cell], suite_folder: Path) -> dict[str, Path]:

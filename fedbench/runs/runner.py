@@ -18,7 +18,7 @@ from fedbench.runs.tuned import decide, leave, of_shard, tried
 
 
 def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
-    """Read a suite against what is installed. choices: `sets`, `profile`, `data` of `fedbench.suite.load`."""
+    """Read a suite against what is installed. choices: of `fedbench.suite.load`."""
     return suites.load(path, registry.catalogue, facts=Assets(registry), **choices)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ def load(
     profile: str | None = None,
     data: str | None = None,
     facts: Facts | None = None,
+    roots: Mapping[str, str] | None = None,
 ) -> Suite:
     """Read a suite, by its file or by its name if it ships. Raises UserError with everything that is wrong in it.
 
@@ -48,9 +49,9 @@ def load(
 
     sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an
     overlay of the suite, a built-in one, or the name of a data set · facts: without them capacities are not
-    compared to anything.
+    compared to anything · roots: where those of data are, for a suite that does not lie where it was written.
     """
-    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, facts)
+    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, facts, roots)
 
 
 class _Resolver:
@@ -77,7 +78,7 @@ class _Resolver:
         node = self.tree.get(key)
         return default if node is None or not node.is_valid else node.plain()
 
-    def suite(self, sets: Sequence[str], facts: Facts | None) -> Suite:
+    def suite(self, sets: Sequence[str], facts: Facts | None, roots: Mapping[str, str] | None) -> Suite:
         self.overlay = self._overlay()
         self.choices = Choices(self.methods, self.problems)
         self.words: dict[str, list[Choice]] = {}
@@ -89,7 +90,8 @@ class _Resolver:
         self._check_size()
         said = any(choice.layer is not None and choice.layer.get("data", "root") for choice in self.sets.values())
         base = Path() if said else Path(self.path).parent
-        self.limits = Limits(facts, self.problems, () if self.data else self._overlays(), base)
+        overlays = () if self.data else self._overlays()
+        self.limits = Limits(facts, self.problems, overlays, base if roots is None else roots)
         found = list(self._points())
         drawn = self._drawn()
         trials = [list(self._points(choices)) for _, choices in drawn]
