@@ -165,7 +165,7 @@ def test_broken_data_sets(changes, told):
     ("broken", "told"),
     [
         (lambda y, domain, n, generator: [Client(0, 0, np.arange(len(y)))], "another domain"),
-        (lambda y, domain, n, generator: [Client(i, 0, np.arange(9)) for i in range(2)], "two clients"),
+        (lambda y, domain, n, generator: [Client(i, 0, np.arange(9)) for i in range(2)], "image 0 is dealt 2 times"),
         (lambda y, domain, n, generator: [Client(1, 0, np.arange(9))], "ids must be"),
         (lambda y, domain, n, generator: [Client(0, 0, np.random.permutation(9))], "global|otherwise"),
         (lambda y, domain, n, generator: [Client(0, MIXED, np.flatnonzero(domain == 1))], "client 0 of domain -1"),
