@@ -28,6 +28,10 @@ class DataMissing(UserError):
     """A data set or weights are not on this machine, and fedbench does not download them."""
 
 
+class Broke(UserError):
+    """A plugin raised what it should not have while a cell was looked at: so does the cell, as a rule, once it runs."""
+
+
 class NotApplicable(Exception):
     """A method has no meaning in a scenario (`exclusive` where nobody holds the full model): a dash, not a failure."""
 
@@ -41,9 +45,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 def told(error: BaseException) -> str:
-    """An exception in one line, with the place that raised it."""
+    """An exception in one line, with the place that raised it; of Python that cannot be read, the place in that."""
     import traceback  # which takes a while, and most runs go well
 
-    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) and error.lineno and not (error.filename or "<").startswith("<"):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno}:{error.offset or 1})"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen importlib")]
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

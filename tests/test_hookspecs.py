@@ -57,26 +57,26 @@ def test_hook_fedbench_register_adapters(tmp_path):
 
 
 def test_hook_fedbench_register_backbones(tmp_path):
-    assert (
-        made(tmp_path, "backbone", "def make(load=True):\n    return 'weights' if load else 'shapes'\n", load=False)
-        == "shapes"
-    )
+    code = "from fedbench.models.backbone import Source\n"
+    code += "def make(load=True):\n    return Source(None, 8, (), (), 'weights' if load else 'shapes')\n"
+    assert made(tmp_path, "backbone", code, load=False).fingerprint == "shapes"
 
 
 def test_hook_fedbench_register_methods(tmp_path):
-    code = "def make(setup, depth: int = 3):\n    return setup, depth\n"
+    code = "from fedbench import Method\n"
+    code += "def make(setup, depth: int = 3):\n    return Method(setup, depth, print, print)\n"
     facts = "role='floor', profiles={'reference': {'depth': 4}}"
     plugins = plugin_of(tmp_path, registering("methods", "mine", code).replace("make)", f"make, {facts})"))
-    assert plugins.make("method", {"name": "mine", "depth": 5}, setup="s") == ("s", 5)
+    method = plugins.make("method", {"name": "mine", "depth": 5}, setup="s")
+    assert (method.init, method.round) == ("s", 5)
     mine = plugins.catalogue.find("method", "mine")
     assert (mine.profiles, mine.role) == ({"reference": {"depth": 4}}, "floor")
 
 
 def test_hook_fedbench_register_datasets(tmp_path):
-    assert made(tmp_path, "dataset", "def make(image_size, draw=0):\n    return image_size, draw\n", image_size=8) == (
-        8,
-        0,
-    )
+    code = "from fedbench.types import Dataset\n"
+    code += "def make(image_size, draw=0):\n    return Dataset((), (), f'{image_size} {draw}', print)\n"
+    assert made(tmp_path, "dataset", code, image_size=8).fingerprint == "8 0"
 
 
 def test_hook_fedbench_register_partitions(tmp_path):
@@ -88,8 +88,9 @@ def test_hook_fedbench_register_metrics(tmp_path):
 
 
 def test_hook_fedbench_register_executors(tmp_path):
-    code = "def make(workers, timeout, queue: str = 'short'):\n    return workers, timeout, queue\n"
-    assert made(tmp_path, "executor", code, workers=2, timeout=None) == (2, None, "short")
+    code = "def make(workers, timeout, queue: str = 'short'):\n"
+    code += "    return lambda jobs, on_event: (workers, timeout, queue)\n"
+    assert made(tmp_path, "executor", code, workers=2, timeout=None)([], print) == (2, None, "short")
 
 
 def noting(place: Path, hook: str, arguments: str) -> Registry:

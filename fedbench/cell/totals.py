@@ -13,7 +13,7 @@ from fedbench import machine
 from fedbench.cell.ahead import Copy
 from fedbench.cell.alike import of_one_method
 from fedbench.disk import cache_file, keep, kept
-from fedbench.errors import NotApplicable, UserError, told
+from fedbench.errors import Broke, NotApplicable, UserError, told
 from fedbench.registry.assets import Assets
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Totals:
 
     def of(self, cell_id: str, config: Config) -> dict[str, Any]:
         """What a cell will cost, see `Ledger.totals`; or the reason why not, under `not_applicable`, or under `unknown`
-        where a plugin broke. Raises UserError."""
+        where a plugin needs values, which a run has. Raises UserError, Broke where a plugin does."""
         try:
             self._open(self._file_of(config))
             if cell_id not in self._known:
@@ -62,8 +62,16 @@ class Totals:
             return found
         except UserError:
             raise
-        except Exception as error:  # of a plugin; the other cells' costs are wanted all the same
-            return {"unknown": told(error)}
+        except Exception as error:  # of a plugin
+            if _lacks_values(error):
+                return {"unknown": told(error)}
+            raise Broke(told(error) + self._blamed(config, error)) from error
+
+    def _blamed(self, config: Config, error: Exception) -> str:
+        """Whose plugin that is likely to be, in the words of a cell that fails."""
+        from fedbench.cell.watched import Watched  # comes with torch
+
+        return Watched(self.assets.registry, config).blame(error)
 
     def close(self) -> None:
         """Write what is new, beside what others have written meanwhile."""
@@ -114,6 +122,11 @@ class Totals:
             return self._prices.totals(config)
         except NotApplicable as reason:
             return {"not_applicable": str(reason)}
+
+
+def _lacks_values(error: Exception) -> bool:
+    """Whether torch has raised it because tensors are but shapes here; it says so in many ways."""
+    return isinstance(error, RuntimeError | TypeError) and "meta" in str(error).lower()
 
 
 def _there(file: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from fedbench.registry import entrypoints
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit
 from fedbench.registry.editable import hash_of_sources, is_editable
 from fedbench.registry.hooks import HOOKS, faults
+from fedbench.registry.made import fit
 
 if TYPE_CHECKING:
     from fedbench.types import Dataset
@@ -167,7 +168,7 @@ class Registry:
         return self.load(component.plugin)[kind, component.name]
 
     def make(self, kind: str, ref: Mapping[str, Any], **given: Any) -> Any:
-        """Make a component from the options of `ref` and what the core gives (`setup`, `image_size`) if asked for."""
+        """Make a component of the options in `ref`, and of what the core gives if it is asked for. Raises Misfit."""
         maker, component = self.component(kind, ref)
         options = {key: value for key, value in ref.items() if key != "name"}
         if component.name != ref["name"]:  # a name left to the component `timm`
@@ -176,7 +177,7 @@ class Registry:
             allocate = _Allocation(maker, **options)
             allocate.exact, allocate.name = component.exact, f"the allocation {component.name!r} of {component.package}"
             return allocate
-        return maker(**options, **_accepted(maker, given))
+        return fit(component, maker(**options, **_accepted(maker, given)))
 
     @contextmanager
     def blaming(self, kind: str, name: str) -> Iterator[None]:

@@ -17,7 +17,7 @@ from fedbench.cell.checkpoint import forget
 from fedbench.cell.order import Order
 from fedbench.cell.totals import Totals
 from fedbench.disk import require_room
-from fedbench.errors import UserError
+from fedbench.errors import Broke, UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, refuse_links
@@ -258,9 +258,11 @@ def _prepare_data(
                         found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
                     prepared.add(dealt)
                 totals[cell.id] = known.of(cell.id, cell.config)  # built from shapes: options that cannot work end here
+            except Broke:  # a fault of the plugin's: its cells fail with a traceback, and the others run
+                continue
             except UserError as error:  # it fails for that in its turn, unless all do
                 refusals.add(cell, error)
-            except Exception:  # a fault of the plugin's: its cells fail with a traceback, and the others run
+            except Exception:  # as of Broke
                 continue
     refusals.raise_any(len(missing))
     return found, totals

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedbench.errors import Interrupted, UserError
+from fedbench.registry.made import Misfit
 from fedbench.registry.registry import Registry
 from fedbench.testing.cells import Cells, Job, cells, faults_of
 from fedbench.testing.slurm import pretended_slurm
@@ -37,9 +38,10 @@ def check_executor(registry: Registry, ref: dict[str, Any]) -> None:
     with pretended_slurm(), cells() as own:
         try:
             execute = registry.make("executor", ref, **GIVEN)
+        except Misfit:
+            raise
         except UserError as error:
             raise Untried(str(error)) from error
-        expect(callable(execute), f"an executor returns execute(jobs, on_event), not {type(execute).__name__}")
         elsewhere = registry.catalogue.find("executor", ref["name"]).elsewhere  # where each call may start a cluster
         with _patience(2 * PATIENCE if elsewhere else PATIENCE):
             _check_work(execute, [own.job(), own.job("raise"), own.job("die")])

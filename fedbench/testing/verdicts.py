@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fedbench
 from fedbench.cell.found import Found
 from fedbench.data import root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import KINDS, REQUIRED, Component, inputs_of
+from fedbench.registry.made import CALLED
 from fedbench.registry.registry import LIFECYCLE, Registry
 from fedbench.testing.verdict import BROKEN, OK, SKIPPED, Untried, Verdict
 from fedbench.testing.whole import check_component
 from fedbench.words import meant
 
+OURS = Path(fedbench.__file__).parent
+
 # What a component must leave as it is in its process; others of what is watched change by honest imports.
 KEPT = {"current folder", "default of torch", "gradients", "determinism", "numpy's errors"}
-
-# What the function that such a component makes is called with.
-CALLED = {
-    "aggregator": ("state", "uploads", "plan", "cohort"),
-    "objective": ("exits", "y", "t"),
-    "partition": ("y", "domain", "num_domains", "generator"),
-    "metric": ("logits", "y"),
-}
 
 
 def verdicts(
@@ -68,7 +65,8 @@ def verdicts(
 def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: Mapping[str, Any]) -> Verdict:
     """How a component keeps its contract, and why not: one that needs options, or data that are not here, cannot be
     tried."""
-    what, component = f"{kind} {name}", registry.load(plugin)[kind, name][1]
+    what, (make, component) = f"{kind} {name}", registry.load(plugin)[kind, name]
+    file = registry.module_file(plugin)
     if clash := registry.catalogue.clashes.get(what):
         return Verdict(BROKEN, what, clash)
     own = {key: value for key, value in options.items() if component.open or key in component.options}
@@ -90,9 +88,9 @@ def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: M
     except Untried as error:
         return Verdict(SKIPPED, what, str(error))
     except AssertionError as error:
-        return Verdict(BROKEN, what, str(error) if _is_ours(error) else _told(error, registry, plugin))
+        return Verdict(BROKEN, what, str(error) if _is_ours(error) else _told(error, make, file))
     except BaseException as error:  # whatever the component raises, SystemExit among it
-        return Verdict(BROKEN, what, _told(error, registry, plugin))
+        return Verdict(BROKEN, what, _told(error, make, file))
     if left := sorted(KEPT.intersection(found.changed())):
         return Verdict(
             BROKEN, what, f"it leaves the process otherwise than it found it ({', '.join(left)}): set it back"
@@ -180,10 +178,21 @@ def _is_ours(error: AssertionError) -> bool:
     return Path(traceback.extract_tb(error.__traceback__)[-1].filename).parent == Path(__file__).parent
 
 
-def _told(error: BaseException, registry: Registry, plugin: str) -> str:
-    """An exception in one line, with the last place in the plugin's own file."""
+def _told(error: BaseException, make: Callable[..., Any], file: str | None) -> str:
+    """An exception in one line, with the last place in the plugin's own file; where it was raised by fedbench, which
+    called what is there, with the place where what is registered begins."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == registry.module_file(plugin)]
-    frame = (own or frames)[-1]
     told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    return f"{told} ({Path(frame.filename).name if own else frame.filename}:{frame.lineno})"
+    if own := [frame for frame in frames if frame.filename == file]:
+        return f"{told} ({Path(own[-1].filename).name}:{own[-1].lineno})"
+    if Path(frames[-1].filename).is_relative_to(OURS):
+        return f"{told}{_beginning(make)}"
+    return f"{told} ({frames[-1].filename}:{frames[-1].lineno})"
+
+
+def _beginning(make: Callable[..., Any]) -> str:
+    """Where a function or a class begins, as ` (mine.py:12)`; "" where no file says so."""
+    try:
+        return f" ({Path(inspect.getfile(inspect.unwrap(make))).name}:{inspect.getsourcelines(make)[1]})"
+    except (OSError, TypeError):
+        return ""

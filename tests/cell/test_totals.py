@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.cell.totals import Totals
 from fedbench.disk import cache_dir
-from fedbench.errors import NotApplicable
+from fedbench.errors import Broke, NotApplicable
 
 
 class Facts:
@@ -60,15 +60,16 @@ def test_what_another_process_kept_meanwhile_stays(totals):
 def test_what_breaks_is_not_kept_and_a_reason_is(totals):
     class Price:
         def totals(self, config):
-            if config["seed"] == 1:
-                raise NotApplicable("not here")
-            raise RuntimeError("broke")
+            raise {1: NotApplicable("not here"), 2: RuntimeError("broke"), 3: torch_says}[config["seed"]]
 
+    torch_says = RuntimeError("Tensor.item() cannot be called on meta tensors")
     known = totals(Totals)
-    known._prices = Price()
+    known._prices, known._blamed = Price(), lambda config, error: "; whose"
     with known:
         assert known.of("a", config(1)) == {"not_applicable": "not here"}
-        assert "broke" in known.of("b", config(2))["unknown"]
+        with pytest.raises(Broke, match=r"RuntimeError: broke .*; whose"):
+            known.of("b", config(2))
+        assert "on meta tensors" in known.of("c", config(3))["unknown"]  # a run has values
     with totals() as again:
         assert again.of("a", config(1)) == {"not_applicable": "not here"}
-        assert again.of("b", config(2)) == {"images": 2}
+        assert again.of("b", config(2)) == {"images": 2} and again.of("c", config(3)) == {"images": 3}

@@ -106,3 +106,4 @@ def test_a_plan_survives_a_broken_method(tmp_path):
     done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "bad.py", cwd=tmp_path)
     assert done.exit_code == 0
     assert "bad: KeyError: 'oops'" in done.stdout and "fedra" in done.stdout
+    assert "the method 'bad' of bad.py: fedbench plugins check bad.py" in " ".join(done.stdout.split())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from command import fedbench
+import json
+
+import pytest
+from command import TINY, fedbench, write_suite
 
 SUITE = """\
 suite: certain
@@ -49,3 +52,54 @@ def test_what_cannot_be_built_is_told_of_all_cells_at_once(tmp_path):
 def test_an_image_size_that_the_backbone_does_not_take(tmp_path):
     (told,) = lines(tmp_path, "--set", "data.image_size=33")
     assert "--set data.image_size=33: data.image_size 33: micro_vit takes images of 32 pixels a side" in told
+
+
+UNBUILT = """
+from fedbench import hookimpl
+from fedbench.families.layerwise import layerwise
+
+def number(setup):
+    return 3
+
+def wrong(setup):
+    return layerwise(setup, depth=3)
+
+def one():
+    return lambda state: state
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("number", number)
+    register("wrong", wrong)
+
+@hookimpl
+def fedbench_register_aggregators(register):
+    register("one", one)
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "place", "told"),
+    [
+        ("number", "10:11", "must return a fedbench.method.Method, not int"),
+        ("wrong", "10:11", "unexpected keyword argument 'depth'"),
+        ("{name: x, extends: fedra, aggregator: one}", "10:30", "a function of (state, uploads, plan, cohort)"),
+    ],
+    ids=["no method", "an exception", "another signature"],
+)
+def test_a_suite_of_which_nothing_can_be_built_is_no_plan(tmp_path, method, place, told):
+    (tmp_path / "mine.py").write_text(UNBUILT)
+    write_suite(tmp_path, method)
+    done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "mine.py", cwd=tmp_path)
+    assert done.exit_code == 2 and "TFLOPs" not in done.output
+    assert f"tiny.yaml:{place}: " in done.stderr and told in done.stderr and "mine.py" in done.stderr
+
+
+def test_a_run_of_what_breaks_keeps_the_traceback(tmp_path):
+    (tmp_path / "mine.py").write_text(UNBUILT)
+    write_suite(tmp_path, "wrong")
+    words = ("tiny.yaml", "--plugin", TINY, "--plugin", "mine.py", "--results", "r", "--json")
+    done = fedbench("run", *words, cwd=tmp_path)
+    assert done.exit_code == 1
+    (manifest,) = tmp_path.glob("r/tiny/*/manifest.json")
+    assert "mine.py" in json.loads(manifest.read_text())["traceback"]

@@ -201,10 +201,17 @@ def fedbench_register_datasets(register):
 """
 
 
-@pytest.mark.parametrize(("name", "why"), [("lost", "KeyError"), ("torn", "ZeroDivision"), ("nothing", "Attribute")])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("lost", " broke: KeyError"),
+        ("torn", " broke: ZeroDivision"),
+        ("nothing", ": what is registered must return a fedbench.types.Dataset, not NoneType"),
+    ],
+)
 def test_broken_data_set_of_a_stranger_is_one_line_that_names_it(tmp_path, name, why):
     (tmp_path / "broken.py").write_text(BROKEN)
-    said = f"the dataset '{name}' of {tmp_path / 'broken.py'} broke: {why}"
+    said = f"the dataset '{name}' of {tmp_path / 'broken.py'}{why}"
     [(level, told)] = findings(name, "--plugin", "broken.py", cwd=tmp_path, code=2)
     assert level == "WRONG" and told.startswith(said)
     assert said in data("prepare", name, "--plugin", "broken.py", cwd=tmp_path, code=2)

@@ -78,6 +78,13 @@ def test_an_unknown_hook_names_the_package(install):
     assert "wrong-hook" in message and "fedbench_register_methodes" in message
 
 
+def test_python_that_cannot_be_read_is_told_with_its_own_place(tmp_path):
+    (tmp_path / "mine.py").write_text("x = 1\ndef it(a)\n    return a\n")
+    with pytest.raises(UserError) as told:
+        _ = Registry([str(tmp_path / "mine.py")]).catalogue
+    assert str(told.value).endswith(f"does not load: SyntaxError: expected ':' ({tmp_path}/mine.py:2:10)")
+
+
 def test_a_component_registered_twice_by_one_plugin(install):
     install("twice-package", registering("allocations", "one", LAST) + "    register('one', make)\n")
     assert "registers the allocation 'one' twice" in Registry().catalogue.broken["twice_package"]

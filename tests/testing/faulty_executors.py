@@ -46,7 +46,7 @@ EXECUTORS = {
         _executor(after="return [1]"),
         "tells what happens by on_event, and returns nothing, not list",
     ),
-    "no function": ("def it(workers):\n    return workers", r"returns execute\(jobs, on_event\), not int"),
+    "no function": ("def it(workers):\n    return workers", r"must return a function of \(jobs, on_event\), not int"),
     "loses a job": (_executor("(number == 1 or each(job))"), "job 2 was asked for, and its cell is not computed"),
     "runs it twice": (_executor("(each(job), worker.run(Order.from_json(job)))[0]"), "job 1 was computed 2 times"),
     "stops at a failure": (

@@ -117,5 +117,9 @@ METHODS = {
     ),
     "answers by chance": (_method(predict="torch.randn(len(x), C)"), "predictor draws from a global generator"),
     "no method": ("def it(setup):\n    return {}", "must return a fedbench.method.Method, not dict"),
+    "another signature": (
+        _method() + "\n\nsound = it\n\ndef it(setup):\n    return replace(sound(setup), init=lambda: {})",
+        r"takes 0 positional arguments but 1 was given \(faulty.py:\d+\)",
+    ),
     "a parameter": (_method(init="state['w'] = nn.Parameter(torch.ones(2))"), "must be detached"),
 }

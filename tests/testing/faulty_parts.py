@@ -165,7 +165,11 @@ AGGREGATORS = {
         _aggregator(f"return {{**{MEAN}, 'shared': state['shared']}}"),
         "leaves what stands outside the layers, state..shared.., unchanged",
     ),
-    "no aggregator": ("def it():\n    return 3", "registered as aggregator must return a function, and returns int"),
+    "no aggregator": ("def it():\n    return 3", r"must return a function of .*, not int \(faulty.py:7\)"),
+    "another signature": (
+        "def it():\n    return lambda state, uploads: state",
+        r"function of \(state, uploads, plan, cohort\), not of \(state, uploads\): too many .* \(faulty.py:7\)",
+    ),
 }
 
 
@@ -206,7 +210,7 @@ OBJECTIVES = {
     ),
     "other arguments": (
         "def it():\n    return lambda logits, y: logits.mean()",
-        r"takes 2 positional arguments but 3 were given",
+        r"must return a function of \(exits, y, t\), not of \(logits, y\): too many .* \(faulty.py:7\)",
     ),
 }
 
@@ -246,7 +250,7 @@ def _partition(body: str, before: str = "") -> str:
 
 HALVES = "[Client(d, d, np.flatnonzero(domain == d)) for d in range(num_domains)]"
 PARTITIONS = {
-    "overlap": (_partition("return [Client(i, 0, np.flatnonzero(domain == 0)) for i in range(2)]"), "to two clients"),
+    "overlap": (_partition("return [Client(i, 0, np.flatnonzero(domain == 0)) for i in range(2)]"), "is dealt 2 times"),
     "invented": (
         _partition("return [Client(0, MIXED, np.arange(len(y) + 5))]"),
         "must be positions in y, from 0 to 239, not 0 to 244",

@@ -65,7 +65,7 @@ ADAPTERS = {
         "a forward pass changes model.blocks.0.attn.proj.frozen.weight",
     ),
     "nothing": ("def it():\n    return lambda blocks: None", "adds nothing that can be trained"),
-    "no function": ("def it():\n    pass", "registered as adapter must return a function, and returns NoneType"),
+    "no function": ("def it():\n    pass", "must return a function of .backbone., not NoneType"),
     "nothing moves": (_adapter("return self.frozen(x) * self.s.detach()"), "none of the adapter's parameters moves"),
     "memory": (
         _adapter("old, self.seen = getattr(self, 'seen', 0.0), x.mean().item(); return self.frozen(x) * self.s + old"),
@@ -142,7 +142,7 @@ BACKBONES = {
         r"takes no image of 16 x 16, its `image_size`: AssertionError: Input height",
     ),
     "no deviation": (_backbone().replace("std=(0.5,", "std=(0.0,"), "mean and std: three numbers each"),
-    "no source": (_backbone(source="return model"), "is a fedbench.models.backbone.Source, not VisionTransformer"),
+    "no source": (_backbone(source="return model"), "must return a .*backbone.Source, not VisionTransformer"),
     "no features": (_backbone("model.norm.weight.fill_(float('inf'))"), "gives no finite features"),
     "dropout": (
         _backbone(source="model.norm.register_forward_hook(lambda m, x, y: torch.dropout(y, 0.5, True))"),
