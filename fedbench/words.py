@@ -111,6 +111,11 @@ def visible(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def on_a_line(text: str) -> str:
+    r"""The same of a name that is to take one line: what breaks or moves in it is written out too, as `\n`."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def clipped(text: str, width: int) -> str:
     """Text in `width` letters, its middle left out where it is longer: what tells two names apart stands at an end."""
     if len(text) <= width:

@@ -13,6 +13,7 @@ from fedbench.words import (
     meant,
     mebibytes,
     memory,
+    on_a_line,
     roughly,
     shortened,
     suggestion,
@@ -74,6 +75,7 @@ def test_a_long_name_keeps_both_ends():
 def test_what_would_steer_a_terminal_is_written_out():
     assert visible("a\x1b[2Jb\x07\x9b\u202e") == r"a\x1b[2Jb\x07\x9b\u202e"
     assert visible("über\tall\n…") == "über\tall\n…"
+    assert on_a_line("über\tall\n…\x1b") == r"über\tall\n…\x1b"
 
 
 def test_a_wrong_name_gets_the_nearest_one_or_what_there_is():

@@ -17,7 +17,7 @@ from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.types import Dataset, Images, Splits
-from fedbench.words import counted, human_bytes, suggestion
+from fedbench.words import human_bytes, on_a_line, suggestion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,22 +45,26 @@ def image_dataset(
     interpolation: str = "bicubic",
     unreadable: str = "fail",
     resize: str = "antialiased",
+    otherwise: str = "",
 ) -> Dataset:
     """The data set of the images in `train` and `test`, decoded to (3, H, H) on the first load: to uint8, see
     `pixels`, or with `resize: reference` to float32, see `unclamped`.
 
     root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every image,
     paths, labels, domains, H = `image_size`, `interpolation`, the versions of what decodes, and which images cannot be
-    opened. What cannot be read is left out of the cache; `unreadable` says whether that is an error.
+    opened. What cannot be read is left out of the cache; `unreadable` says whether that is an error. otherwise: what
+    helps a class without a readable image, beside mending one.
 
-    Raises: UserError for an unknown option value, and unless they are skipped for all images that cannot be opened;
-    from `load`, for those that cannot be decoded, or for a class that lost all its images in a domain to `skip`.
+    Raises: UserError for an unknown option value; from `load`, unless they are skipped, for all images that cannot be
+    opened or decoded, in one message, or for the classes that lost all their images in a domain to `skip`.
     """
     import PIL
 
     check_options(image_size, interpolation, unreadable, resize)
     store = Folder(root) if isinstance(root, Path) else root
-    hashes, lost = _looked_up(store, [sample.path for sample in (*train, *test)], unreadable)
+    paths = [sample.path for sample in (*train, *test)]
+    hashes = store.hashes(paths)
+    lost = [path for path in paths if path not in hashes]
     facts = [DECODE_VERSION, PIL.__version__, image_size, interpolation, domains, classes, train, test]
     facts.append(list(hashes.values()))
     kind = "float32" if resize == "reference" else "uint8"
@@ -68,32 +72,37 @@ def image_dataset(
     facts += [{"left out": lost}] if lost else []
     fingerprint = hash_of_json(facts)
 
-    def build(new_array: NewArray) -> Splits:
-        parts, skipped = [], []
-        for name, samples in (("train", train), ("test", test)):
-            x = new_array(f"{name}_x", (len(samples), 3, image_size, image_size), kind)
-            images, bad = decode(store, samples, x, interpolation, hashes)
-            parts.append(images)
-            skipped += bad
-        return Splits(parts[0], parts[1], tuple(skipped))
+    build = functools.partial(_decoded, store, train, test, image_size, kind, interpolation, hashes)
 
     def load() -> Splits:
         splits = cached(fingerprint, build)
         if splits.skipped:
-            _judge_skipped(store, splits, train, test, unreadable, domains, classes)
+            halves = {"training": (train, splits.train), "test": (test, splits.test)}
+            _judge_skipped(store, splits, halves, unreadable, domains, classes, otherwise)
         return splits
 
     size = (len(train) + len(test)) * 3 * image_size**2 * (4 if kind == "float32" else 1)
     return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, functools.partial(_complaint, store))
 
 
-def _looked_up(store: Store, paths: Sequence[str], unreadable: str) -> tuple[dict[str, str], list[str]]:
-    """The hashes of all images that can be opened, and the paths of the others."""
-    hashes = store.hashes(paths)
-    lost = [path for path in paths if path not in hashes]
-    if lost and unreadable == "fail":
-        raise UserError(told_unreadable(store.place, lost, len(paths), functools.partial(_complaint, store)))
-    return hashes, lost
+def _decoded(
+    store: Store,
+    train: Sequence[Sample],
+    test: Sequence[Sample],
+    image_size: int,
+    kind: str,
+    interpolation: str,
+    hashes: Mapping[str, str],
+    new_array: NewArray,
+) -> Splits:
+    """Both halves, in arrays of that kind which the cache gives."""
+    parts, skipped = [], []
+    for name, samples in (("train", train), ("test", test)):
+        x = new_array(f"{name}_x", (len(samples), 3, image_size, image_size), kind)
+        images, bad = decode(store, samples, x, interpolation, hashes)
+        parts.append(images)
+        skipped += bad
+    return Splits(parts[0], parts[1], tuple(skipped))
 
 
 def check_options(
@@ -216,23 +225,30 @@ def _strict_pillow() -> Iterator[None]:
 def _judge_skipped(
     store: Store,
     splits: Splits,
-    train: Sequence[Sample],
-    test: Sequence[Sample],
+    halves: Mapping[str, tuple[Sequence[Sample], Images]],
     unreadable: str,
     domains: Sequence[str],
     classes: Sequence[str],
+    otherwise: str,
 ) -> None:
-    """Raise what unreadable images call for: under `skip` only where a class lost all its images."""
+    """Raise what unreadable images call for: under `skip` only where a class lost all its images. halves: what was to
+    be read of each, and what was read."""
+    why = functools.partial(_complaint, store)
     if unreadable == "fail":
-        why = functools.partial(_complaint, store)
-        raise UserError(told_unreadable(store.place, splits.skipped, splits.listed, why))
-    for name, samples, images in (("training", train, splits.train), ("test", test, splits.test)):
+        raise UserError(told_unreadable(store.place, splits.skipped, splits.listed, why), option="unreadable")
+    bare = []
+    for name, (samples, images) in halves.items():
         left = set(zip(images.domain.tolist(), images.y.tolist(), strict=True))
         for domain, label in sorted({(s.domain, s.label) for s in samples} - left):
-            raise UserError(
-                f"domain {domains[domain]!r} has no readable {name} image of class {classes[label]!r} "
-                f"({counted(len(splits.skipped), 'unreadable image')} left out)"
+            lost = [s.path for s in samples if (s.domain, s.label) == (domain, label)]
+            bare.append(
+                f"domain {domains[domain]!r} has no readable {name} image of class {classes[label]!r}: "
+                + told_unreadable(store.place, lost, len(lost), why, "there")
             )
+    if bare:
+        more = [f"and {len(bare) - MOST_TOLD:,} more such classes"] if len(bare) > MOST_TOLD else []
+        lines = [*bare[:MOST_TOLD], *more, f"  mend an image of each{otherwise and f', or {otherwise}'}"]
+        raise UserError("\n".join(lines), option="unreadable")
 
 
 def told_unreadable(
@@ -242,8 +258,8 @@ def told_unreadable(
     why: Callable[[str], str],
     what: str = "(`unreadable: skip` leaves them out)",
 ) -> str:
-    """How many of the images cannot be read, and of the first few their places and reasons."""
-    lines = [f"\n  {place(path)}: {why(path)}" for path in paths[:MOST_TOLD]]
+    """How many of the images cannot be read, and of the first few their places and reasons, a line each."""
+    lines = [f"\n  {on_a_line(place(path))}: {why(path)}" for path in paths[:MOST_TOLD]]
     more = f"\n  and {len(paths) - MOST_TOLD:,} more" if len(paths) > MOST_TOLD else ""
     return f"{len(paths):,} of {of:,} images cannot be read {what}:{''.join(lines)}{more}"
 

@@ -16,6 +16,9 @@ from fedbench.types import Dataset
 
 from .image_tree import Tree
 
+OTHERWISE = (
+    "give another `split_seed` or `test_fraction`, or leave the class or the domain out by `classes` or `domains`"
+)
 Folders = Annotated[list[Annotated[str, Text("a folder's name")]], Length(1, distinct=True)]
 
 
@@ -40,7 +43,7 @@ def make(
     FedRA's released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
 
     Raises: UserError with all that is wrong with the tree: where it has another layout, a domain lacks a class or
-    has fewer than two images of one, or images cannot be opened.
+    has fewer than two images of one.
     """
     folder = root_of("image_folder", root)
     check_options(image_size, interpolation, unreadable, resize)
@@ -57,7 +60,7 @@ def make(
             for path in paths:
                 (test if path in tests else train).append(Sample(path, label, d))
     options = image_size, interpolation, unreadable, resize
-    return image_dataset(folder, list(tree.images), tree.classes, train, test, *options)
+    return image_dataset(folder, list(tree.images), tree.classes, train, test, *options, otherwise=OTHERWISE)
 
 
 def _text(path: str) -> str:

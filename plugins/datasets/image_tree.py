@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbench.data.files import Unreadable, checked
 from fedbench.errors import UserError
-from fedbench.words import counted, meant, shortened, suggestion
+from fedbench.words import counted, meant, on_a_line, shortened, suggestion
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
 LAYOUT = "expected images in <root>/<domain>/<class>/, such as <root>/sketch/dog/1.jpg"
@@ -49,6 +49,7 @@ class Tree:
                 f"{len(odd):,} of {len(paths):,} images cannot be read (`unreadable: skip` leaves them out): "
                 + shortened(odd, FEW)
             )
+        faults = list(map(on_a_line, faults))
         if len(faults) == 1:
             return f"{faults[0]}; {LAYOUT}"
         more = [f"and {len(faults) - MOST_TOLD} more"] if len(faults) > MOST_TOLD else []

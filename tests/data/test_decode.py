@@ -161,6 +161,32 @@ def test_class_that_lost_all_its_images_is_an_error_even_under_skip(tmp_path):
         dataset(tmp_path, good, bad, unreadable="skip").load()
 
 
+def test_classes_that_lost_all_their_images_are_told_at_once_each_with_its_own(tmp_path):
+    good, bad = (
+        tree(tmp_path, {"good.png": encoded(halves())}),
+        tree(tmp_path, {"bad.png": b"", "two\nlines.png": b"x"}),
+    )
+    train, test = [*good, bad[0]], [bad[1], bad[0]._replace(label=1), good[0]._replace(label=1)]
+    test.append(bad[0]._replace(label=2))
+    with pytest.raises(UserError) as caught:
+        image_dataset(tmp_path, ["photo"], ["cat", "dog", "ox"], train, test, 8, unreadable="skip").load()
+    assert str(caught.value).splitlines() == [
+        "domain 'photo' has no readable test image of class 'cat': 1 of 1 images cannot be read there:",
+        rf"  {tmp_path}/two\nlines.png: not an image",
+        "domain 'photo' has no readable test image of class 'ox': 1 of 1 images cannot be read there:",
+        f"  {tmp_path}/bad.png: an empty file",
+        "  mend an image of each",
+    ]
+
+
+def test_what_cannot_be_opened_is_told_with_what_cannot_be_decoded(tmp_path):
+    good, bad = tree(tmp_path, {"good.png": encoded(halves())}), tree(tmp_path, {"bad.png": b""})
+    with pytest.raises(UserError) as caught:
+        dataset(tmp_path, good, [*good, *bad, Sample("gone.png", 0, 0)]).load()
+    assert "2 of 4 images" in str(caught.value) and "bad.png: an empty file" in str(caught.value)
+    assert "gone.png: No such file" in str(caught.value) and caught.value.option == "unreadable"
+
+
 def test_fail_and_skip_share_one_fingerprint_and_each_other_change_makes_a_new_one(tmp_path):
     samples = tree(tmp_path, {"a.png": encoded(halves()), "b.png": encoded(halves(BLUE, RED))})
 
@@ -196,7 +222,7 @@ def test_unknown_options_and_missing_files_are_user_errors(tmp_path):
     with pytest.raises(UserError, match="unreadable must be one of fail, skip, not 'ignore'"):
         dataset(tmp_path, samples, samples, unreadable="ignore")
     with pytest.raises(UserError, match=r"1 of 2 images cannot be read .*\n.*gone\.png: No such file"):
-        dataset(tmp_path, samples, [Sample("gone.png", 0, 0)])
+        dataset(tmp_path, samples, [Sample("gone.png", 0, 0)]).load()
 
 
 def test_decode_fills_the_array_it_is_given(tmp_path):

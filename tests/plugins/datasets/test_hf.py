@@ -153,7 +153,7 @@ def test_unreadable_image_is_told_by_file_or_row(folder, pets):
 
 def refused(*words, **options) -> str:
     with pytest.raises(UserError) as caught:
-        hf.make(8, *words, **options)
+        hf.make(8, *words, **options).load()
     return str(caught.value)
 
 

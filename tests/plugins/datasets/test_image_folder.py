@@ -128,7 +128,7 @@ def test_unreadable_image_fails_by_path_or_is_skipped(root):
 
 def refused(root: Path, **options) -> str:
     with pytest.raises(UserError) as caught:
-        make(8, str(root), **options)
+        make(8, str(root), **options).load()
     return str(caught.value)
 
 
@@ -234,9 +234,9 @@ def test_what_is_no_image_never_leaves_in_silence(root):
     whole = make(8, str(root)).load()
     told = spoil(root / "art" / "cat")
     said = refused(root)
-    assert "6 of 47 images cannot be read (`unreadable: skip` leaves them out):" in said
+    assert "7 of 47 images cannot be read (`unreadable: skip` leaves them out):" in said
     for name, why in told.items():
-        assert name == "empty" or f"{root}/art/cat/{name}.png: {why}" in said
+        assert f"{root}/art/cat/{name}.png: {why}" in said
     data = make(8, str(root), unreadable="skip")
     splits = data.load()
     assert set(splits.skipped) == {f"art/cat/{name}.png" for name in told} and splits.listed == 47
@@ -246,6 +246,13 @@ def test_what_is_no_image_never_leaves_in_silence(root):
     assert make(8, str(root), unreadable="skip").fingerprint == fingerprint
     (root / "art" / "cat" / "nowhere.png").unlink()
     assert make(8, str(root), unreadable="skip").fingerprint != fingerprint
+
+
+def test_a_class_without_a_readable_image_is_told_with_what_helps(root):
+    for number in range(10):
+        (root / "art" / "cat" / f"{number}.png").write_bytes(b"")
+    said = refused(root, unreadable="skip")
+    assert "2 of 2 images cannot be read there" in said and "another `split_seed` or `test_fraction`" in said
 
 
 @pytest.mark.parametrize("permissions", [0o000, 0o200])

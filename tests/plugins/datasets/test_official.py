@@ -269,7 +269,7 @@ def test_tiny_imagenet_tells_all_links_that_lead_nowhere_and_what_would_be_waite
     link.symlink_to("gone")
     os.mkfifo(fifo)
     with pytest.raises(UserError) as caught:
-        tiny_imagenet.make(8)
+        tiny_imagenet.make(8).load()
     said = str(caught.value)
     assert " 2 of 8 images" in f" {said}" and f"{link}: a link that leads nowhere" in said
     assert f"{fifo}: a FIFO, not a file" in said
