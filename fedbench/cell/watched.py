@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedbench.cell.chance import drawn, moved
 from fedbench.cell.ledger import Diverged
 from fedbench.cell.strangers import called, checked_by, strangers, suspicion
 from fedbench.errors import NotApplicable, UserError
+from fedbench.families.allocation import SEEDS, is_deaf, is_free
 from fedbench.registry.catalogue import Component
 from fedbench.registry.registry import Registry
 
-SEEDS = 16  # with which an allocation is asked again
 WITHIN = ("adapter", "backbone")  # whose modules are at work inside what a method computes, call by call unseen
 
 
@@ -88,9 +87,9 @@ class Watched:
             others = copy.deepcopy({key: value for key, value in given.items() if key != "generator"})
             with self.calling(kind, name):
                 found = made(*args, **given)
-            if pending and _free(found):
+            if pending and is_free(found):
                 pending = False
-                if _deaf(made, others, found):
+                if is_deaf(lambda generator: made(**copy.deepcopy(others), generator=generator)):
                     self.warn(component, f"gives the same M for {SEEDS} seeds, though it takes a generator")
             return found
 
@@ -152,19 +151,3 @@ def _like(made: Any, watched: Callable[..., Any]) -> Callable[..., Any]:
     vars(watched).update(getattr(made, "__dict__", {}))
     watched.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]
     return watched
-
-
-def _free(found: Any) -> bool:
-    """Whether there was anything to choose: some client that holds a layer, and not all."""
-    M = getattr(found, "trains", found)
-    return isinstance(M, Tensor) and M.dim() == 2 and bool(((M.sum(1) > 0) & (M.sum(1) < M.shape[1])).any())
-
-
-def _deaf(allocate: Callable[..., Any], given: dict[str, Any], found: Any) -> bool:
-    """Whether M is the same for other seeds too."""
-    M = getattr(found, "trains", found)
-    for seed in range(SEEDS):
-        other = allocate(**copy.deepcopy(given), generator=torch.Generator().manual_seed(seed))
-        if not torch.equal(getattr(other, "trains", other), M):
-            return False
-    return True

@@ -51,6 +51,7 @@ class Watch:
         self.began: dict[str, float] = {}
         self.done = 0
         self.stopping = False
+        self.warned = set[str]()  # of the whole run, whatever its stages
 
     def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Listen:
         self.cells = {cell.id: cell for cell in missing}
@@ -111,8 +112,11 @@ class Watch:
             if self.bars:
                 self.bars.advance(folder, event["round"])
         elif event["event"] in ("torn", "warned"):
+            said = self.warned if event["event"] == "warned" else set()  # of a plugin the same holds for each cell
             for reason in event["reasons"]:
-                self.console.print(Text(reason, style="yellow"), soft_wrap=True)
+                if reason not in said:
+                    self.console.print(Text(reason, style="yellow"), soft_wrap=True)
+                said.add(reason)
         elif event["event"] == "stopping" and not self.stopping:
             self.stopping = True
             self.console.print(

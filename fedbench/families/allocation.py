@@ -16,6 +16,7 @@ from fedbench.types import Plan
 
 # Redrawing M until every column has a one is tried this often before the last draw is repaired.
 COVER_DRAWS = 1000
+SEEDS = 16  # for which an allocation that takes a generator is asked whether it draws from it
 
 
 def prefix(capacities: Tensor, num_layers: int) -> Tensor:
@@ -130,6 +131,26 @@ def draw(
     made = allocate(**{name: inputs[name]() for name in wanted})
     exact, name = getattr(allocate, "exact", True), getattr(allocate, "name", "the allocation")
     return check_plan(made, L_n, exact, name) if isinstance(made, Plan) else check(made, L_n, exact, name)
+
+
+def is_free(made: Tensor | Plan) -> bool:
+    """Whether there was anything to choose: some client that trains a layer, and not all."""
+    M = made.trains if isinstance(made, Plan) else made
+    return isinstance(M, Tensor) and M.dim() == 2 and bool(((M.sum(1) > 0) & (M.sum(1) < M.shape[1])).any())
+
+
+def is_deaf(drawn: Callable[[torch.Generator], Tensor | Plan]) -> bool:
+    """Whether the same comes out for all SEEDS seeds of a generator."""
+    first = _tensors(drawn(torch.Generator().manual_seed(0)))
+    for seed in range(1, SEEDS):
+        other = _tensors(drawn(torch.Generator().manual_seed(seed)))
+        if not all(torch.equal(one, two) for one, two in zip(first, other, strict=True)):
+            return False
+    return True
+
+
+def _tensors(made: Tensor | Plan) -> list[Tensor]:
+    return [part for part in vars(made).values() if isinstance(part, Tensor)] if isinstance(made, Plan) else [made]
 
 
 def remember(old: dict[str, Any], new: dict[str, Any], returned: Tensor) -> dict[str, Any]:

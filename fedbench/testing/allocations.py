@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,8 +33,8 @@ def check_allocation(
     draws: int = 5,
     again: Callable[[], Allocate] | None = None,
 ) -> None:
-    """M is (N, L) bool with row sums L_n (exact=False: at most), chance by its generator alone, inputs unchanged, and
-    the same whatever was asked before. again: makes it anew."""
+    """M is (N, L) bool with row sums L_n (exact=False: at most), chance by its generator alone, and by that where it
+    takes one, inputs unchanged, and the same whatever was asked before. again: makes it anew."""
     first = _registered(allocate, exact)
     cases = [tuple(min(c, num_layers) for c in capacities) for capacities in CAPACITIES]
     asked = [(capacities, t) for capacities in [*cases, ()] for t in range(draws)]
@@ -45,6 +46,8 @@ def check_allocation(
             f"the allocation of round {one[1]} depends on what it was asked before: keep nothing between calls; "
             "what it may know is `round`, `scores` and `history`",
         )
+    if "generator" in inspect.signature(allocate).parameters:
+        _check_draws(first, cases, num_layers)
 
 
 def _registered(allocate: Allocate, exact: bool | None) -> Allocate:
@@ -55,21 +58,54 @@ def _registered(allocate: Allocate, exact: bool | None) -> Allocate:
     return made
 
 
-def _drawn(allocate: Allocate, capacities: tuple[int, ...], t: int, L: int) -> Tensor:
-    """M (N, L) of round t."""
-    L_n = torch.tensor(capacities, dtype=torch.int64)
+def _check_draws(allocate: Allocate, cases: Sequence[tuple[int, ...]], L: int) -> None:
+    """Somewhere another seed makes another M: it may be but among layers that are equal, as all are at the start."""
+    free = False
+    for capacities in cases:
+        for state in (_state(L, None), _state(L, 0)):
+            drawn = functools.partial(_draw, allocate, torch.tensor(capacities), 0, state, _costs(L))
+            if alloc.is_free(drawn(torch.Generator().manual_seed(0))):
+                if not alloc.is_deaf(drawn):
+                    return
+                free = True
+    expect(
+        not free,
+        f"the allocation gives the same M for {alloc.SEEDS} seeds, though it takes a generator: draw from that, or "
+        "leave it out of the parameters; if an option makes it draw, set that by --set",
+    )
+
+
+def _state(L: int, t: int | None) -> State:
+    """What is known of the layers in round t; None: where no round has been."""
+    if t is None:
+        return {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
     scores = torch.rand(L, dtype=torch.float64, generator=torch.Generator().manual_seed(t))
-    state: State = {"scores": scores, "history": torch.arange(L)}
-    costs = torch.full((L,), 1e6, dtype=torch.float64)
+    return {"scores": scores, "history": torch.arange(L)}
+
+
+def _costs(L: int) -> Tensor:
+    """(L,): all layers cost the same."""
+    return torch.full((L,), 1e6, dtype=torch.float64)
+
+
+def _draw(
+    allocate: Allocate, L_n: Tensor, t: int, state: State, costs: Tensor, chance: torch.Generator
+) -> Tensor | Plan:
+    """What it gives these clients in round t, of layers that cost as much, costs (L,)."""
     known: dict[str, Callable[[], Any]] = {
         "ranks": lambda: None,
         "layer_memory": costs.clone,
         "memory_budgets": lambda: L_n * 1e6,
     }
+    return alloc.draw(allocate, L_n, len(costs), t, range(len(L_n)), state, chance, lambda: costs, known)
+
+
+def _drawn(allocate: Allocate, capacities: tuple[int, ...], t: int, L: int) -> Tensor:
+    """M (N, L) of round t."""
+    L_n, state, costs = torch.tensor(capacities, dtype=torch.int64), _state(L, t), _costs(L)
 
     def draw() -> dict[str, Any]:
-        chance = torch.Generator().manual_seed(t)
-        made = alloc.draw(allocate, L_n, L, t, range(len(L_n)), state, chance, lambda: costs, known)
+        made = _draw(allocate, L_n, t, state, costs, torch.Generator().manual_seed(t))
         return vars(made) if isinstance(made, Plan) else {"M": made}
 
     try:

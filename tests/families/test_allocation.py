@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
-from fedbench.families.allocation import check, cover, coverage, draw, prefix, random
+from fedbench.families.allocation import check, cover, coverage, draw, is_deaf, is_free, prefix, random
+from fedbench.types import Plan
 
 
 def gen(seed=0):
@@ -24,6 +25,15 @@ def test_every_allocation_has_the_row_sums_of_its_capacities(capacities, seed):
     L_n = torch.tensor(capacities)
     for M in (prefix(L_n, 6), random(L_n, 6, gen(seed)), cover(L_n, 6, gen(seed))):
         assert M.dtype == torch.bool and M.sum(1).tolist() == capacities
+
+
+def test_chance_shows_in_any_part_of_a_plan():
+    L_n, M = torch.tensor([2, 1]), torch.tensor([[True, True, False], [True, False, False]])
+    assert not is_deaf(lambda generator: random(L_n, 3, generator)) and is_deaf(lambda generator: prefix(L_n, 3))
+    assert is_deaf(lambda generator: Plan(M, []))
+    assert not is_deaf(lambda generator: Plan(M, [], trained=M & random(L_n, 3, generator)))
+    assert is_free(M) and is_free(Plan(torch.ones_like(M), [], trained=M))
+    assert not is_free(torch.ones(2, 3, dtype=torch.bool)) and not is_free(torch.zeros(2, 3, dtype=torch.bool))
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(0, 2**31))

@@ -102,7 +102,8 @@ def fedbench_register_metrics(register):
 METHODS = (
     "fedra, {name: drawing, extends: fedra, aggregator: drawing}, {name: halved, extends: fedra, aggregator: halved}, "
     "{name: endless, extends: fedra, aggregator: endless}, {name: leaving, extends: fedra, aggregator: leaving}, "
-    "{name: deaf, extends: fedra, allocation: deaf}, free, unkept"
+    "{name: deaf, extends: fedra, allocation: deaf}, {name: deaf_too, extends: deaf, train: {max_steps: 2}}, "
+    "free, unkept"
 )
 SCENARIOS = {
     "  small: {}\n": (
@@ -150,11 +151,12 @@ def test_the_failures_are_the_cells_own_and_say_how_to_look_into_them(ended):
 def test_what_may_spoil_results_is_a_warning_that_names_who_does_it(ended):
     done, cells = ended
     warned = {name: manifest["warnings"] for name, (_, manifest) in cells.items() if manifest.get("warnings")}
-    assert set(warned) == {"small/drawing", "small/deaf"}
+    assert set(warned) == {"small/drawing", "small/deaf", "small/deaf_too"}
     (drawing,), (deaf,) = warned["small/drawing"], warned["small/deaf"]
     assert drawing.startswith("the aggregator 'drawing' of strange.py draws from a global generator (of NumPy)")
     assert "'deaf' of strange.py gives the same M for 16 seeds, though it takes a generator" in deaf
     assert drawing in done.stdout + done.stderr
+    assert warned["small/deaf_too"] == [deaf] and (done.stdout + done.stderr).count(deaf) == 1
 
 
 def test_a_metric_that_changes_its_logits_changes_no_other(ended):

@@ -35,6 +35,10 @@ ALLOCATIONS = {
         "'layer_cost' .*call it 'layer_costs'",
     ),
     "another width": (_allocation("return capacities[:, None] > 0"), "gave client|must give 6 columns"),
+    "a generator in vain": (
+        _allocation(f"torch.rand(1, generator=generator); return {ROW}", ", generator"),
+        "the same M for 16 seeds, though it takes a generator: draw from that, or leave it out",
+    ),
     "no tensor": (_allocation("return None"), "must return a bool tensor .* got NoneType"),
 }
 
