@@ -31,6 +31,8 @@ def told(paths: Sequence[str]) -> list[Told]:
     where anything is not as it was written."""
     if len(paths) == 1 and Path(paths[0]).is_file():
         return list(_of_page(Path(paths[0])))
+    if missing := [path for path in paths if not Path(path).exists()]:
+        raise UserError(f"{missing[0]}: not there. Wanted: a page of `fedbench report`, or results folders.")
     found = examine(paths).read(("eval", "rounds"))
     if found.wrong:
         lines = "\n  ".join(found.wrong[:20])

@@ -96,6 +96,11 @@ def test_nor_are_files_of_others_large_ones_and_pages_from_before(page, tmp_path
         told([written(tmp_path, page[1])])
 
 
+def test_what_is_not_there_is_told_with_what_may_be(tmp_path):
+    with pytest.raises(UserError, match=r"nope\.html: not there\. Wanted: a page of `fedbench report`, or results"):
+        told([str(tmp_path / "nope.html")])
+
+
 def test_a_name_from_a_page_is_read_as_any_suites(page, tmp_path):
     """It names no file, and a suite that cannot be is refused with its place."""
     hostile = deepcopy(page[1])
