@@ -50,11 +50,13 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Differ
     if not pairs:
         return None
     d, n = [one - other for one, other in pairs], len(pairs)
-    if n < FEWEST or not all(map(math.isfinite, d)):
+    if not all(map(math.isfinite, d)):
         return Difference(math.fsum(d) / n, None, None, None, n, d)
-    rounding = ROUNDING * max(abs(score) for pair in pairs for score in pair)
+    rounding = ROUNDING * max(map(abs, (*d, *(score for pair in pairs for score in pair))))
     d = [0.0 if abs(x) <= rounding else x for x in d]
     mean = math.fsum(d) / n
+    if n < FEWEST:
+        return Difference(mean, None, None, None, n, d)
     if max(d) - min(d) <= rounding:
         ends = None if any(d) else 0.0
         return Difference(mean, ends, ends, sign_flip(d), n, d)

@@ -60,6 +60,16 @@ def test_rounding_is_no_difference(scale):
     assert (found.mean, found.p, found.low, found.high) == (0.0, 1.0, 0.0, 0.0)
 
 
+def test_rounding_is_none_of_two_seeds_either():
+    assert difference(dict.fromkeys(range(2), 0.1 + 0.2), dict.fromkeys(range(2), 0.3)).values == [0.0, 0.0]
+
+
+def test_rounding_of_scores_of_both_signs_is_no_spread():
+    """Whose differences are larger than the scores, and with them what they are rounded to."""
+    found = difference({0: 1.0, 1: 1.0, 2: 1.0 + 1.5e-12}, dict.fromkeys(range(3), -1.0))
+    assert (found.mean, found.p, found.low) == (pytest.approx(2), 0.25, None)
+
+
 def test_what_is_not_finite_is_not_tested():
     found = difference({0: 0.1, 1: float("inf"), 2: 0.3}, dict.fromkeys(range(3), 0.1))
     assert (found.n, found.p, found.low, found.values) == (3, None, None, [0.0, float("inf"), pytest.approx(0.2)])
