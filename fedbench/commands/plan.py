@@ -176,7 +176,9 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     images, flops, down, up = (
         sum(row.get(key, 0) for row in rows if "as" not in row) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
-    cells = sum(len(row.get("ids", [""])) for row in rows)
+    cells, unknown = (
+        sum(len(row.get("ids", [""])) for row in those) for those in (rows, [row for row in rows if "unknown" in row])
+    )
     names = sum(len(row["names"]) for row in rows if "ids" not in row)
     reporting = sum("ids" not in row for row in rows)
     copies = sum(len(row.get("ids", [""])) for row in rows if "as" in row)
@@ -184,7 +186,8 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     cells_and_names += f", {copies} of them equal to another" if copies else ""
     console.print(
         f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
-        f"{human_bytes(down)} down and {human_bytes(up)} up.",
+        f"{human_bytes(down)} down and {human_bytes(up)} up"
+        + (f", without the {counted(unknown, 'cell')} marked ?." if unknown else "."),
         style="bold",
     )
 

@@ -258,12 +258,9 @@ def _prepare_data(
                         found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
                     prepared.add(dealt)
                 totals[cell.id] = known.of(cell.id, cell.config)  # built from shapes: options that cannot work end here
-            except Broke:  # a fault of the plugin's: its cells fail with a traceback, and the others run
-                continue
-            except UserError as error:  # it fails for that in its turn, unless all do
-                refusals.add(cell, error)
-            except Exception:  # as of Broke
-                continue
+            except Exception as error:  # a plugin's own fault: its cells fail with a traceback, and the others run
+                if isinstance(error, UserError) and not isinstance(error, Broke):
+                    refusals.add(cell, error)  # it fails for that in its turn, unless all do
     refusals.raise_any(len(missing))
     return found, totals
 

@@ -95,6 +95,14 @@ def test_a_suite_of_which_nothing_can_be_built_is_no_plan(tmp_path, method, plac
     assert f"tiny.yaml:{place}: " in done.stderr and told in done.stderr and "mine.py" in done.stderr
 
 
+def test_the_sums_of_a_plan_say_what_they_leave_out(tmp_path):
+    (tmp_path / "mine.py").write_text(UNBUILT)
+    write_suite(tmp_path, "fedra, wrong", {"scenarios:": "seeds: [0, 1]\nscenarios:"})
+    words = ("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "mine.py")
+    assert "up, without the 2 cells marked ?." in " ".join(fedbench(*words, cwd=tmp_path).output.split())
+    assert "marked ?" not in fedbench(*words, "--method", "fedra", cwd=tmp_path).output
+
+
 def test_a_run_of_what_breaks_keeps_the_traceback(tmp_path):
     (tmp_path / "mine.py").write_text(UNBUILT)
     write_suite(tmp_path, "wrong")
