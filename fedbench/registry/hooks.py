@@ -32,7 +32,9 @@ def faults(module: ModuleType) -> Iterator[str]:
 
 
 def _parameters(name: str, hook: Any) -> Iterator[str]:
-    given = list(inspect.signature(HOOKS[name]).parameters)
-    for parameter in inspect.signature(hook).parameters:
+    given, taken = list(inspect.signature(HOOKS[name]).parameters), list(inspect.signature(hook).parameters)
+    for parameter in taken:
         if parameter not in given:
             yield f"{name} takes {parameter!r}, which no hook is given; it may take {', '.join(given)}"
+    if given == ["register"] and not taken:
+        yield f"{name} can register nothing without its argument: def {name}(register): register(NAME, ...)"

@@ -95,6 +95,32 @@ def test_a_suite_of_which_nothing_can_be_built_is_no_plan(tmp_path, method, plac
     assert f"tiny.yaml:{place}: " in done.stderr and told in done.stderr and "mine.py" in done.stderr
 
 
+TORN = """
+from fedbench import hookimpl
+from fedbench.types import Dataset
+
+
+def load(image_size: int = 8):
+    def read():
+        raise RuntimeError("the file is torn")
+
+    return Dataset(("one", "two"), ("a", "b"), "torn", read)
+
+
+@hookimpl
+def fedbench_register_datasets(register):
+    register("torn", load)
+"""
+
+
+def test_one_fault_of_data_is_told_once_for_all_methods(tmp_path):
+    (tmp_path / "mine.py").write_text(TORN)
+    write_suite(tmp_path, "fedra, allsmall, alllarge, depthfl, head_only", {"data: dots": "data: torn"})
+    done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "mine.py", cwd=tmp_path, columns=400)
+    assert done.exit_code == 2 and done.stderr.count("the file is torn") == 1
+    assert "the same at tiny.yaml:10:18, tiny.yaml:10:28, tiny.yaml:10:38 and 1 more" in done.stderr
+
+
 def test_the_sums_of_a_plan_say_what_they_leave_out(tmp_path):
     (tmp_path / "mine.py").write_text(UNBUILT)
     write_suite(tmp_path, "fedra, wrong", {"scenarios:": "seeds: [0, 1]\nscenarios:"})

@@ -32,6 +32,10 @@ FILES = {
         plugin("allocation", SOUND).replace("(register):", "(registr):").replace(" register(", " registr("),
         "takes 'registr', which no hook is given; it may take register",
     ),
+    "no argument": (
+        plugin("allocation", SOUND).replace("(register):", "():"),
+        r"can register nothing without its argument: def fedbench_register_allocations\(register\): register\(NAME",
+    ),
     "twice": (
         plugin("allocation", SOUND) + "    register('it', it)\n",
         "registers the allocation 'it' twice; give one of them another name",
