@@ -205,7 +205,7 @@ def test_an_order_says_its_turn(orders):
 
 
 def test_one_in_turn_waits_for_the_disk_with_its_manifests_alone(orders, monkeypatch):
-    """What else it writes is torn at worst, which the next run sees; see docs/suites.md."""
+    """What else it writes is torn at worst, which the next run sees; see docs/running.md."""
     waited = []
     monkeypatch.setattr(disk, "settle", lambda file: waited.append(file.name.split(".")[1]))
     assert worker.run(orders[0], shared=Shared(orders[0].plugins))["status"] == "finished"

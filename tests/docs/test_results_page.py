@@ -1,4 +1,4 @@
-"""docs/results.md: every column and field stands there, and the ways to read results run."""
+"""docs/results.md, docs/comparing.md: every column and field stands there, and the ways to read results run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
 )
 def test_every_csv_column_stands_on_the_page(heading, module):
     columns = importlib.import_module(f"fedbench.report.{module}").CSV_COLUMNS
-    page = "statistics.md" if module in ("pairs", "ranks", "images") else "results.md"
+    page = "statistics.md" if module in ("pairs", "ranks", "images") else "comparing.md"
     section = prose(ROOT / "docs" / page).partition(f"## {heading}\n")[2].partition("\n## ")[0]
     assert not set(columns) - set(re.findall(r"`(\w+)`", section))
 

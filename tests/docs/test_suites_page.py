@@ -1,4 +1,4 @@
-"""docs/suites.md, and every suite in YAML on any page: all load, and no key or value is left out."""
+"""docs/suites.md and docs/clients.md, and every suite in YAML on any page: all load, and no key or value is left out."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def keys_of(shape) -> set[str]:
     return set(shape.__annotations__)
 
 
-def test_every_key_of_a_suite_stands_on_the_page():
-    said = in_code("suites.md")
+def test_every_key_of_a_suite_stands_on_a_page():
+    said = in_code("suites.md") | in_code("clients.md")
     wanted = set(homes()) | keys_of(keys.SuiteFile) | keys_of(keys.Method)
     wanted |= keys_of(keys.Expected) | keys_of(keys.ExpectedFile)
     for key, shape in {"capacities": sizes.Capacities, "ranks": sizes.Ranks, "widths": sizes.Widths, **GEAR}.items():
