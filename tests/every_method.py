@@ -54,6 +54,7 @@ METHODS = [
     "inclusivefl",
     "local_only",
     "lora_fair",
+    "majority",
     "raflora",
     "reefl",
     "rolora",

@@ -16,7 +16,7 @@ from fedbench.report.simulated import PARTS, Simulated
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, three_digits
 
 # In the order of a round: what is given once, and then what every step exchanges.
-KINDS = ("backbone", "adapters", "classifiers", "weights", "features", "gradients", "losses")
+KINDS = ("backbone", "adapters", "classifiers", "weights", "features", "gradients", "losses", "counts")
 CSV_COLUMNS = (
     *Place._fields, "method", "n_seeds", "side", "quantity", "what", "per_client_round", "total",
 )  # fmt: skip

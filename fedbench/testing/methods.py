@@ -63,7 +63,7 @@ def check_method(
     states, reports = _check_two_rounds(method, cohort)
     start, _, state = states
     last = reports[-1]
-    trains = bool(last.plan.trains.any()) or any(True for _ in places(vars(last.uploads)))
+    trains = bool(last.plan.trains.any()) or any(rows.is_floating_point() for _, rows in places(vars(last.uploads)))
     _check_resume(lambda: made(again() if again else make), states, cohort)
     if not method.alone:
         _check_other_engine(made(engine=together), states, cohort)

@@ -10,9 +10,9 @@ class Sent:
     """One kind of thing that crosses the line between a client and the server, in bytes.
 
     what: `backbone` (frozen), `additions` (to it, last), `adapters`, `classifiers`, `weights`, `features`, `gradients`,
-    `losses` · down, up: to and from the client in a round, however many its steps · down_per_image, up_per_image:
-    added by every image of every step · down_last, up_last: added by every image of the round's last step ·
-    down_after: sent back to a client whose work was taken.
+    `losses`, `counts` · down, up: to and from the client in a round, however many its steps · down_per_image,
+    up_per_image: added by every image of every step · down_last, up_last: added by every image of the round's last
+    step · down_after: sent back to a client whose work was taken.
     """
 
     what: str

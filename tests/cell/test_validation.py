@@ -26,7 +26,7 @@ from fedbench.types import Images, Splits
 # Two by each way that leads from a client's images into a model.
 METHODS = (
     *("fedra", "depthfl", "inclusivefl", "reefl", "fed_hello", "hetlora", "flora", "local_only", "fedsa_lora"),
-    *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "fedv", "fedvz", "zero_round"),
+    *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "fedv", "fedvz", "majority", "zero_round"),
 )
 
 

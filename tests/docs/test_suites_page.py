@@ -1,4 +1,4 @@
-"""docs/suites.md and docs/clients.md, and every suite in YAML on any page: all load, and no key or value is left out."""
+"""docs/suites.md and clients.md, and every suite in YAML on any page: all load, and no key or value is left out."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ RULES = {
     **dict.fromkeys(("fedit", "hetlora", "flexlora", "flora", "raflora", "fed_plora"), EVERY),
     **dict.fromkeys(("alllarge", "head_only", "exclusive", "fed_hello"), FULL),
     **dict.fromkeys(("heterofl", "fedrolex", "fjord"), EVERY),
-    **dict.fromkeys(("fedavg", "ditto", "fedrod", "zero_round"), ONE),
+    **dict.fromkeys(("fedavg", "ditto", "fedrod", "majority", "zero_round"), ONE),
     **dict.fromkeys(("fedv", "fedvz", "festa"), SERVER),
 }
 

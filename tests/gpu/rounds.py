@@ -19,7 +19,7 @@ DEVICE = "cuda"
 # Methods that train without the engine, or leave it to nobody but the sequential one.
 ALONE = {
     *("ditto", "fedavg", "fedrod", "fedrolex", "fedsa_lora", "fedv", "fedvz", "festa"),
-    *("fjord", "heterofl", "local_only", "reefl", "zero_round"),
+    *("fjord", "heterofl", "local_only", "majority", "reefl", "zero_round"),
 }
 LONG = graph.EAGER + 4  # steps, some of which are replayed
 SUITE = """

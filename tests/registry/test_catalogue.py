@@ -128,7 +128,7 @@ def test_methods_have_the_role_they_register_and_those_of_the_benchmark_come_fir
 
 def test_ceilings_floors_and_controls_are_built_in(registry):
     apart = {name: role for name, role in registry.catalogue.roles.items() if role != "method"}
-    controls = dict.fromkeys(("exclusive", "head_only", "local_only", "zero_round"), "control")
+    controls = dict.fromkeys(("exclusive", "head_only", "local_only", "majority", "zero_round"), "control")
     assert apart == {"alllarge": "ceiling", "allsmall": "floor", **controls}
 
 

@@ -22,7 +22,7 @@ def test_who_says_what(registry):
     """`test_kit.py` holds each to its word."""
     methods, aggregators = (registry.catalogue.components[kind].values() for kind in ("method", "aggregator"))
     said = {method.name: set(method.ignores) for method in methods}
-    assert all({"capacities", "adapter"} <= said[name] for name in ("head_only", "fedavg", "zero_round"))
+    assert all({"capacities", "adapter"} <= said[name] for name in ("head_only", "fedavg", "majority", "zero_round"))
     assert said["alllarge"] == {"capacities", "ranks", "widths"}
     assert said["fedra"] == said["allsmall"] == {"ranks", "widths"}
     assert all(aggregator.ignores == list(SIZES) for aggregator in aggregators)
