@@ -164,7 +164,7 @@ def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool, named: d
 def _status_of(row: dict, named: dict[str, list]) -> str:
     """How far its cell is, and of which other cell it is a copy."""
     if "as" not in row:
-        return str(row["status"])
+        return f"{row['status']}, {row['unpriced']} ?" if "unpriced" in row else str(row["status"])
     scenario, method, variant, _ = named[row["as"]]
     place = f"{scenario} · {method}{f' [{variant}]' if variant else ''}"
     return f"as {place}" if row["status"] == "pending" else f"{row['status']}, as {place}"
@@ -176,9 +176,8 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     images, flops, down, up = (
         sum(row.get(key, 0) for row in rows if "as" not in row) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
-    cells, unknown = (
-        sum(len(row.get("ids", [""])) for row in those) for those in (rows, [row for row in rows if "unknown" in row])
-    )
+    cells = sum(len(row.get("ids", [""])) for row in rows)
+    unknown = sum(row.get("unpriced", len(row.get("ids", [""]))) for row in rows if "unknown" in row)
     names = sum(len(row["names"]) for row in rows if "ids" not in row)
     reporting = sum("ids" not in row for row in rows)
     copies = sum(len(row.get("ids", [""])) for row in rows if "as" in row)

@@ -15,22 +15,13 @@ from fedbench.report.legends import margin, sentences, too_few
 from fedbench.report.measures import Score, is_fraction
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
+from fedbench.report.standing import DASH, STANDINGS
 from fedbench.report.statistics.pairs import Pair
 from fedbench.results.choice import higher_is_better, measure
 from fedbench.words import amount, human_bytes, human_joules, lasting, three_digits
 
 SPREAD = "±"
-DASH = "–"
 INTERVAL = "95 % interval"
-STATUS = {
-    "failed": "failed",
-    "timeout": "timeout",
-    "interrupted": "unfinished",
-    "running": "unfinished",
-    "pending": "pending",
-    "damaged": "damaged",
-    "not_applicable": DASH,
-}
 
 
 def number(value: float, metric: str, signed: bool = False) -> str:
@@ -121,7 +112,7 @@ def _averages(board: Leaderboard) -> list[Shown]:
     cells = []
     for row in board.rows:
         if row.average is None:
-            cells.append(Shown(STATUS.get(row.status, DASH)))
+            cells.append(Shown(STANDINGS[row.status].short or DASH))
             continue
         cells.append(spread(row.average, row.metric))
     return cells

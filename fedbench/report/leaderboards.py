@@ -14,6 +14,7 @@ from fedbench.report.grouping import by_label, registered, settings, unknown
 from fedbench.report.headings import Place
 from fedbench.report.measures import AT, Run, metrics, run, score
 from fedbench.report.notes import notes
+from fedbench.report.standing import STANDINGS
 from fedbench.results import Result
 
 
@@ -149,5 +150,4 @@ def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Se
 
 
 def _status(results: Sequence[Result]) -> str:
-    order = ("finished", "damaged", "failed", "timeout", "interrupted", "running", "pending", "not_applicable")
-    return min((r.status for r in results), key=order.index)
+    return min((r.status for r in results), key=list(STANDINGS).index)

@@ -6,21 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.report.budget import UNKNOWN, Budget, paid
+from fedbench.report.standing import STANDINGS
 from fedbench.words import amount
 
 if TYPE_CHECKING:
     from fedbench.report.board import Row
     from fedbench.results import Result
-
-WORDS = {
-    "failed": "failed",
-    "timeout": "out of time",
-    "not_applicable": "not applicable",
-    "interrupted": "interrupted",
-    "running": "not finished (running or interrupted)",
-    "pending": "not started",
-    "damaged": "left out, because it is not as it was written",
-}
 
 
 def notes(
@@ -83,8 +74,9 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
             reasons.setdefault((r.status, reason), []).append(r.entry.seed)
     for (status, reason), seeds in reasons.items():
         which = "" if len(seeds) == len(results) else f" (seed {', '.join(map(str, seeds))})"
-        told = reason.startswith(WORDS[status])  # `interrupted after round 3 of 40`
-        yield which, reason if told else WORDS[status] + (f": {reason}" if reason else "")
+        long = STANDINGS[status].long
+        told = reason.startswith(long)  # `interrupted after round 3 of 40`
+        yield which, reason if told else long + (f": {reason}" if reason else "")
 
 
 def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:

@@ -7,8 +7,6 @@ from typing import Any
 
 from fedbench.report.board import Leaderboard
 from fedbench.report.columns import (
-    DASH,
-    STATUS,
     exact,
     heading,
     intervals,
@@ -23,6 +21,7 @@ from fedbench.report.legends import CONDITIONS, left_out, too_few
 from fedbench.report.measures import Score
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View, names
 from fedbench.report.records import csv_text, json_text
+from fedbench.report.standing import DASH, STANDINGS
 from fedbench.results import Result
 from fedbench.types import Size
 from fedbench.words import human_bytes
@@ -119,7 +118,7 @@ def _columns(board: Leaderboard, rows: Sequence[Deployed]) -> list[Column]:
 def _average(one: Deployed) -> Shown:
     value = one.row.average
     if value is None:
-        return Shown("" if one.row.status == "finished" else STATUS.get(one.row.status, DASH))
+        return Shown("" if one.row.status == "finished" else (STANDINGS[one.row.status].short or DASH))
     return spread(value, one.row.metric)
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import TOLD
-from fedbench.report.columns import DASH, STATUS, number, scored
+from fedbench.report.columns import number, scored
 from fedbench.report.legends import CONDITIONS, left_out, too_few
 from fedbench.report.measures import is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.ranks import LONG, how_grouped, mean_rank, numbered, unconcluded
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.scenarios import Standing, by_suite, standings, titled
+from fedbench.report.standing import DASH, STANDINGS
 from fedbench.words import counted, shortened
 
 FEW = 8  # leaderboards that are printed whole where nobody asked for a view: about a screen each
@@ -148,7 +149,7 @@ def _score(row: Row | None) -> Shown:
     if row is None:
         return Shown("")
     if row.average is None:
-        return Shown(STATUS.get(row.status, DASH))
+        return Shown(STANDINGS[row.status].short or DASH)
     return Shown(number(row.average.mean, row.metric), _cut(row.group), row.average.mean)
 
 

@@ -140,12 +140,21 @@ def _of_candidates(
         "rungs": list(one.rungs),
         "status": f"{done} of {len(cells)} tried",
     }
-    known = [totals[id] for id in cells]
-    for key, first in known[0].items():
-        numbers = [part[key] for part in known if isinstance(part.get(key), int | float)]
-        total = one.share * sum(numbers)
-        row[key] = first if len(numbers) < len(known) else round(total) if isinstance(first, int) else total
+    row |= _sum([totals[id] for id in cells], one.share)
     if time is None:
         return row
     seconds = [own.seconds for id in cells if (own := time.cells.get(id)) and own.seconds is not None]
     return row | {"seconds": sum(seconds) if seconds else None}
+
+
+def _sum(parts: Sequence[Row], share: float) -> Row:
+    """What candidates come to that compute so large a share of all their rounds. Of those that nobody can price the
+    reason stands there, and under `unpriced` how many they are; where none can be priced, the first one's reason alone.
+    One that is not applicable costs nothing."""
+    priced = [part for part in parts if "flops" in part]
+    unknown = [part["unknown"] for part in parts if "unknown" in part]
+    if not priced:
+        return dict(parts[0])
+    sums = {key: share * sum(part[key] for part in priced) for key in priced[0]}
+    row: Row = {key: round(total) if isinstance(priced[0][key], int) else total for key, total in sums.items()}
+    return row | {"unknown": unknown[0], "unpriced": len(unknown)} if unknown else row

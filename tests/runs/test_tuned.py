@@ -168,6 +168,13 @@ def test_only_candidates_that_break_count_for_max_failures(tmp_path, own_cache, 
         assert "Stopped by --max-failures; 1 cell left" in done.stdout, done.output
 
 
+def test_a_halved_candidate_is_called_so_by_whoever_asks_for_it(tuned):
+    folder, _ = tuned
+    halved = next(r for r in load([folder / "r"], candidates=True) if r.status == "halved")
+    shown = fedbench("compare", halved.folder, cwd=folder)
+    assert shown.exit_code == 0 and "halved" in shown.stdout and "among the worse half" in shown.stdout
+
+
 def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
     folder, _ = tuned
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--results")
@@ -180,6 +187,29 @@ def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
     shown = fedbench(*words, "r", "--cost", "--jobs", 1, "--device", "cpu", cwd=folder, columns=80).stdout
     assert "tuning, to round 1, 2, 4" in shown and "4 of 4 tried" in shown and "tiny: 10 cells" in shown
     assert "Nothing is left" in shown and max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("blocks", [[0, 2], [2, 0]])
+def test_a_candidate_that_nobody_can_price_does_not_hide_what_the_others_cost(tmp_path, blocks):
+    """The tiny ViT has two blocks, of which `fedv` leaves the server one at least."""
+
+    def planned(*choices, form=("--json",)):
+        space = f"methods.fedv.head_blocks: {{choice: {list(choices)}}}"
+        suite(tmp_path, "fedv", f"tune: {{trials: {len(choices)}, space: {{{space}}}}}\n")
+        return fedbench("plan", "tiny.yaml", "--plugin", TINY, *form, cwd=tmp_path)
+
+    row, *_ = json.loads(planned(*blocks).stdout)["cells"]
+    assert len(row["ids"]) == 2 and row["unpriced"] == 1 and "blocks" in row["unknown"]
+    assert row["images"] == 4 * 2 * 2 and row["flops"] > 0  # of one candidate: rounds, clients, a batch each
+    told = planned(*blocks, form=()).stdout
+    left = "1 cell" if blocks[0] == 0 else "2 cells"  # what will report is priced as the first candidate
+    assert "0 of 2 tried, 1 ?" in told and f"without the {left} marked ?" in " ".join(told.split())
+
+
+def test_a_candidate_that_is_not_applicable_costs_nothing(tmp_path):
+    suite(tmp_path, "odd", "tune: {trials: 2, space: {methods.odd.how: {choice: [raise, not_applicable]}}}\n")
+    tried, own, *_ = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--json", cwd=tmp_path).stdout)["cells"]
+    assert len(tried["ids"]) == 2 and tried["images"] == own["images"] > 0 and "unpriced" not in tried
 
 
 def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_path):

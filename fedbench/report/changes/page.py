@@ -21,10 +21,11 @@ from fedbench.report.changes.names import (
     Name,
 )  # fmt: skip
 from fedbench.report.changes.records import to_csv, to_json
-from fedbench.report.columns import DASH, around, between, exact, point, scored, step, subtracted
+from fedbench.report.columns import around, between, exact, point, scored, step, subtracted
 from fedbench.report.measures import is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.pairs import probability
+from fedbench.report.standing import DASH
 from fedbench.words import counted, shortened, three_digits
 
 MOST = 40  # lines of a table; csv and json have all

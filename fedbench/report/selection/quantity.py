@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from fedbench.report.budget import PREFIXES, TIMES, WATT_HOUR
-from fedbench.report.columns import DASH
 from fedbench.report.page import Column, Shown
+from fedbench.report.standing import DASH
 
 NUMBER = r"[+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 KINDS = {"b": "bytes", "flops": "flops", "j": "joules", "wh": "joules"}
