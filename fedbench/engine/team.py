@@ -23,6 +23,10 @@ Result = TypeVar("Result")
 FAILED = b"failed: "  # before the report of a member that could not do its part
 
 
+class Gone(RuntimeError):
+    """Another member has ended, and not by an exception."""
+
+
 class Team:
     """One member's place and links. The first hears all others; each of those, only the first."""
 
@@ -32,12 +36,24 @@ class Team:
     def share(self, work: Sequence[float], compute: Callable[[int], dict[str, Tensor]]) -> list[dict[str, Tensor]]:
         """compute(i) for every i, each by one member; all members get all results, in order.
 
-        work: how much each piece takes, roughly. Raises RuntimeError where another member could not do its part.
+        work: how much each piece takes, roughly. What compute raises in any member is raised as it would be by one
+        member alone; where it raises in another member and not here, that is a RuntimeError.
         """
+        if self.size == 1:
+            return [compute(i) for i in range(len(work))]
+        try:
+            return self._shared(work, compute)
+        except Exception as error:
+            if self.rank > 0 or isinstance(error, Gone):
+                raise
+            failed = error
+        for i in range(len(work)):  # exceptions do not travel, and which comes first hangs on who has which piece
+            compute(i)
+        raise failed
+
+    def _shared(self, work: Sequence[float], compute: Callable[[int], dict[str, Tensor]]) -> list[dict[str, Tensor]]:
         whose = dealt(work, self.size)
         mine = {i: compute(i) for i, rank in enumerate(whose) if rank == self.rank}
-        if self.size == 1:
-            return list(mine.values())
         parts: list[dict[str, Tensor]] = [{} for _ in work]
         for bundle in self._exchange(_bundled(mine)):
             for key, tensor in sorted(load(bundle).items()):
@@ -67,7 +83,7 @@ class Team:
         try:
             message = link.recv_bytes()
         except (EOFError, OSError):  # between messages, or amid one
-            raise RuntimeError("a process that computes this cell with this one was ended") from None
+            raise Gone("a process that computes this cell with this one was ended") from None
         if message.startswith(FAILED):
             report = message.removeprefix(FAILED).decode()
             raise RuntimeError(report.strip().splitlines()[-1]) from RuntimeError(report)

@@ -12,6 +12,7 @@ from fedbench.errors import UserError
 from fedbench.export.parts import HEAD, Parts, adapters_of
 from fedbench.models.backbone import Architecture
 from fedbench.results import Result
+from fedbench.results.scores import Scores, average, by_domain
 
 
 def card(form: str, trial: Trial, parts: Parts, architecture: Architecture | None, results: Sequence[Result]) -> dict:
@@ -48,10 +49,8 @@ def _origin(form: str, trial: Trial, parts: Parts, results: Sequence[Result]) ->
     """The cell, its names, and what its model scored after the last round."""
     manifest, config = results[0].manifest, trial.config
     names = ("scenario", "method", "variant", "seed")
-    rows = [row for row in results[0].eval.to_pylist() if row["split"] == "test" and row["client"] == -1]
-    scores: dict[str, dict[str, float]] = {}
-    for row in (row for row in rows if row["round"] == trial.rounds):
-        scores.setdefault(row["metric"], {})[row["domain"]] = row["value"]
+    tested = Scores.of(results[0].eval)
+    scores = {metric: tested.after(trial.rounds, metric, "test") for metric in tested.of_split("test")}
     return {
         "version": __version__,
         "format": form,
@@ -61,7 +60,7 @@ def _origin(form: str, trial: Trial, parts: Parts, results: Sequence[Result]) ->
         "backbone": config["backbone"],
         "fingerprints": manifest["fingerprints"],
         "rounds": trial.rounds,
-        "scores": {metric: {"average": sum(by.values()) / len(by), "domains": by} for metric, by in scores.items()},
+        "scores": {metric: {"average": average(by), "domains": by_domain(by)} for metric, by in scores.items()},
         "note": note(parts),
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 Rows = Sequence[Mapping[str, Any]]
 REPORT = "report.html"
 COUNTED = ("bytes_down", "bytes_up", "flops", "steps", "examples")
+WELL = ("finished", "not_applicable", "halved")  # how a cell ends that is no failure
 PARAMETERS = ("config", "versions", "fingerprints", "machine")
 
 

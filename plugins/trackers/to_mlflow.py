@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any
 
 from fedbench import hookimpl
-from fedbench_plugins.trackers.following import REPORT, Told, named, of_round, parameters, report
+from fedbench_plugins.trackers.following import REPORT, WELL, Told, named, of_round, parameters, report
 
 CELL = "fedbench.cell"  # the tag by which a run is found again
-ENDED = {"finished": "FINISHED", "not_applicable": "FINISHED", "halved": "FINISHED", "interrupted": "KILLED"}
+ENDED = {**dict.fromkeys(WELL, "FINISHED"), "interrupted": "KILLED"}
 AT_ONCE = 100  # parameters that MLflow takes in one call
 LONGEST = 500  # letters of a parameter that every version of it takes
 CHOSEN = {

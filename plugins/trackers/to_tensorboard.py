@@ -15,7 +15,7 @@ from typing import Any
 
 from fedbench import hookimpl
 from fedbench.disk import write_atomically
-from fedbench_plugins.trackers.following import REPORT, Told, named, of_round, parameters, report
+from fedbench_plugins.trackers.following import REPORT, WELL, Told, named, of_round, parameters, report
 
 VARIABLE = "FEDBENCH_TENSORBOARD"
 
@@ -56,7 +56,7 @@ def fedbench_cell_finished(manifest, folder):
     from tensorboard.plugins.hparams.api_pb2 import Status
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
 
-    status = Status.Value("STATUS_SUCCESS" if manifest["status"] == "finished" else "STATUS_FAILURE")
+    status = Status.Value("STATUS_SUCCESS" if manifest["status"] in WELL else "STATUS_FAILURE")
     data = HParamsPluginData(session_end_info=SessionEndInfo(status=status, end_time_secs=time.time()))
     about = metadata.create_summary_metadata(data)
     ended = Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=about, tensor=metadata.NULL_TENSOR)

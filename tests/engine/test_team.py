@@ -53,6 +53,20 @@ def test_a_members_error_is_told_with_its_traceback():
     assert "in compute" in str(told.value.__cause__)
 
 
+def broken(i):
+    if i > 0:
+        raise KeyError(f"piece {i}")
+    return {}
+
+
+@pytest.mark.parametrize("work", [[1, 1, 1], [1, 3, 2], [3, 1, 2]], ids=str)
+def test_what_a_piece_raises_is_the_same_whoever_had_it(work):
+    for size in (1, 2, 3):
+        with pytest.raises(KeyError, match="piece 1") as told:
+            together(size, lambda team: team.share(work, broken))
+        assert told.traceback[-1].name == "broken" and told.value.__context__ is None
+
+
 def test_a_member_that_dies_is_noticed():
     def die(i):
         if os.getpid() != first:

@@ -21,6 +21,8 @@ from fedbench.export.card import base, card
 from fedbench.export.parts import parts_of
 from fedbench.models.backbone import Architecture
 from fedbench.registry.assets import Assets
+from fedbench.report.leaderboards import leaderboards
+from fedbench.results import load as results
 from fedbench.runs.plan import cells_of
 from fedbench.runs.runner import load
 
@@ -35,6 +37,7 @@ scenarios:
   vit: {backbone: micro_vit}
   conv: {backbone: micro_vit, adapter: {targets: reference}}
   mixer: {backbone: micro_mixer}
+  own: {backbone: micro_vit, evaluation: {by: client}}
 methods: [fedra, allsmall, depthfl, head_only]
 """
 CELLS = [
@@ -45,6 +48,7 @@ CELLS = [
     ("conv", "fedra"),
     ("mixer", "fedra"),
     ("mixer", "allsmall"),
+    ("own", "fedra"),
 ]
 CANNOT = {("head_only", "peft"), ("head_only", "loralib"), ("conv", "loralib")}
 CAN = [(s, m, form) for s, m in CELLS for form in FORMATS if not {(s, form), (m, form)} & CANNOT]
@@ -124,6 +128,15 @@ def test_an_export_says_where_it_is_from_and_what_it_scored(cells, registry, tmp
     assert accuracy["average"] == pytest.approx(sum(accuracy["domains"].values()) / 6)
     assert config["pretrained_cfg"]["mean"] == [0.5] * 3 and len(config["pretrained_cfg"]["label_names"]) == 3
     assert config["adapter"]["rank"] == 2 and len(config["adapter"]["targets"]) == 24
+
+
+def test_an_export_of_a_cell_tested_by_client_has_the_leaderboards_scores(cells, registry, tmp_path):
+    cell = cells["own", "fedra"]
+    export(cell, "merged", tmp_path / "out", registry)
+    scores = json.loads((tmp_path / "out/config.json").read_text())["fedbench"]["scores"]["accuracy"]
+    (board,) = leaderboards(results([cell]))
+    assert scores["average"] == board.rows[0].average.mean and len(scores["domains"]) == 6
+    assert scores["domains"] == {domain: one.mean for domain, one in board.rows[0].domains.items()}
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
