@@ -128,9 +128,21 @@ def with_pairs(
     return replaced(weighted_mean(state, uploads, plan, cohort, weights), values)
 
 
-def zero_padded(one: Came) -> tuple[Tensor, Tensor]:
-    """sum_n w_n pad(A_n) and sum_n w_n pad(B_n): what a client did not train counts as 0, and all share the divisor."""
-    return mean(one.A, one.weights), mean(one.B, one.weights)
+def zero_padded(state: State) -> Callable[[Came], tuple[Tensor, Tensor]]:
+    """Of an adapter sum_n w_n pad(A_n) and sum_n w_n pad(B_n): what a client did not train counts as 0, and all share
+    the divisor. A term that nobody trained who came back keeps its value, as every tensor does that nobody returned: at
+    0 in both factors nobody could ever train it again."""
+    server = dict(places(state))
+
+    def factors(one: Came) -> tuple[Tensor, Tensor]:
+        trained = one.terms.any(0)
+        A, B = (server[place].double().flatten(1) for place in (one.pair.A, one.pair.B))
+        return (
+            torch.where(trained[:, None], mean(one.A, one.weights), A),
+            torch.where(trained, mean(one.B, one.weights), B),
+        )
+
+    return factors
 
 
 def replaced(state: State, values: Mapping[str, Tensor]) -> State:

@@ -38,7 +38,7 @@ def fedit(
     FedIT has one rank; zero-padding is how those who compare with it (FLoRA, HetLoRA, FlexLoRA) let it have several:
     the zeros are averaged in, and every term is divided by all clients that arrived. Ours: the scale alpha / R is
     everybody's; clients hold all layers, or their first L_n where the scenario gives no ranks; whoever has a layer
-    shares its divisor. FLoRA's code scales differently on server and clients, and draws clients' adapters anew; neither
+    shares its divisor; a term that nobody trained who came back keeps its value. FLoRA's code scales differently on server and clients, and draws clients' adapters anew; neither
     is taken over.
     """
     if setup.scenario.ranks is not None:
@@ -52,7 +52,7 @@ def fedit(
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         found = came(model, uploads, plan, cohort, weights)
-        return with_pairs(state, uploads, plan, cohort, found, zero_padded, weights)
+        return with_pairs(state, uploads, plan, cohort, found, zero_padded(state), weights)
 
     return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup), sizes=ranks)
 

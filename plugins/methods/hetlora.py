@@ -54,7 +54,8 @@ def hetlora(
     The paper's (read in descriptions and in third parties' code, which gamma and lam are from; there is none by the
     authors): where the sum of those tail products is smaller after local training than before, r_n falls to
     floor(gamma r_n) for good, and A_n, B_n are cut before they are sent. Zeros are averaged in, and all clients that
-    arrived share the divisor. Equal weights where every S_n is 0. Ours: c is at least r_min, so that only what can be
+    arrived share the divisor. Equal weights where every S_n is 0. Ours: a term that nobody trained who came back keeps
+    its value; c is at least r_min, so that only what can be
     pruned is pulled; where ranks are drawn every round, as many terms as a client has given up are missing from every
     later draw; classifiers are averaged by examples; a client whose work is lost does not prune; what a client sends in
     the round in which it prunes is still charged at its old rank; one scale alpha / R for everybody; a client's first
@@ -113,7 +114,7 @@ class HetLoRA:
         cut = [_cut(one, kept) for one in found]
         if self.weights == "sparsity":
             cut = [replace(one, weights=w) for one, w in zip(cut, sparsity_weights(cut, len(cohort)), strict=True)]
-        new = with_pairs(state, uploads, plan, cohort, cut, zero_padded)
+        new = with_pairs(state, uploads, plan, cohort, cut, zero_padded(state))
         gone, less = dict(state["memory"].get(GIVEN_UP, {})), ranks_of(self.model, cohort) - kept
         gone |= {str(cohort.ids[n]): int(less[n]) for n in prunes.nonzero().flatten().tolist()}
         return {**new, "memory": {**state["memory"], GIVEN_UP: gone}}

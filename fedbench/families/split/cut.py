@@ -22,14 +22,21 @@ class Cut:
 
     head_blocks: how many of the first blocks stand in H, behind the embedding of patches, tokens and positions ·
     tail_blocks: how many of the last stand in T, before final norm, pooling and classifier; with none of them norm
-    and pooling are the server's, and what it sends is (B, D) · client_start: `random` or `pretrained`, see `start`.
+    and pooling are the server's, and what it sends is (B, D) · client_start: `random` or `pretrained`, see `start` ·
+    came: the weights that the backbone came with, where the model's are others by now.
 
     Names are those of `Blocks.shared`: `model.blocks.3.norm1.weight`, `head.bias`. Raises UserError where nothing
     would remain for the server.
     """
 
     def __init__(
-        self, model: Blocks, num_classes: int, head_blocks: int = 0, tail_blocks: int = 0, client_start: str = "random"
+        self,
+        model: Blocks,
+        num_classes: int,
+        head_blocks: int = 0,
+        tail_blocks: int = 0,
+        client_start: str = "random",
+        came: Mapping[str, Tensor] | None = None,
     ) -> None:
         L = model.num_layers
         if client_start not in STARTS:
@@ -54,7 +61,8 @@ class Cut:
             parameter.requires_grad_(True)
         self._given = None
         if client_start == "pretrained":
-            self._given = {n: p.detach().clone() for n, p in self.own.items() if n.startswith("model.")}
+            begun = came or self.own
+            self._given = {name: begun[name].detach().clone() for name in self.own if name.startswith("model.")}
 
     # --- the maps ---
 

@@ -57,6 +57,8 @@ def split(
     · encoder: `pretrained`, as the backbone is, or `random` · optimizer: the clients', None for the suite's.
     """
     setup = with_own(setup, optimizer)
+    body = setup.backbone.model.named_parameters() if client_start == "pretrained" else ()
+    came = {f"model.{name}": weights.detach().clone() for name, weights in body}  # before the encoder is drawn
     begin(setup.backbone, "encoder", encoder, seed_of(setup.seed, use="encoder"))
     l_c = setup.component("objective", objective)
     aggregate = setup.component("aggregator", aggregator)
@@ -66,7 +68,7 @@ def split(
     if setup.train.get("regularizer"):
         raise NotApplicable("regularisers pull clients towards a global model; heads and tails here have none")
     model = in_layers(setup.backbone).to(setup.device).eval()
-    cut = Cut(model, setup.num_classes, head_blocks, tail_blocks, client_start)
+    cut = Cut(model, setup.num_classes, head_blocks, tail_blocks, client_start, came)
     made = Split(setup, rules, cut, l_c, aggregate)
     return Method(made.init, made.round, made.predictor, made.cost, personal=True, alone=True, running=made.running)
 

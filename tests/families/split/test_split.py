@@ -70,6 +70,17 @@ def test_options_keep_the_contract(registry, make, options):
     check_method(lambda setup: registry.make("method", options, setup=setup), registry, make)
 
 
+@pytest.mark.parametrize("name", ["festa", "fedv"])
+def test_clients_may_start_pretrained_around_an_encoder_that_is_drawn(registry, name):
+    own = dict(tiny_vit().named_parameters())
+    options = {"name": name, "encoder": "random", "client_start": "pretrained", "tail_blocks": 1}
+    state = registry.make("method", options, setup=setup_of(registry, tiny_vit(), [L])).init(generator(0))
+    theirs = {place.removeprefix("model."): w for place, w in state["shared"].items() if place.startswith("model.")}
+    assert len(theirs) > 4 and all(torch.equal(w, own[place]) for place, w in theirs.items())
+    servers = {place.removeprefix("model."): w for place, w in state["encoder"].items()}
+    assert any(not torch.equal(w, own[place]) for place, w in servers.items() if w.dim() > 1)
+
+
 def test_aggregators_work_on_heads_and_tails(registry):
     """The coordinate-wise median of three clients' heads, not of the encoder's gradient."""
     setup = setup_of(registry, tiny_vit(), [L] * 3)

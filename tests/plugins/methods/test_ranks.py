@@ -35,10 +35,32 @@ def came_of(scales=(3.0, 3.0), weights=(0.25, 0.75)):
     return Came(PAIR, A, B, terms, w, s, torch.arange(2))
 
 
+STATE = {"r": [{"fc.lora_A": torch.full((2, 3), 7.0), "fc.lora_B": torch.full((2, 2), 7.0)}], "shared": {}}
+
+
 def test_padded_zeros_are_averaged_in():
-    mean_A, mean_B = zero_padded(came_of())
+    mean_A, mean_B = zero_padded(STATE)(came_of())
     assert mean_A.tolist() == [[1.75, 1.5, 0.5], [0, 0.25, 0]]  # 0.25 [1, 0, 2] + 0.75 [2, 2, 0]; 0.25 [0, 1, 0] + 0
     assert mean_B.tolist() == [[0.25, 0], [3, 0.5]]
+
+
+def test_a_term_that_nobody_trained_keeps_its_value():
+    """The second client alone came back, whose second term is not its own."""
+    one = came_of()
+    second = replace(one, A=A[1:], B=B[1:], terms=one.terms[1:], weights=torch.ones(1).double(), rows=torch.ones(1))
+    mean_A, mean_B = zero_padded(STATE)(second)
+    assert mean_A.tolist() == [[2, 2, 0], [7, 7, 7]] and mean_B.tolist() == [[0, 7], [4, 7]]
+
+
+@pytest.mark.parametrize("name", ["fedit", "hetlora", "flexlora", "raflora", "fed_plora"])
+def test_terms_live_on_through_rounds_without_anybody_who_has_them(registry, name):
+    setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 4}, [4, 1])
+    method = registry.make("method", {"name": name}, setup=setup)
+    state = method.init(generator(0))
+    for t, ids in enumerate(([0, 1], [1], [1], [0, 1])):
+        cohort = cohort_of([4] * len(ids), ids=ids, ranks=[[4, 1][i] for i in ids])
+        state, _ = method.round(state, t, cohort, generator(0, t))
+    assert all((state["r"][0]["attn.proj.lora_A"] != 0).any(1)) and all((state["r"][0]["attn.proj.lora_B"] != 0).any(0))
 
 
 def test_flexlora_averages_whole_products_each_at_its_own_scale():
@@ -139,7 +161,7 @@ def after_round(registry, name, ranks, R=2, **options):
 def test_the_smallest_rank_for_everybody_is_an_adapter_of_that_rank(registry):
     state, report = after_round(registry, "fedit", [2, 1], smallest=True)
     assert report.plan.ranks.max() == 1
-    assert all((r_j["mlp.fc2.lora_A"][1:] == 0).all() and r_j["mlp.fc2.lora_A"][0].any() for r_j in state["r"])
+    assert all((r_j["mlp.fc2.lora_B"][:, 1:] == 0).all() and r_j["mlp.fc2.lora_B"][:, 0].any() for r_j in state["r"])
 
 
 def test_fed_plora_of_full_rank_is_fedit(registry):
