@@ -128,7 +128,8 @@ def received(
     arrived = uploads.arrived.clone()
     arrived[list(rejected)] = False
     taken = mapped(rows_of, {"r": uploads.r, "shared": uploads.shared})
-    return replace(uploads, **taken, arrived=arrived, rejected=rejected, spoilt=sorted(spoilt))
+    before = {"r": uploads.r, "shared": uploads.shared} if spoilt else None
+    return replace(uploads, **taken, arrived=arrived, rejected=rejected, spoilt=sorted(spoilt), sent=before)
 
 
 def _check_rows(

@@ -66,7 +66,7 @@ def server_step(
     if not regularizer or "feddyn" not in regularizer:
         return uploads, {}
     a, came = regularizer["feddyn"], {"r": uploads.r, "shared": uploads.shared}
-    books = _booked(state["feddyn"], a, registered, dict(places(start)), came, uploads.arrived, plan, ids)
+    books = _booked(state["feddyn"], a, registered, dict(places(start)), uploads, plan, ids)
     h = books["h"]
 
     def less(place: str, rows: Tensor) -> Tensor:
@@ -83,23 +83,26 @@ def _booked(
     a: float,
     registered: int,
     start: Mapping[str, Tensor],
-    came: Values,
-    arrived: Tensor,
+    uploads: Uploads,
     plan: Plan,
     ids: Sequence[int],
 ) -> dict[str, Any]:
-    """g_n <- g_n - a (w_n - w_start) for whatever client n returned, h <- h - a / m * sum_n (w_n - w_start)."""
+    """g_n <- g_n - a (w_n - w_start) for whatever client n returned, h <- h - a / m * sum_n (w_n - w_start): the client
+    goes by what it has trained, the server by what has arrived."""
     g, h = dict(before["g"]), dict(before["h"])  # what others returned in earlier rounds stays theirs, uncopied
     entered: set[str] = set()
-    for place, rows in places(came):
-        changes = a * (rows - started(start[place], plan, place, rows.dim() - 1))  # (n, ...)
-        for n, change in zip(trainers(plan, place), changes, strict=True):
-            if arrived[n]:
+    came, sent = (dict(places({"r": one.r, "shared": one.shared})) for one in (uploads, uploads.own))
+    for place, rows in came.items():
+        begun = started(start[place], plan, place, rows.dim() - 1)
+        changes = a * (rows - begun)  # (n, ...)
+        owns = changes if sent[place] is rows else a * (sent[place] - begun)
+        for n, change, own in zip(trainers(plan, place), changes, owns, strict=True):
+            if uploads.arrived[n]:
                 if (client := str(ids[n])) not in entered:
                     g[client] = dict(g.get(client, {}))
                     entered.add(client)
-                own = g[client]
-                own[place] = own.get(place, 0.0) - change
+                kept = g[client]
+                kept[place] = kept.get(place, 0.0) - own
                 h[place] = h.get(place, 0.0) - change / registered
     return {"g": g, "h": h}
 

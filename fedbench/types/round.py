@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedbench.types.clients import Cohort
@@ -67,7 +67,8 @@ class Uploads:
     the server refused the upload of the client at a position; such a client has not arrived · coordinates: of tensors
     that clients train in part, by place (`r/<layer>/<name>`, `shared/<name>`), which coordinates each row's client
     trained, bool, in the rows' shape or broadcast to it; elsewhere a row holds what its client started from · spoilt:
-    the positions whose uploads a fault has changed on their way.
+    the positions whose uploads a fault has changed on their way · sent: where there are such, `r` and `shared` as they
+    were before.
     """
 
     r: list[dict[str, Tensor]]
@@ -79,6 +80,12 @@ class Uploads:
     rejected: Mapping[int, str] = field(default_factory=dict)
     coordinates: Mapping[str, Tensor] = field(default_factory=dict)
     spoilt: Collection[int] = ()
+    sent: Mapping[str, Any] | None = None
+
+    @property
+    def own(self) -> Uploads:
+        """These uploads as their clients know them: what a client concludes from its work, it does before a fault."""
+        return self if self.sent is None else replace(self, **self.sent, sent=None)
 
     @classmethod
     def of(

@@ -109,7 +109,8 @@ class HetLoRA:
         found, r_n = list(came(self.model, uploads, plan, cohort)), self.ranks(state, cohort)
         c_n = self.pruned(r_n)
         begun = [_begun(one, state) for one in found]
-        prunes = uploads.arrived & (c_n < r_n) & (tails(found, c_n) < tails(begun, c_n))
+        trained = found if uploads.sent is None else list(came(self.model, uploads.own, plan, cohort))
+        prunes = uploads.arrived & (c_n < r_n) & (tails(trained, c_n) < tails(begun, c_n))
         kept = torch.where(prunes, c_n, r_n)
         cut = [_cut(one, kept) for one in found]
         if self.weights == "sparsity":

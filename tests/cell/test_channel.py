@@ -123,7 +123,7 @@ def test_rows_reach_their_own_clients_and_the_given_ones_stay():
     assert taken.r[0] is not up.r[0] and torch.equal(taken.r[0]["A"], up.r[0]["A"])  # client 1 does not hold it
     assert taken.r[1]["A"][:, 0].tolist() == [1.0, -22.0, 21.0]
     assert taken.shared["head.weight"][:, 0].tolist() == [9.0, -38.0, 29.0]
-    assert torch.equal(up.r[1]["A"], before)
+    assert torch.equal(up.r[1]["A"], before) and torch.equal(taken.own.r[1]["A"], before)
 
 
 def test_a_message_is_what_its_client_trained_of_what_it_holds():

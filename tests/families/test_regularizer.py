@@ -62,6 +62,16 @@ def test_books_are_of_those_who_train_and_of_what_they_train():
     assert given_.r[0]["w"].tolist() == [[4.0, 1.0], [5.0, 2.0]]
 
 
+def test_a_client_books_what_it_trained_and_the_server_what_arrived():
+    """Client 7 has trained 3, and -1 arrives: its sign was turned."""
+    state, up = state_of(1.0), uploads_of([-1.0, 0.0], [True, True])
+    up.sent = {"r": [{"w": torch.tensor([[3.0], [0.0]])}], "shared": {}}
+    given_, books = server_step(FEDDYN, 4, state, state, up, plan_of(1, 1), [7, 2])
+    assert books["feddyn"]["g"] == {"7": {"r/0/w": torch.tensor([-1.0])}, "2": {"r/0/w": torch.tensor([0.5])}}
+    assert books["feddyn"]["h"] == {"r/0/w": torch.tensor([0.375])}  # -0.5 / 4 * (-2 - 1)
+    assert given_.r[0]["w"].flatten().tolist() == [-1.75, -0.75]
+
+
 def test_two_rounds_of_books_by_hand():
     state = state_of(1.0)
     assert pull_of(FEDDYN, state, plan_of(1, 1), [7, 2]).linear["r"][0]["w"].tolist() == [[0.0], [0.0]]

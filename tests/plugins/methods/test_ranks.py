@@ -138,6 +138,24 @@ def test_a_pruned_rank_stays(registry):
     assert report.cost[0] == report.cost[1]
 
 
+@pytest.mark.parametrize("times", [1.0, 50.0])
+def test_a_client_prunes_by_what_it_trained_whatever_arrives(registry, times):
+    """Spoilt into fifty times what it was, a tail that shrank looks longer than it began."""
+    setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 4}, [4, 2], clip=None)
+
+    def engine(model, start, plan, cohort, job):
+        up = sequential.train(model, start, plan, cohort, job)
+        arrived = [{name: (times if job.t == 2 else 1.0) * rows for name, rows in r_j.items()} for r_j in up.r]
+        return replace(up, r=arrived, sent={"r": up.r, "shared": up.shared})
+
+    options = {"name": "hetlora", "gamma": 0.5, "lam": 20.0}
+    method = registry.make("method", options, setup=replace(setup, engine=engine))
+    state = method.init(generator(0))
+    for t in range(3):
+        state, _ = method.round(state, t, cohort_of([4, 4], ranks=[4, 2]), generator(0, t))
+    assert state["memory"]["given_up"] == {"0": 2}
+
+
 def test_terms_that_were_given_up_are_missing_from_every_later_draw(registry):
     """Of 4 drawn terms 2 were given up; of 8 that makes 6 and of 5 it makes 3, but r_min, 2, is left of 3."""
     setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 8}, [8, 2], clip=None)
