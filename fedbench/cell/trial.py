@@ -25,6 +25,7 @@ from fedbench.cell.turns import source_of
 from fedbench.cell.watched import Watched
 from fedbench.cell.world import World
 from fedbench.devices.fitting import Costs, offered
+from fedbench.engine.cohort import can_train
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.groups import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
@@ -189,17 +190,14 @@ class Trial:
     @property
     def shares(self) -> int:
         """How many processes can run it together: at most one for each client of a round."""
-        together = self.fast and self.device == "cpu" and not self.method.alone
+        together = self.fast and self.device == "cpu" and not self.method.alone and can_train(self.model)
         return max(1, len(self.federation.cohort(0))) if together else 1
 
     def _train(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
-        """The engine, see `fedbench.engine`, and what of its uploads the server receives.
-
-        The cohort engine runs layer after layer itself: a model with a forward pass of its own is left to the other.
-        """
-        of_a_round, together = (model, start, plan, cohort, job), self.fast and type(model).forward is Blocks.forward
+        """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
+        of_a_round = (model, start, plan, cohort, job)
         with self.precision():
-            up = train_together(*of_a_round, team=self.team) if together else train_one_by_one(*of_a_round)
+            up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
         return self._receive(up, start, plan, cohort, job.t)
 
     def _receive(

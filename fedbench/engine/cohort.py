@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
-from fedbench.engine import evening, rounding, shortcuts
+from fedbench.engine import evening, rounding, sequential, shortcuts
 from fedbench.engine.groups import Part, grouped, joined, merged
 from fedbench.engine.leaves import Leaves
 from fedbench.engine.losses import Losses
@@ -30,9 +29,9 @@ from fedbench.engine.standing import forget, standing
 from fedbench.engine.stepped import clip_each, others_frozen
 from fedbench.engine.team import ALONE, Team
 from fedbench.engine.tokens import Tokens
-from fedbench.models.adapter import Stack, stacked
+from fedbench.models.adapter import Stack, stackable, stacked
 from fedbench.models.additions import FROZEN, load_additions
-from fedbench.models.backbone import Blocks
+from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.draws import Draws
 from fedbench.models.lowrank import Terms
 from fedbench.models.optimizer import make_optimizer
@@ -47,8 +46,11 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
     """Let every client of the cohort tune its own copy of r_j, j in S_n, and of its classifiers. See
     `sequential.train`.
 
-    team: the processes that compute this cell, each some of the groups.
+    team: the processes that compute this cell, each some of the groups. What this engine cannot train is left to the
+    other one, which is the same for every member.
     """
+    if not can_train(model):
+        return sequential.train(model, start, plan, cohort, job)
     load_additions(model, start.get(FROZEN))
     held = (plan.M.sum(1) * cohort.steps).tolist()
     sizes, most = passes(model, plan, cohort, job)
@@ -60,6 +62,11 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
         )
     up = joined(parts, groups, plan, cohort)
     return replace(up, coordinates=Terms(model, plan).of_uploads(dict(places({"r": up.r, "shared": up.shared}))))
+
+
+def can_train(model: Blocks | Plain) -> bool:
+    """Whether the model runs layer after layer, and all that is trained in it can be stacked."""
+    return isinstance(model, Blocks) and type(model).forward is Blocks.forward and stackable(model)
 
 
 def train_within(
@@ -218,10 +225,6 @@ def layer(
     block, values, sizes = model.blocks[j], leaves.layer(j, clients), [tokens.sizes[n] for n in clients]
     x = tokens.of(clients)
     stack = Stack(values, sizes, draws, x.shape[1] if is_last else None, [tokens.drawn[n] for n in clients])
-    if stack.covers(block):
-        with stacked(block, stack):
-            out = shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)
-    else:  # an adapter that cannot be stacked: exact all the same, client by client
-        parts = enumerate(x.split(sizes))
-        out = torch.cat([functional_call(block, {k: v[i] for k, v in values.items()}, (part,)) for i, part in parts])
+    with stacked(block, stack):
+        out = shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)
     return out if leaves.masks is None else leaves.masks.passed(j, sizes, out, x)

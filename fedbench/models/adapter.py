@@ -212,10 +212,6 @@ class Stack:
         }
         return Stack(own, self.sizes, self.draws, self.tokens, self.drawn)
 
-    def covers(self, root: nn.Module) -> bool:
-        """Whether every module that owns one of the values can use a stack."""
-        return all(hasattr(root.get_submodule(name.rpartition(".")[0]), "stack") for name in self.values)
-
     def beside(self, name: str, x: Tensor) -> Tensor:
         """(B, 1, ..., *shape) in the type of x: each client's value (*shape,) of that name, once for every one of its
         rows of x (B, ..., *shape), so that both can be added or multiplied."""
@@ -253,6 +249,13 @@ class Foldable(Protocol):
     settled: bool | None
 
     def is_folded(self) -> bool: ...
+
+
+def stackable(blocks: Blocks) -> bool:
+    """Whether every adapter of the model can use a stack."""
+    trained = [name for name, parameter in blocks.named_parameters() if parameter.requires_grad]
+    owners = {name.rpartition(".")[0] for name in trained if not name.startswith("classifiers.")}
+    return all(hasattr(blocks.get_submodule(owner), "stack") for owner in owners)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from torch import nn
 from fedbench.engine import cohort as fast
 from fedbench.engine import passes, sequential
 from fedbench.families.layerwise import head_at_end, layerwise
-from fedbench.models.places import holders
+from fedbench.models.adapter import SeededDropout
+from fedbench.models.places import holders, places
 from fedbench.seeding import generator
 from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
@@ -94,7 +95,7 @@ def test_two_rounds_of_every_registered_method_equal_the_oracles(registry, by_th
 def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, model, adapter):
     """And are computed for all clients at once, of uneven batches in the first step and even ones in the second: every
     module that owns something can use a stack."""
-    monkeypatch.delattr(fast, "functional_call")
+    monkeypatch.delattr(fast, "sequential")
     cohort = ragged([4, 3, 1], steps=[2, 1, 2], sizes=[4, 4, 2])
     one, two = (
         rounds(registry, engine, {"name": "fedra"}, model(), OTHERS[adapter], cohort, {"optimizer": SGD})
@@ -246,17 +247,47 @@ class Scale(nn.Module):
         return self.frozen(x) * self.factor
 
 
-def test_an_adapter_that_cannot_be_stacked_is_exact_all_the_same(registry):
-    def attach(blocks):
-        for block in blocks.blocks:
-            block.mlp.fc2 = Scale(block.mlp.fc2)
+class Dropped(Scale):
+    """One that drops some of what it reads."""
+
+    def __init__(self, frozen):
+        super().__init__(frozen)
+        self.dropout = SeededDropout(0.5)
+
+    def forward(self, x):
+        return super().forward(self.dropout(x))
+
+
+def scaled_in(blocks):
+    for block in blocks.blocks:
+        block.mlp.fc2 = Scale(block.mlp.fc2)
+
+
+def scaled_outside(blocks):
+    blocks.model.head_drop = Scale(nn.Linear(8, 8, bias=False).double().requires_grad_(False))
+    with torch.no_grad():
+        blocks.model.head_drop.frozen.weight.copy_(torch.eye(8))
+
+
+def dropped(blocks):
+    for block in blocks.blocks:
+        block.mlp.fc2 = Dropped(block.mlp.fc2)
+
+
+@pytest.mark.parametrize("attach", [scaled_in, scaled_outside, dropped])
+def test_an_adapter_that_cannot_be_stacked_is_left_to_the_other_engine(registry, attach):
+    """In a layer or outside of all, with dropout of its own or without."""
 
     def final(engine):
         setup = setup_of(registry, tiny_vit(), [4, 2])
         method = layerwise(dataclasses.replace(setup, adapter=attach, engine=engine))
-        return method.round(method.init(generator(0)), 0, cohort_of([4, 2]), generator(0, 0))[0]
+        state = method.init(generator(0))
+        assert not fast.can_train(setup.backbone)
+        return method.round(state, 0, cohort_of([4, 2]), generator(0, 0))[0]
 
-    same(final(fast.train), final(sequential.train))
+    state = final(fast.train)
+    same(state, final(sequential.train))
+    assert all((factor != 1).any() for name, factor in places(state) if name.endswith("factor"))
 
 
 def test_an_empty_cohort_returns_empty_uploads(registry):
