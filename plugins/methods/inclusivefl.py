@@ -33,8 +33,10 @@ def inclusivefl(
     Figure 2(c).
 
     own_last_layer: every size keeps its last layer and its classifier out of the sharing, as InclusiveFL's
-    own code does; the global model then has those of the largest size seen. That code has no working momentum
-    distillation, and neither has this option.
+    own code does; the global model then has those of the largest size seen, and runs all L layers as ever: where
+    nobody holds so many, that classifier is shown what it was not trained on, and the largest size's own model is
+    another (`evaluation: {sizes: true}` scores it). That code has no working momentum distillation, and neither has
+    this option.
     """
     if not own_last_layer:
         return layerwise(setup, allocation, aggregator, objective)
