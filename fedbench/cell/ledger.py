@@ -261,6 +261,10 @@ class Ledger:
         work = self.federation.work(client, steps)
         return work.images, work.last
 
+    def trained_on(self, rows: Rows) -> int:
+        """How many images rows of rounds.parquet are of, one of two local epochs twice."""
+        return sum(self.images(row["client"], row["steps"])[0] for row in rows)
+
     def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
         """How many images a client trains a model of its own on, beside so many steps."""
         return self.federation.work(client, steps).beside(cost.epochs_beside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from fedbench.results.choice import first_metric
@@ -12,19 +13,21 @@ from fedbench.results.scores import average
 Rows = Sequence[Mapping[str, Any]]
 
 
-def news(t: int, rows: Rows, evaluation: Rows, config: Mapping[str, Any]) -> dict[str, Any]:
-    """`images` that all clients of round t trained on (an image of two local epochs counts twice), and after a test
-    `metric` and `score`: of accuracy, or of the first metric, the average over domains or clients on test images.
+def last_rows(evaluated: Rows, t: int) -> Rows:
+    """Those of round t, where no later one has been tested."""
+    return [*takewhile(lambda row: row["round"] == t, reversed(evaluated))][::-1]
 
-    rows: of rounds.parquet, of this round · evaluation: of eval.parquet, so far.
+
+def news(images: int, tested: Rows, config: Mapping[str, Any]) -> dict[str, Any]:
+    """`images`, and after a test `metric` and `score`: of accuracy, or of the first metric, the average over domains or
+    clients on test images.
+
+    images: how many all clients of the round trained on, those of two local epochs twice · tested: the rows of
+    eval.parquet of the round.
     """
-    batch, epochs = config["train"]["batch_size"], config["train"].get("local_epochs", 1)
-    images = sum(min(row["steps"] * batch, row["examples"] * epochs) for row in rows)
-    found: dict[str, Any] = {"images": int(images)}
+    found: dict[str, Any] = {"images": images}
     values: dict[str, dict[tuple[str, int], float]] = {}
-    for row in reversed(evaluation):
-        if row["round"] != t:
-            break
+    for row in tested:
         if row["split"] == "test":
             values.setdefault(row["metric"], {})[row["domain"], row["client"]] = row["value"]
     metric = first_metric(config["evaluation"])

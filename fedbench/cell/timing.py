@@ -100,10 +100,11 @@ def _affordable(trial: Trial, flops: float) -> Cohort:
         for n, cost in enumerate(trial.method.prices(cohort, 0))
         if cost is not None
     }
-    chosen: list[int] = []
+    chosen, taken = list[int](), 0
     for n in sorted(step, key=step.__getitem__):
-        if not chosen or sum(step[i] for i in chosen) + step[n] <= flops:
+        if not chosen or taken + step[n] <= flops:
             chosen.append(n)
+            taken += step[n]
     return cohort.only(sorted(chosen))
 
 

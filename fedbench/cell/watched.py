@@ -84,7 +84,7 @@ class Watched:
 
         def watched(*args: Any, **given: Any) -> Any:
             nonlocal pending
-            others = copy.deepcopy({key: value for key, value in given.items() if key != "generator"})
+            others = copy.deepcopy({key: given[key] for key in given if key != "generator"}) if pending else {}
             with self.calling(kind, name):
                 found = made(*args, **given)
             if pending and is_free(found):

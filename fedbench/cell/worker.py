@@ -21,7 +21,7 @@ from fedbench.cell.checkpoint import Checkpoints, Progress, forget
 from fedbench.cell.events import Teller
 from fedbench.cell.finished import keep
 from fedbench.cell.ledger import Diverged
-from fedbench.cell.news import news
+from fedbench.cell.news import last_rows, news
 from fedbench.cell.order import Order, config_of
 from fedbench.cell.reasons import out_of_memory, place
 from fedbench.cell.timing import probe
@@ -241,9 +241,9 @@ class _Computation:
         self.check()
         self._warned()
         self.manifest["round"] = t
-        tested = [row for row in self.progress.tables["eval"] if row["round"] == t]
+        tested = last_rows(self.progress.tables["eval"], t)
         self._call("fedbench_round_finished", round=t, rows=rows, evaluation=tested)
-        told = news(t, rows, tested, self.manifest["config"])
+        told = news(self.trial.ledger.trained_on(rows), tested, self.manifest["config"])
         self.tell({"event": "round", "round": t, **told})
         stopping, enough = self.stopping(), t == self.order.until
         if t < self.trial.rounds and (stopping or enough or self.checkpoints.due()):

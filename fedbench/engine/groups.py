@@ -26,12 +26,18 @@ def grouped(work: Sequence[float], rows: Sequence[int], most: int) -> list[list[
     client of more rows than that stands alone. Returns positions, ascending within a group.
     """
     groups: list[list[int]] = [[] for _ in range(-(-sum(rows) // most))]
+    load, filled = [0.0 for _ in groups], [0 for _ in groups]  # what each has of work and rows
     for n in sorted(range(len(work)), key=lambda n: -work[n]):
-        room = [group for group in groups if not group or sum(rows[i] for i in group) + rows[n] <= most]
+        room = [k for k, group in enumerate(groups) if not group or filled[k] + rows[n] <= most]
         if not room:
+            room = [len(groups)]
             groups.append([])
-            room = groups[-1:]
-        min(room, key=lambda group: sum(work[i] for i in group)).append(n)
+            load.append(0.0)
+            filled.append(0)
+        k = min(room, key=load.__getitem__)
+        groups[k].append(n)
+        load[k] += work[n]
+        filled[k] += rows[n]
     return [sorted(group) for group in groups if group]
 
 

@@ -198,15 +198,22 @@ def _write(suite: _Suite, expected: Path | None, searches: Mapping[Key, Search])
     target = suite.target
     prepare_folder(target)
     copied = 0
+    there = {id_in(name): name for name in visible(target)}
+
+    def place_of(name: str) -> Path:
+        """Where a cell goes: one that is there under another of its names keeps its folder."""
+        return target / there.get(id_in(name), name)
+
     with Claims(target) as claims:
         for id, cell in suite.cells.items():
             if cell.rank == UNFINISHED or cell.folder.parent == target:
                 continue
-            place = _place(target, cell.folder.name)
+            place = place_of(cell.folder.name)
             if claims.take(id) is None:
                 raise UserError(f"{place} is being computed by {claims.holder(id)}: merge when it has ended.")
             if cell.beats(_read_cell(place, stays=True)):
                 _put(cell.folder, place)
+                there[id] = place.name
                 copied += 1
             claims.release(id)
     if expected and expected.parent != target:
@@ -214,16 +221,11 @@ def _write(suite: _Suite, expected: Path | None, searches: Mapping[Key, Search])
     if searches != read_searches(target):
         merge_searches(target, suite.name, searches)
     for entries in suite.shards.values():
-        here = [replace(entry, cell=_place(target, entry.cell).name) for entry in entries]
+        here = [replace(entry, cell=place_of(entry.cell).name) for entry in entries]
         merge_index(target, suite.name, here)
     left = sum(cell.rank in (UNFINISHED, RESUMABLE) for cell in suite.cells.values())
     kept = len(suite.cells) - copied - left
     return Merged(suite.name, target, copied, kept, left, content_hash(target))
-
-
-def _place(target: Path, name: str) -> Path:
-    """Where a cell goes: one that is there under another of its names keeps its folder."""
-    return next(target.glob(f"*-{id_in(name)}"), target / name)
 
 
 def _put(source: Path, place: Path) -> None:

@@ -51,7 +51,7 @@ def to_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
     columns = []
     for field in schema:
         try:
-            column = pa.array([_whole(row[field.name], field.type) for row in rows], type=field.type)
+            column = pa.array(_whole([row[field.name] for row in rows], field.type), type=field.type)
         except (pa.ArrowInvalid, TypeError, OverflowError) as error:
             raise ValueError(f"{kind} column {field.name}: not {field.type}: {error}") from error
         if column.null_count and not field.nullable:
@@ -75,13 +75,13 @@ def bytes_of(table: pyarrow.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _whole(value: Any, kind: pyarrow.DataType) -> Any:
-    """Integers must be integers: Arrow would quietly make 1 of 1.5."""
+def _whole(values: list[Any], kind: pyarrow.DataType) -> list[Any]:
+    """The values of a column. Integers must be integers: Arrow would quietly make 1 of 1.5."""
     from pyarrow import types
 
     if types.is_integer(kind):
-        return None if value is None else index(value)
-    return [index(item) for item in value] if types.is_list(kind) else value
+        return [None if value is None else index(value) for value in values]
+    return [[index(item) for item in value] for value in values] if types.is_list(kind) else values
 
 
 def read_table(kind: str, path: Path) -> pyarrow.Table:

@@ -119,14 +119,16 @@ class Backlog:
         if kin is None:
             return False
         first = kin.first(
-            lambda one: one.id in self.handed or self.claims.holder(one.id) is not None, {*self.left, *self.handed}
+            lambda one: one.id in self.handed or self.claims.holder(one.id) is not None,
+            lambda one: one.id in self.left or one.id in self.handed,
         )
         return first is not None and first.id != cell.id
 
     def _taken(self, cell: Cell) -> bool:
         """Write a cell down from a twin that has a result; whether that, or another run, has done it."""
-        kin, place = self.kin.get(cell.id), cell.folder_in(self.folder)
+        kin = self.kin.get(cell.id)
         while kin and kin.done and self.take:
+            place = cell.folder_in(self.folder)
             try:
                 if self.claims.take(cell.id) is None:
                     return False

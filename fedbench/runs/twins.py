@@ -35,10 +35,10 @@ class Kin:
     done: list[Path] = field(default_factory=list)
     before: dict[str, int] = field(default_factory=dict)
 
-    def first(self, at_work: Callable[[Cell], bool], left: Collection[str]) -> Cell | None:
+    def first(self, at_work: Callable[[Cell], bool], left: Callable[[Cell], bool]) -> Cell | None:
         """Of those that are left the one to be computed: one that somebody is at already, else the one that came
         furthest, else the first."""
-        there = [cell for cell in self.cells if cell.id in left]
+        there = filter(left, self.cells)
         return max(there, key=lambda cell: (at_work(cell), self.before.get(cell.id, 0)), default=None)
 
 
@@ -71,7 +71,7 @@ def mark(missing: Iterable[Cell], kin: Mapping[str, Kin]) -> None:
         own = kin.get(cell.id)
         cell.awaits = False
         if own is not None:
-            first = None if own.done else own.first(lambda cell: False, {one.id for one in own.cells})
+            first = None if own.done else own.first(lambda cell: False, lambda cell: True)
             cell.awaits = first is None or first.id != cell.id
 
 

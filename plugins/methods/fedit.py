@@ -38,8 +38,8 @@ def fedit(
     FedIT has one rank; zero-padding is how those who compare with it (FLoRA, HetLoRA, FlexLoRA) let it have several:
     the zeros are averaged in, and every term is divided by all clients that arrived. Ours: the scale alpha / R is
     everybody's; clients hold all layers, or their first L_n where the scenario gives no ranks; whoever has a layer
-    shares its divisor; a term that nobody trained who came back keeps its value. FLoRA's code scales differently on server and clients, and draws clients' adapters anew; neither
-    is taken over.
+    shares its divisor; a term that nobody trained who came back keeps its value. FLoRA's code scales differently on
+    server and clients, and draws clients' adapters anew; neither is taken over.
     """
     if setup.scenario.ranks is not None:
         refuse_feddyn(setup)  # zeros of those without a term would enter its mean - h / a

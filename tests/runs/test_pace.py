@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 from command import fedbench, run, write_suite
-from factories import eval_rows, round_row
+from factories import eval_rows
 
 from fedbench.cell.events import read
-from fedbench.cell.news import news
+from fedbench.cell.news import last_rows, news
 from fedbench.commands.top import drawn
 from fedbench.results.live import runs_in
 from fedbench.runs import pace
@@ -47,18 +47,21 @@ def test_pace_is_of_what_was_computed_since_the_cell_began(clock):
     assert one.done == 20 and one.to_json()["ended"] == {"failed": 1, "finished": 1}
 
 
-def test_news_are_images_trained_on_and_the_last_test_score():
-    rows = [round_row(3, 0, [0], steps=2, examples=100), round_row(3, 1, [0], steps=9, examples=10)]
-    settings = {"train": {"batch_size": 8, "local_epochs": 2}}
-    train = {**settings, "evaluation": {"metrics": [{"name": "loss"}, {"name": "accuracy"}]}}
-    tested = [*eval_rows({2: {"a": 0.1}}), *eval_rows({3: {"a": 0.5, "b": 0.7}}), *eval_rows({3: {"a": 9.0}}, "loss")]
-    assert news(3, rows, tested, train) == {"images": 16 + 20, "metric": "accuracy", "score": pytest.approx(0.6)}
-    assert news(4, rows, tested, train) == {"images": 36}
-    assert news(3, [], eval_rows({3: {"a": float("nan")}}), train) == {"images": 0}
-    others = {**settings, "evaluation": {"metrics": [{"name": "loss"}, {"name": "error"}]}}
-    rows = [*eval_rows({3: {"a": 1.5}}, "loss"), *eval_rows({3: {"a": 0.2}}, "error")]
-    assert news(3, [], rows, others) == {"images": 0, "metric": "loss", "score": 1.5}
-    assert news(3, [], eval_rows({3: {"a": 0.2}}, "error/last"), others) == {"images": 0}
+def test_news_are_images_trained_on_and_the_test_score():
+    usual = {"evaluation": {"metrics": [{"name": "loss"}, {"name": "accuracy"}]}}
+    tested = [*eval_rows({3: {"a": 0.5, "b": 0.7}}), *eval_rows({3: {"a": 9.0}}, "loss")]
+    assert news(36, tested, usual) == {"images": 36, "metric": "accuracy", "score": pytest.approx(0.6)}
+    assert news(36, [], usual) == {"images": 36}
+    assert news(0, eval_rows({3: {"a": float("nan")}}), usual) == {"images": 0}
+    others = {"evaluation": {"metrics": [{"name": "loss"}, {"name": "error"}]}}
+    tested = [*eval_rows({3: {"a": 1.5}}, "loss"), *eval_rows({3: {"a": 0.2}}, "error")]
+    assert news(0, tested, others) == {"images": 0, "metric": "loss", "score": 1.5}
+    assert news(0, eval_rows({3: {"a": 0.2}}, "error/last"), others) == {"images": 0}
+
+
+def test_the_last_rows_are_those_of_a_round_that_was_tested():
+    rows = eval_rows({2: {"a": 0.1, "b": 0.2}, 3: {"a": 0.3, "b": 0.4}})
+    assert last_rows(rows, 3) == rows[2:] and last_rows(rows, 4) == last_rows([], 1) == []
 
 
 def test_what_goes_with_a_round_is_left_out_where_it_is_no_such_thing():
