@@ -132,9 +132,3 @@ def _lacks_values(error: Exception) -> bool:
 def _there(file: Path) -> dict[str, Any]:
     found = kept(file)
     return found if isinstance(found, dict) else {}
-
-
-def totals_of(assets: Assets, cell_id: str, config: Config) -> dict[str, Any]:
-    """Of one cell alone, see `Totals.of`."""
-    with Totals(assets) as known:
-        return known.of(cell_id, config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import torch
@@ -29,25 +29,13 @@ def mean(rows: Tensor, weights: Tensor) -> Tensor:
     return averaged
 
 
-def mean_of_returned(
-    old: dict[str, Tensor],
-    rows: Mapping[str, Tensor],
-    returned: Tensor,
-    weights: Tensor,
-    coordinates: Mapping[str, Tensor] | None = None,
-) -> dict[str, Tensor]:
-    """Average the rows that came back; where none did, keep last round's values.
-
-    rows[name]: (n, ...) from those who train it · returned: (n,) bool, which of them arrived · weights: (n,) ·
-    coordinates[name]: which coordinates of its row each trained, where that is not all (see `Uploads`): each coordinate
-    is averaged over those who trained it.
-    """
-    parts = coordinates or {}
-    return {name: mean_or_old(value, rows[name], returned, weights, parts.get(name)) for name, value in old.items()}
-
-
 def mean_or_old(old: Tensor, rows: Tensor, returned: Tensor, weights: Tensor, trained: Tensor | None = None) -> Tensor:
-    """`mean_of_returned` of one tensor: old (...), rows (n, ...), trained: which coordinates each row trained."""
+    """The mean of the rows that came back; where none did, last round's value.
+
+    old: (...) · rows: (n, ...) from those who train the tensor · returned: (n,) bool, which of them arrived · weights:
+    (n,) · trained: which coordinates of its row each trained, where that is not all (see `Uploads`): each coordinate is
+    averaged over those who trained it.
+    """
     if not returned.any():
         return old.clone()
     if not returned.all():  # to choose among rows of a GPU waits for it

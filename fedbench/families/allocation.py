@@ -95,12 +95,6 @@ def check_plan(plan: Plan, capacities: Tensor, exact: bool = True, name: str = "
     return plan
 
 
-def coverage(M: Tensor) -> Tensor:
-    """(L,) how many clients hold each layer. Its smallest positive value over layers and rounds is Gamma* (FedRA
-    v2, Theorem 1)."""
-    return M.sum(0)
-
-
 def draw(
     allocate: Callable[..., Tensor | Plan],
     L_n: Tensor,

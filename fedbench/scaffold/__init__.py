@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -24,15 +24,11 @@ def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
     }
 
 
-def put(made: Mapping[Path, bytes], folder: Path = Path(), spared: Collection[str] = (SCHEMA,)) -> None:
+def put(made: Mapping[Path, bytes], folder: Path = Path()) -> None:
     """Write files that are not there yet, all or none. Raises UserError, before anything is written, where one of them
-    is; or where one cannot be written.
-
-    spared: names of files that stay as they are where they are there, and stop nothing: what serves all suites of a
-    folder.
-    """
+    is; or where one cannot be written. A schema that is there stays as it is: it serves all suites of a folder."""
     there = {place for place in made if (folder / place).exists()}
-    if taken := [str(folder / place) for place in made if place in there and place.name not in spared]:
+    if taken := [str(folder / place) for place in made if place in there and place.name != SCHEMA]:
         raise UserError(f"{', '.join(taken)}: already there; nothing was written. Choose another place, or move it.")
     missing = {folder / place: content for place, content in made.items() if place not in there}
     anew = {above for file in missing for above in file.parents if not above.exists()}

@@ -38,8 +38,10 @@ def majority(setup: Setup) -> Method:
             began = time.perf_counter()
             counted[n] = torch.bincount(labels(cohort, n), minlength=C)
             seconds[n] = time.perf_counter() - began
-        plan, nothing = Plan(torch.zeros(N, L, dtype=torch.bool), [()] * N), [{} for _ in range(L)]
-        sent = Uploads.of(cohort, nothing, {COUNTS: counted}, torch.zeros(N, dtype=torch.float64), seconds)
+        plan = Plan(torch.zeros(N, L, dtype=torch.bool), [()] * N)
+        sent = Uploads.of(
+            cohort, [{} for _ in range(L)], {COUNTS: counted}, torch.zeros(N, dtype=torch.float64), seconds
+        )
         came = setup.receive(sent, state, plan, cohort, t)
         total, clients = state["shared"][COUNTS].clone(), dict(state["clients"])
         for n, client in enumerate(map(str, cohort.ids)):

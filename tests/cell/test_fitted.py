@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from priced import totals_of
 
 from fedbench.cell.checkpoint import Progress
-from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
 from fedbench.registry.assets import Assets

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from priced import totals_of
 
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.evaluation import Right, Score
 from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger
 from fedbench.cell.shares import Share
-from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from command import TINY, write_suite
+from priced import totals_of
 
 from fedbench.cell import prices
 from fedbench.cell.alike import alike_together
 from fedbench.cell.prices import Prices
-from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
 from fedbench.registry.assets import Assets

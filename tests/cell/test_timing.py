@@ -7,11 +7,11 @@ import tempfile
 import time
 
 import pytest
+from priced import totals_of
 
 from fedbench.cell import timing as probing
 from fedbench.cell.ledger import Ledger
 from fedbench.cell.timing import longest_share, probe
-from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
 from fedbench.registry.assets import Assets

@@ -8,11 +8,11 @@ import json
 import numpy as np
 import pytest
 from command import run, write_suite
+from priced import totals_of
 
 from fedbench.cell.checkpoint import Progress
 from fedbench.cell.finished import reopen
 from fedbench.cell.state import file_bytes
-from fedbench.cell.totals import totals_of
 from fedbench.cell.trial import Trial
 from fedbench.engine.team import together
 from fedbench.errors import UserError

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ragged import ragged, same
 from torch import nn
 
 from fedbench.engine import cohort as fast
@@ -14,7 +15,6 @@ from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.places import holders, places
 from fedbench.seeding import generator
-from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.objectives import cross_entropy

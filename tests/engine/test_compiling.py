@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from engine.test_cohort import ADAPTERS, OTHERS, SGD
+from ragged import ragged, same
 from timm.models.vision_transformer import VisionTransformer
 
 from fedbench.engine import cohort as fast
@@ -16,7 +17,6 @@ from fedbench.engine import evening, shortcuts
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.models import kernels
 from fedbench.seeding import generator
-from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import setup_of
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy

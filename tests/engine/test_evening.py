@@ -3,11 +3,11 @@
 import pytest
 import torch
 from engine.test_cohort import ADAPTERS, FEDPROX, OTHERS, SGD, rounds
+from ragged import ragged, same
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import evening, sequential, shortcuts
 from fedbench.models.adapter import Stack, filled_up
-from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import tiny_mixer, tiny_vit
 
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 from engine.test_cohort import FEDDYN, FEDPROX, SGD
+from ragged import ragged
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import evening, passes, shortcuts
 from fedbench.seeding import generator
-from fedbench.testing.ragged import ragged
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 
 LAYERS = 12

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 from engine.test_cohort import ADAPTERS, SGD
+from ragged import ragged, same
 
 from fedbench import machine
 from fedbench.engine import cohort as fast
@@ -12,7 +13,6 @@ from fedbench.engine import passes, sequential
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
 from fedbench.seeding import generator
-from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy

@@ -4,12 +4,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ragged import ragged, same
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.places import trainers
-from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import CLASSES, tiny_mixer, tiny_vit
 from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.adapters.lora import lora

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
-from fedbench.families.allocation import check, cover, coverage, draw, is_deaf, is_free, prefix, random
+from fedbench.families.allocation import check, cover, draw, is_deaf, is_free, prefix, random
 from fedbench.types import Plan
 
 
@@ -73,10 +73,6 @@ def test_cover_is_the_random_draw_conditioned_on_full_columns():
     shared = sum(cover(torch.tensor([2, 2]), 3, gen(s)).all(0).int() for s in range(2000))
     assert int(shared.sum()) == 2000  # full columns leave exactly one layer to both
     assert ((shared - 2000 / 3).abs() < 4.5 * math.sqrt(2000 * 2 / 9)).all()
-
-
-def test_coverage_counts_holders():
-    assert coverage(prefix(torch.tensor([1, 3]), 3)).tolist() == [2, 1, 1]
 
 
 @pytest.mark.parametrize(

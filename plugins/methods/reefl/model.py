@@ -14,7 +14,6 @@ from fedbench.models.backbone import Blocks
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.types import Exit
 
-HISTORIES = ("raw", "modulated")
 HEADS, WIDTH, MLP_RATIO = 8, 16, 1.35  # of the released configuration
 
 

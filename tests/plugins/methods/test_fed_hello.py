@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from ragged import ragged, same
 from torch import nn
 from torch.func import functional_call
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
 from fedbench.testing import check_method
-from fedbench.testing.ragged import ragged, same
 from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.types import Exit
 from fedbench_plugins.methods.alllarge import alllarge

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from ragged import same as close
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
@@ -14,7 +15,6 @@ from fedbench.families.lowrank import Came, best_of_rank, factored, zero_padded
 from fedbench.models.lowrank import Pair
 from fedbench.seeding import generator
 from fedbench.testing import check_method
-from fedbench.testing.ragged import same as close
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Scenario
 from fedbench_plugins.methods.flexlora import redistributed
