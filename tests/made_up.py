@@ -69,6 +69,9 @@ class KnownFacts:
         self.asked.append(data["name"])
         return ("solid", "outline", "texture", "dim", "clutter", "sketch")
 
+    def refuses_size(self, backbone, size):
+        return ""
+
 
 SMALL = """\
 suite: small

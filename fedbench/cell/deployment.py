@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -52,9 +53,7 @@ class Deployment:
 
     def taken_by(self, client: int) -> Runnable | None:
         """The largest size that a client can run, None where it can run none."""
-        return max(
-            (one for one in self.sizes if self._fits(one, client)), key=lambda one: order(one.size), default=None
-        )
+        return max((one for one in self.sizes if self._fits(one, client)), key=lambda one: one.size.order, default=None)
 
     def _fits(self, one: Runnable, client: int) -> bool:
         """Where clients have devices, by their memory, or where nobody knows what the model takes, by what they train;
@@ -91,13 +90,8 @@ def offered_by(method: Method, scenario: Scenario) -> list[Size]:
     if any(size.rank is not None for size in sizes):
         given = {Size(L, rank) for low, high in scenario.different("ranks") for rank in range(low, high + 1)}
         sizes = sizes | given if given else {Size(depth) for depth in range(1, L + 1)}
-    found = sorted(sizes, key=order)
+    found = sorted(sizes, key=attrgetter("order"))
     return found if method.at is not None else found[-1:]
-
-
-def order(size: Size) -> tuple[int, int, float]:
-    """By which sizes are larger and smaller."""
-    return size.capacity, size.rank or 0, size.width or 0.0
 
 
 class Scored:

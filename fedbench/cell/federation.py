@@ -87,7 +87,7 @@ class Federation:
         held, able, many = self.clients.sizes, self._able, np.bincount(self.fitted.which).tolist()
         had = [(size, count) for size, count in zip(self.fitted.kinds, many, strict=True) if size is not None]
         sizes: Counter[str] = Counter()
-        for size, count in sorted(had, key=lambda one: _order(one[0])):
+        for size, count in sorted(had, key=lambda one: one[0].order):
             sizes[str(size)] += count  # different ones may have one name
         return {
             "clients": len(held) if able is None else len(able),
@@ -104,7 +104,7 @@ class Federation:
         took = [size for size in dealt.kinds if size is not None]
         if not took:
             raise NotApplicable("no client's device can hold any size of the method")
-        least = min(took, key=_order)
+        least = min(took, key=lambda size: size.order)
         all_of = [size or least for size in dealt.kinds]
 
         def of_each(values: Iterable[Any]) -> dict[str, np.ndarray]:
@@ -214,10 +214,6 @@ def _by_domain(domains: np.ndarray, able: np.ndarray | None) -> list[np.ndarray]
     """The clients of each domain that there is, in order, of those who are able; None: all are."""
     among = np.arange(len(domains)) if able is None else able
     return [among[domains[among] == domain] for domain in np.unique(domains)]
-
-
-def _order(size: Size) -> tuple[float, ...]:
-    return size.capacity, size.rank or 0, size.width or 0.0
 
 
 class Batches:

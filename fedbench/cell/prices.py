@@ -138,11 +138,11 @@ class Prices:
                 object.__setattr__(one, "noted", built.noted)
             return made
 
-        source, (config, world, federation) = self.assets.source(cell.config["backbone"]), vars(cell).values()
-        given: dict[str, Any] = {"world": world, "federation": federation, "setup": setup, "fitting": fitting}
+        source, world = self.assets.source(cell.config["backbone"]), cell.world
+        given: dict[str, Any] = {"world": world, "federation": cell.federation, "setup": setup, "fitting": fitting}
         try:
             with shapes_alone():
-                built.trial = Trial(config, registry, "meta", source, world.dataset, **given)
+                built.trial = Trial(cell.config, registry, "meta", source, world.dataset, **given)
         except NotApplicable as reason:
             built.reason = reason
         return built

@@ -34,7 +34,8 @@ def checked_by(component: Component) -> str:
 def suspicion(registry: Registry, config: Mapping[str, Any]) -> str:
     """Who may be to blame where nothing else is known, in words that follow on a reason; "" where nobody's is at
     work but fedbench's own."""
-    found = strangers(registry, config)
-    likely = [found[key] for key in sorted(found, key=lambda key: ([*AT_WORK, key[0]].index(key[0]), key[1]))]
-    likely = [component for component in likely if component.kind in AT_WORK]
-    return f"; perhaps {called(registry, likely[0])}: {checked_by(likely[0])}" if likely else ""
+    at_work = [component for component in strangers(registry, config).values() if component.kind in AT_WORK]
+    if not at_work:
+        return ""
+    likeliest = min(at_work, key=lambda component: (AT_WORK.index(component.kind), component.name))
+    return f"; perhaps {called(registry, likeliest)}: {checked_by(likeliest)}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedbench.commands.bars import Bars
 from fedbench.report.measures import is_fraction
+from fedbench.results.identity import id_in
 from fedbench.results.status import HALVED
 from fedbench.runs.outcome import Listen
 from fedbench.runs.pace import pace_of
@@ -96,7 +97,7 @@ class Watch:
             self.console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
             return
         folder = event["folder"]
-        cell = self.cells[Path(folder).name.rpartition("-")[2]]
+        cell = self.cells[id_in(Path(folder).name)]
         if event["event"] == "started":
             self.began[folder] = time.monotonic()
             if self.bars:

@@ -12,11 +12,10 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import seeding
-from fedbench.errors import NotApplicable
 from fedbench.families import allocation as alloc
 from fedbench.families.handed import Answer, Handed, deepest
 from fedbench.families.own import Fresh, Own
-from fedbench.families.regularizer import first_books, pull_of, server_step
+from fedbench.families.regularizer import first_books, pull_of, refuse_feddyn, server_step
 from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
@@ -86,13 +85,17 @@ def layerwise(
     """
     model = _trainable(setup, adapt, exits_of)
     kept, never, anew = (tuple(of(model) if callable(of) else of) for of in (keeps, fixed, fresh))
-    _refuse_feddyn(setup, kept, anew)
+    if kept or anew:
+        refuse_feddyn(setup, "corrects one global model, and here clients start from tensors of their own")
     refs = (("allocation", allocation), ("aggregator", aggregator), ("objective", objective))
-    ways = (depth_of, exits_of, share, start, pull, view, predict)
     own = Own(setup.store, kept, setup.device) if kept else None
     drawn = Fresh(model, anew, setup.seed if anew else 0)  # what reads no seed is priced once for all
     allocate, aggregate, loss = (setup.component(kind, ref) for kind, ref in refs)
-    made = Layerwise(setup, model, allocate, aggregate, loss, *ways, own, drawn, never)
+    made = Layerwise(
+        setup=setup, model=model, allocate=allocate, aggregate=aggregate, objective=loss,
+        depth_of=depth_of, exits_of=exits_of, share=share, start=start, pull=pull, view=view, predict=predict,
+        own=own, fresh=drawn, fixed=never,
+    )  # fmt: skip
     alone, offered = bool(kept), (sizes or depths(depth_of))(model)
     method = Method(made.init, made.round, made.predictor, made.cost, personal=alone, alone=alone, sizes=offered)
     answer = at or (deepest if predict is full_depth else None)
@@ -269,12 +272,6 @@ def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:
     for name in sorted(names | {HEAD}):
         model.add_classifier(name, setup.num_classes)
     return moved(model, setup.device).eval()
-
-
-def _refuse_feddyn(setup: Setup, kept: Sequence[str], anew: Sequence[str]) -> None:
-    """Raises NotApplicable under FedDyn where clients start from tensors of their own."""
-    if (kept or anew) and "feddyn" in (setup.train.get("regularizer") or {}):
-        raise NotApplicable("FedDyn corrects one global model, and here clients start from tensors of their own")
 
 
 def _values(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

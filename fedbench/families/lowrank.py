@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import client_weights, mean, weighted_mean
+from fedbench.families.regularizer import refuse_feddyn
 from fedbench.method import Setup, State
 from fedbench.models.additions import ADDED, FROZEN
 from fedbench.models.backbone import Blocks
@@ -31,10 +32,9 @@ def names_of(model: Blocks, factors: str) -> tuple[str, ...]:
     )
 
 
-def refuse_feddyn(setup: Setup) -> None:
+def only_without_feddyn(setup: Setup) -> None:
     """For aggregators of products. Raises NotApplicable under FedDyn."""
-    if "feddyn" in (setup.train.get("regularizer") or {}):
-        raise NotApplicable("FedDyn corrects the means of tensors, and this aggregator goes by products of them")
+    refuse_feddyn(setup, "corrects the means of tensors, and this aggregator goes by products of them")
 
 
 def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:

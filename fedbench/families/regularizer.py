@@ -27,10 +27,15 @@ def first_books(regularizer: Setting) -> State:
     return {"feddyn": {"g": {}, "h": {}}} if regularizer and "feddyn" in regularizer else {}
 
 
+def refuse_feddyn(setup: Setup, why: str) -> None:
+    """Raises NotApplicable under FedDyn. why: what it cannot do for the method."""
+    if "feddyn" in (setup.train.get("regularizer") or {}):
+        raise NotApplicable(f"FedDyn {why}")
+
+
 def refuse_books(setup: Setup) -> None:
     """For methods that train whole models. Raises NotApplicable under FedDyn."""
-    if "feddyn" in (setup.train.get("regularizer") or {}):
-        raise NotApplicable("FedDyn would keep as much as a whole model for every client in the server's state")
+    refuse_feddyn(setup, "would keep as much as a whole model for every client in the server's state")
 
 
 def pull_of(regularizer: Setting, state: State, plan: Plan, ids: Sequence[int]) -> Pull | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -130,8 +131,15 @@ def _deployed(row: Row, before: Row, results: Sequence[Result]) -> Deployed:
         row,
         before.average,
         _share(one.size is not None for one in everyone),
-        _share(one.size == max(known, key=_order) for seed, known in zip(clients, sizes, strict=True) for one in seed),
-        {size: _at(size, sizes, clients) for size in sorted({s for known in sizes for s in known}, key=_order)},
+        _share(
+            one.size == max(known, key=attrgetter("order"))
+            for seed, known in zip(clients, sizes, strict=True)
+            for one in seed
+        ),
+        {
+            size: _at(size, sizes, clients)
+            for size in sorted({s for known in sizes for s in known}, key=attrgetter("order"))
+        },
         {device: _of_device(device, everyone) for device in sorted({one.device for one in everyone} - {""})},
     )
 
@@ -169,7 +177,3 @@ def _at(
     return AtSize(
         score([value for value, *_ in found]), max(memory, default=None), all(alone for *_, alone in found), run_by
     )
-
-
-def _order(size: Size) -> tuple[int, int, float]:
-    return size.capacity, size.rank or 0, size.width or 0.0

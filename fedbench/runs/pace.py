@@ -12,6 +12,7 @@ from typing import Any
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
+from fedbench.results.identity import id_in
 from fedbench.results.live import SUFFIX
 from fedbench.results.processes import is_gone, this_process
 from fedbench.runs.outcome import Listen
@@ -65,7 +66,7 @@ class Pace:
     def note(self, event: Mapping[str, Any]) -> None:
         folder, now = event.get("folder", ""), time.monotonic()
         if event["event"] == "started":
-            self.awaiting.discard(id := Path(folder).name.rpartition("-")[2])  # it is computed after all
+            self.awaiting.discard(id := id_in(Path(folder).name))  # it is computed after all
             title, rounds = self.cells[id]
             self.at[folder] = Running(title, rounds, now)
         elif event["event"] == "resumed" and folder in self.at:
@@ -74,14 +75,14 @@ class Pace:
             self.at[folder].advance(event, now)
             self.images += event.get("images", 0)
         elif event["event"] == "twin":
-            self.awaiting.add(Path(folder).name.rpartition("-")[2])
+            self.awaiting.add(id_in(Path(folder).name))
             self.ended[event["status"]] = self.ended.get(event["status"], 0) + 1
         elif event["event"] in ("ended", "elsewhere", "unclaimed"):
-            self.awaiting.discard(Path(folder).name.rpartition("-")[2])
+            self.awaiting.discard(id_in(Path(folder).name))
             one = self.at.pop(folder, None)
             if event["status"] != "taken":
                 self.ended[event["status"]] = self.ended.get(event["status"], 0) + 1
-                self.before += one.rounds if one else self.cells[Path(folder).name.rpartition("-")[2]][1]
+                self.before += one.rounds if one else self.cells[id_in(Path(folder).name)][1]
 
     @property
     def rounds(self) -> int:

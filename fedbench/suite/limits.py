@@ -18,13 +18,16 @@ _BESIDE = ("server", "jitter", "wait_for", "known")  # what else stands there wh
 
 
 class Facts(Protocol):
-    """Answers about components, from whoever can load them. Either raises UserError where it cannot tell."""
+    """Answers about components, from whoever can load them. Each raises UserError where it cannot tell."""
 
     def num_layers(self, backbone: dict[str, Any]) -> int:
         """L of a complete reference to a backbone."""
 
     def domains(self, data: dict[str, Any]) -> Sequence[str]:
         """The names of a data set's domains, of the complete `data` part of a configuration."""
+
+    def refuses_size(self, backbone: dict[str, Any], size: int) -> str:
+        """Why a backbone takes no images of so many pixels a side; empty where it does."""
 
 
 class Limits:
@@ -92,10 +95,10 @@ class Limits:
 
     def _check_size(self, size: Node | None, backbone: Node | None) -> None:
         """Report an image size that the backbone does not take."""
-        takes = getattr(self.facts, "refuses_size", None)
-        if takes is None or size is None or type(size.value) is not int:
+        facts = self.facts
+        if facts is None or size is None or type(size.value) is not int:
             return
-        why = self._ask(f"images of {size.value}", backbone, lambda reference: takes(reference, size.value))
+        why = self._ask(f"images of {size.value}", backbone, lambda given: facts.refuses_size(given, size.value))
         if why:
             self.problems.add(size.mark, f"data.image_size {size.value}: {why}")
 

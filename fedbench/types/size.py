@@ -17,6 +17,11 @@ class Size:
     rank: int | None = None
     width: float | None = None
 
+    @property
+    def order(self) -> tuple[int, int, float]:
+        """By which sizes are smaller and larger."""
+        return self.capacity, self.rank or 0, self.width or 0.0
+
     def __str__(self) -> str:
         """`rank 4`, `width 0.5`, `12 layers`: what tells it from the others of its method."""
         if self.width is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fedbench import hookimpl
 from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import added, came, names_of, refuse_feddyn
+from fedbench.families.lowrank import added, came, names_of, only_without_feddyn
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.places import places
@@ -43,7 +43,7 @@ def exact_mean(setup: Setup, weights: Weights = "examples") -> Callable[[State, 
     Of what one client alone has trained nothing is lost, and R is not sent. Where clients hold rank-one terms of their
     own, each factor is averaged over those who hold it, and R is what that loses.
     """
-    refuse_feddyn(setup)
+    only_without_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:

@@ -12,8 +12,8 @@ from fedbench.families.lowrank import (
     came,
     depth_under_ranks,
     first_terms,
+    only_without_feddyn,
     ranks_of,
-    refuse_feddyn,
     smallest_rank,
     with_pairs,
     zero_padded,
@@ -42,7 +42,7 @@ def fedit(
     server and clients, and draws clients' adapters anew; neither is taken over.
     """
     if setup.scenario.ranks is not None:
-        refuse_feddyn(setup)  # zeros of those without a term would enter its mean - h / a
+        only_without_feddyn(setup)  # zeros of those without a term would enter its mean - h / a
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

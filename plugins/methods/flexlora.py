@@ -15,8 +15,8 @@ from fedbench.families.lowrank import (
     depth_under_ranks,
     factored,
     first_terms,
+    only_without_feddyn,
     ranks_of,
-    refuse_feddyn,
     with_pairs,
 )
 from fedbench.families.sizes import ranks
@@ -39,7 +39,7 @@ def flexlora(setup: Setup, weights: Weights = "examples", objective: Ref = "cros
     SVD leaves open, make the largest entry of each row of A positive; dW itself is never made, the factors do; a
     client's first L_n layers where a scenario gives no ranks.
     """
-    refuse_feddyn(setup)
+    only_without_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

@@ -17,8 +17,8 @@ from fedbench.families.lowrank import (
     depth_under_ranks,
     first_terms,
     names_of,
+    only_without_feddyn,
     ranks_of,
-    refuse_feddyn,
     replaced,
 )
 from fedbench.families.sizes import ranks
@@ -47,7 +47,7 @@ def flora(
     averaged as usual, which is ours: the paper's models have none. Not applicable to adapters without low-rank factors,
     nor under FedDyn.
     """
-    refuse_feddyn(setup)
+    only_without_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def own_rank(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

@@ -18,8 +18,8 @@ from fedbench.families.lowrank import (
     came,
     depth_under_ranks,
     first_terms,
+    only_without_feddyn,
     ranks_of,
-    refuse_feddyn,
     smallest_rank,
     with_pairs,
     zero_padded,
@@ -61,7 +61,7 @@ def hetlora(
     the round in which it prunes is still charged at its old rank; one scale alpha / R for everybody; a client's first
     L_n layers where a scenario gives no ranks. Not applicable under FedDyn, which moves what norms are taken of.
     """
-    refuse_feddyn(setup)
+    only_without_feddyn(setup)
     made = HetLoRA(setup, gamma, r_min, weights)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.errors import NotApplicable, UserError
+from fedbench.errors import UserError
 from fedbench.families.aggregation import Weights, client_weights, mean, shared_mean
 from fedbench.families.allocation import prefix
 from fedbench.families.layerwise import layerwise
+from fedbench.families.regularizer import refuse_feddyn
 from fedbench.families.sizes import SizesOf, capacities
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
@@ -45,8 +46,7 @@ def inclusivefl(
         raise UserError(
             "inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`"
         )
-    if "feddyn" in (setup.train.get("regularizer") or {}):
-        raise NotApplicable("FedDyn corrects one global model; with own_last_layer every size has tensors of its own")
+    refuse_feddyn(setup, "corrects one global model; with own_last_layer every size has tensors of its own")
     aggregate = _keep_own(setup.component("aggregator", aggregator), named.get("weights", "examples"))
     return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest, sizes=_occurring(setup))
 

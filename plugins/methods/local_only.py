@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fedbench import hookimpl
-from fedbench.errors import NotApplicable
 from fedbench.families import owndepth
 from fedbench.families.aggregation import weighted_mean
 from fedbench.families.layerwise import layerwise
+from fedbench.families.regularizer import refuse_feddyn
 from fedbench.method import Method, Ref, Setup
 
 
@@ -20,9 +20,7 @@ def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     they were drawn and a classifier that nobody has trained, which is no better than chance. A client whose work is
     lost has not kept it. Not applicable under FedDyn, which corrects a global model.
     """
-    if "feddyn" in (setup.train.get("regularizer") or {}):
-        raise NotApplicable("FedDyn corrects one global model, and local_only has none")
-
+    refuse_feddyn(setup, "corrects one global model, and local_only has none")
     mean_of_nothing = owndepth.remembering(weighted_mean)  # for nothing is sent
     return owndepth.answering(layerwise(setup, "prefix", mean_of_nothing, objective, keeps=("*",)))
 

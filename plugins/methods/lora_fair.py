@@ -12,7 +12,7 @@ from torch import Tensor
 from fedbench import hookimpl
 from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import came, names_of, refuse_feddyn, replaced
+from fedbench.families.lowrank import came, names_of, only_without_feddyn, replaced
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.places import places
@@ -57,7 +57,7 @@ def refined_mean(
     where that is no better: the lowest on the way could be one or another of nearly equal steps. weights: p_k by number
     of `examples`, or `uniform`.
     """
-    refuse_feddyn(setup)
+    only_without_feddyn(setup)
     model, search = in_layers(setup.backbone), Search(lam, squared, steps, lr)
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:

@@ -14,8 +14,8 @@ from fedbench.families.lowrank import (
     depth_under_ranks,
     factored,
     first_terms,
+    only_without_feddyn,
     ranks_of,
-    refuse_feddyn,
     with_pairs,
 )
 from fedbench.families.sizes import ranks
@@ -38,7 +38,7 @@ def raflora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross
     having none; where ranks are drawn every round, all that may be drawn are levels; an SVD's open signs make the
     largest entry of each row of A positive; a client's first L_n layers where a scenario gives no ranks.
     """
-    refuse_feddyn(setup)
+    only_without_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from made_up import KnownFacts
 
 from fedbench.errors import DataMissing, UserError
 from fedbench.registry.registry import Registry
@@ -34,16 +35,13 @@ def test_it_has_two_scenarios_on_all_test_images_and_the_methods_of_feature_skew
     assert len(found.points()) == 84
 
 
-class NotHere:
+class NotHere(KnownFacts):
     """Facts of a machine without the photographs."""
-
-    def num_layers(self, backbone):
-        return 12
 
     def domains(self, data):
         if data["name"] == "fashion_mnist":
             raise DataMissing("fashion_mnist: 4 of 4 parts missing")
-        return ("solid", "outline", "texture", "dim", "clutter", "sketch")
+        return super().domains(data)
 
 
 def test_without_the_photographs_it_says_how_it_runs_all_the_same():
