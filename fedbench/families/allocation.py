@@ -147,6 +147,11 @@ def _tensors(made: Tensor | Plan) -> list[Tensor]:
     return [part for part in vars(made).values() if isinstance(part, Tensor)] if isinstance(made, Plan) else [made]
 
 
+def nothing_known(L: int) -> dict[str, Any]:
+    """What the state has for allocations before the first round: no layer was ever updated."""
+    return {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
+
+
 def remember(old: dict[str, Any], new: dict[str, Any], returned: Tensor) -> dict[str, Any]:
     """The new state with what allocations are told of layers: `history` counts the updates that each has received,
     `scores` keeps the norm of its last one, adapters and additions to frozen weights together. returned (n, L) bool:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedbench import seeding
+from fedbench.families.allocation import nothing_known
 from fedbench.families.own import Fresh, Own
 from fedbench.method import Predict, Setup, State
 from fedbench.models.adapter import fold
@@ -81,8 +82,7 @@ class Handed:
         few layers. As the plan of the first round has it."""
         L = self.model.num_layers
         with torch.device("cpu"):  # also where the model is but a shape
-            blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
-            plan, _ = self._plan({**blank, "memory": {}}, size, GLOBAL)
+            plan, _ = self._plan({**nothing_known(L), "memory": {}}, size, GLOBAL)
         if not len(plan.M):
             return None
         holding = holding_of(plan, 0)

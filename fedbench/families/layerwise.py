@@ -143,8 +143,7 @@ class Layerwise:
         return {
             "r": [_values(self.model.r(j)) for j in range(L)],
             "shared": _values(self.model.shared()),
-            "scores": torch.zeros(L, dtype=torch.float64),
-            "history": torch.zeros(L, dtype=torch.int64),
+            **alloc.nothing_known(L),
             "memory": {},
             **({"clients": {}} if self.own else {}),
             **first_books(self.setup.train.get("regularizer")),
@@ -226,9 +225,8 @@ class Layerwise:
         """What a client would hold if it were the only one, and the first; seed: in place of the run's."""
         seed = self.setup.seed if seed is None else seed
         L, r_n = self.model.num_layers, None if rank is None else torch.tensor([rank])
-        blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
         one = Cohort([0], torch.tensor([L_n]), torch.ones(1), torch.ones(1), lambda n: iter(()), ranks=r_n)
-        plan, _ = self.plan({**blank, "memory": {}}, t, one, seeding.generator(seed, t, use="price"))
+        plan, _ = self.plan({**alloc.nothing_known(L), "memory": {}}, t, one, seeding.generator(seed, t, use="price"))
         return holding_of(plan, 0)
 
     def smallest(self) -> Plan:
@@ -239,9 +237,8 @@ class Layerwise:
         L_n, even = torch.tensor(scenario.capacities[who, 0]), torch.ones(len(who))
         r_n = None if scenario.ranks is None else torch.tensor(scenario.ranks[who, 0])
         everybody = Cohort(who.tolist(), L_n, even, even, lambda n: iter(()), ranks=r_n)
-        blank = {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
         draw = seeding.generator(0, use="check")  # what reads no seed is checked, and priced, once for all
-        return self.plan({**blank, "memory": {}}, 0, everybody, draw)[0]
+        return self.plan({**alloc.nothing_known(L), "memory": {}}, 0, everybody, draw)[0]
 
     @functools.cached_property
     def price(self) -> Callable[..., ClientCost]:

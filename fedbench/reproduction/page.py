@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from fedbench.report.columns import DASH, number
+from fedbench.report.changes.settings import cut
+from fedbench.report.columns import number
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.reproduction.again import Setting
@@ -15,7 +16,6 @@ from fedbench.reproduction.verdict import NOT_RUN, ORDER, Verdict
 from fedbench.words import counted, shortened
 
 MOST = 40  # lines of cells; csv and json have all
-WIDE = 30  # letters of a setting's value
 CSV_COLUMNS = (
     "suite", "scenario", "variant", "method", "seed", "id", "verdict", "metric", "there", "here", "difference", "noise",
     "reason",
@@ -52,8 +52,8 @@ def after(found: Sequence[Verdict], settings: Sequence[Setting]) -> View:
 def _settings_page(source: str, cells: int, found: Sequence[Setting], lacking: Sequence[tuple[str, str]]) -> Page:
     columns = [
         Column("differs here", "name", [Shown(one.what) for one in found], least=20),
-        Column("there", "score", [Shown(_cut(one.there)) for one in found], left=True),
-        Column("here", "score", [Shown(_cut(one.here)) for one in found], left=True),
+        Column("there", "score", [Shown(cut(one.there)) for one in found], left=True),
+        Column("here", "score", [Shown(cut(one.here)) for one in found], left=True),
         Column("in", "score", [Shown(f"{one.cells} of {cells}") for one in found]),
     ]
     same = [] if found else ["versions, data, weights, processor and Python are those of the source"]
@@ -62,11 +62,6 @@ def _settings_page(source: str, cells: int, found: Sequence[Setting], lacking: S
         by_reason.setdefault(reason, []).append(title)
     notes = [f"cannot run here: {shortened(titles, 3)}: {reason}" for reason, titles in by_reason.items()]
     return Page(f"{source}: {counted(cells, 'cell')}", [Table(columns)] if found else [], notes, same)
-
-
-def _cut(text: str) -> str:
-    text = text or DASH
-    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
 
 
 def _columns(found: Sequence[Verdict]) -> list[Column]:

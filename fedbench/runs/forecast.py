@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench import machine
 from fedbench.cell.alike import alike_together
 from fedbench.cell.totals import Totals
 from fedbench.errors import UserError
@@ -105,7 +104,7 @@ def _time(
     from fedbench.runs.estimate import estimate
 
     device = "cpu"
-    if options.device == "cuda" or (options.device == "auto" and machine.has_gpu()):
+    if options.on_gpu:
         from fedbench.cell.worker import resolved  # imports torch, and the time is seldom asked for
 
         device = resolved(options.device)

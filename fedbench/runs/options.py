@@ -41,8 +41,12 @@ class Options:
         """`auto` is one for each core, or as many as share a GPU where there is one."""
         if self.jobs != "auto":
             return int(self.jobs)
-        on_gpu = self.device == "cuda" or (self.device == "auto" and machine.has_gpu())
-        return int(1 / (self.gpu_fraction or 1.0) + 1e-9) if on_gpu else machine.cores()
+        return int(1 / (self.gpu_fraction or 1.0) + 1e-9) if self.on_gpu else machine.cores()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether cells are computed on one."""
+        return self.device == "cuda" or (self.device == "auto" and machine.has_gpu())
 
     def gpu(self) -> float:
         """The share of a GPU that a cell asks a cluster for; with `auto` none, unless a share is named."""

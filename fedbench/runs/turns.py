@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedbench import machine
 from fedbench.cell.alike import Config, in_groups
 from fedbench.disk import hash_of_json
 from fedbench.registry.named import references
@@ -28,8 +27,7 @@ def turns_of(
 
     totals: by id, what cells will cost (`Ledger.totals`).
     """
-    on_gpu = options.device == "cuda" or (options.device == "auto" and machine.has_gpu())
-    if options.own_processes or on_gpu:
+    if options.own_processes or options.on_gpu:
         return {}
     fit = [cell for cell in cells if _is_small(totals.get(cell.id, {})) and _is_ours(cell.config, registry)]
     found = {cell.id: _in_common(cell.config) for cell in fit}

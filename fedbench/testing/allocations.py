@@ -78,7 +78,7 @@ def _check_draws(allocate: Allocate, cases: Sequence[tuple[int, ...]], L: int) -
 def _state(L: int, t: int | None) -> State:
     """What is known of the layers in round t; None: where no round has been."""
     if t is None:
-        return {"scores": torch.zeros(L, dtype=torch.float64), "history": torch.zeros(L, dtype=torch.int64)}
+        return alloc.nothing_known(L)
     scores = torch.rand(L, dtype=torch.float64, generator=torch.Generator().manual_seed(t))
     return {"scores": scores, "history": torch.arange(L)}
 

@@ -21,6 +21,7 @@ from fedbench.report.changes.names import (
     Name,
 )  # fmt: skip
 from fedbench.report.changes.records import to_csv, to_json
+from fedbench.report.changes.settings import cut
 from fedbench.report.columns import around, between, exact, point, scored, step, subtracted
 from fedbench.report.measures import is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
@@ -32,7 +33,6 @@ MOST = 40  # lines of a table; csv and json have all
 NAME = 40  # letters of a name at the beginning of a line, before they are numbered instead
 TOLD = 6  # names in a sentence
 FAULTS = 3  # lines on what is damaged, of which the command tells more
-WIDE = 30  # letters of a setting's value
 
 
 def view(found: Changes) -> View:
@@ -46,17 +46,12 @@ def _heading(found: Changes) -> Page:
     both = [name for name in found.names if name.before and name.after]
     columns = [
         Column("differs", "name", [Shown(s.what) for s in found.settings], least=24),
-        Column("before", "score", [Shown(_value(s.before)) for s in found.settings], left=True),
-        Column("after", "score", [Shown(_value(s.after)) for s in found.settings], left=True),
+        Column("before", "score", [Shown(cut(s.before)) for s in found.settings], left=True),
+        Column("after", "score", [Shown(cut(s.after)) for s in found.settings], left=True),
         Column("in", "score", [Shown(f"{s.names} of {len(both)}", value=s.names) for s in found.settings]),
     ]
     tables = [Table(columns, "what they were computed with, in names of both")] if found.settings else []
     return Page(f"{found.before} -> {found.after}", tables, _notes(found), _counts(found, both))
-
-
-def _value(text: str | None) -> str:
-    text = DASH if text is None else text
-    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
 
 
 def _counts(found: Changes, both: Sequence[Name]) -> list[str]:

@@ -9,9 +9,11 @@ from typing import Any
 
 from fedbench.report.changes.names import Name
 from fedbench.report.grouping import flatten
+from fedbench.report.standing import DASH
 from fedbench.words import counted
 
 PARTS = ("versions", "machine", "git", "fingerprints", "config")  # of a manifest, in the order in which they are told
+WIDE = 30  # letters of a value in a table
 MOST = 3  # pairs of values of one setting that are told one by one
 
 
@@ -38,6 +40,12 @@ def settings(names: Iterable[Name]) -> list[Setting]:
         by_setting.setdefault(what, []).append(Setting(what, old_value, new_value, n))
     ordered = sorted(by_setting, key=lambda what: PARTS.index(what.partition(".")[0]))
     return [setting for what in ordered for setting in _few(by_setting[what])]
+
+
+def cut(value: str | None) -> str:
+    """A value as a table has room for it."""
+    text = value or DASH
+    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
 
 
 def _told(manifest: Any) -> Iterator[tuple[str, str]]:
