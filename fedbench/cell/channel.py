@@ -119,17 +119,15 @@ def received(
             if n in rejected:
                 rows[row] = math.nan if rows.is_floating_point() else 0
             elif n in spoilt and place in sent[n]:
-                if within is None:
-                    rows[row] = sent[n][place]
-                else:
-                    rows[row][within[row].expand_as(rows[row])] = sent[n][place]
+                at = ... if within is None else within[row].expand_as(rows[row])
+                rows[row][at] = sent[n][place]
         return rows
 
     arrived = uploads.arrived.clone()
     arrived[list(rejected)] = False
     taken = mapped(rows_of, {"r": uploads.r, "shared": uploads.shared})
-    before = {"r": uploads.r, "shared": uploads.shared} if spoilt else None
-    return replace(uploads, **taken, arrived=arrived, rejected=rejected, spoilt=sorted(spoilt), sent=before)
+    sent_as = {"r": uploads.r, "shared": uploads.shared} if spoilt else None
+    return replace(uploads, **taken, arrived=arrived, rejected=rejected, spoilt=sorted(spoilt), sent=sent_as)
 
 
 def _check_rows(

@@ -29,7 +29,7 @@ from fedbench.engine.standing import forget, standing
 from fedbench.engine.stepped import clip_each, others_frozen
 from fedbench.engine.team import ALONE, Team
 from fedbench.engine.tokens import Tokens
-from fedbench.models.adapter import Stack, stackable, stacked
+from fedbench.models.adapter import Stack, stacked
 from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.draws import Draws
@@ -65,8 +65,13 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
 
 
 def can_train(model: Blocks | Plain) -> bool:
-    """Whether the model runs layer after layer, and all that is trained in it can be stacked."""
-    return isinstance(model, Blocks) and type(model).forward is Blocks.forward and stackable(model)
+    """Whether the model runs layer after layer, and every module that is trained in it, classifiers apart, can use a
+    `Stack`."""
+    if not isinstance(model, Blocks) or type(model).forward is not Blocks.forward:
+        return False
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    owners = {name.rpartition(".")[0] for name in trained if not name.startswith("classifiers.")}
+    return all(hasattr(model.get_submodule(owner), "stack") for owner in owners)
 
 
 def train_within(

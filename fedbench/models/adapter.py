@@ -251,13 +251,6 @@ class Foldable(Protocol):
     def is_folded(self) -> bool: ...
 
 
-def stackable(blocks: Blocks) -> bool:
-    """Whether every adapter of the model can use a stack."""
-    trained = [name for name, parameter in blocks.named_parameters() if parameter.requires_grad]
-    owners = {name.rpartition(".")[0] for name in trained if not name.startswith("classifiers.")}
-    return all(hasattr(blocks.get_submodule(owner), "stack") for owner in owners)
-
-
 @contextmanager
 def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
     """Let the modules under `root` that own values of the stack use them."""

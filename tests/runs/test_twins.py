@@ -124,10 +124,12 @@ def test_force_computes_one_of_them_anew(tmp_path, both):
     folder, _ = both
     suite(tmp_path, "head_only")
     shutil.copytree(folder / "r", tmp_path / "r")
+    cells = [place / "manifest.json" for name, place in folders(tmp_path / "r").items() if "head" in name]
+    before = [cell.stat().st_mtime_ns for cell in cells]
     ran = run("--force", "--json", cwd=tmp_path)
     assert json.loads(ran.stdout)["ran"] == 1 and json.loads(ran.stdout)["twins"] == 2
-    started = {read_manifest(place)["seconds"] for name, place in folders(tmp_path / "r").items() if "head" in name}
-    assert len(started) == 1 and started != {read_manifest(folders(folder / "r")["small/head_only"])["seconds"]}
+    assert all(cell.stat().st_mtime_ns > then for cell, then in zip(cells, before, strict=True))
+    assert len({read_manifest(cell.parent)["seconds"] for cell in cells}) == 1
 
 
 def test_one_that_was_interrupted_while_it_was_written_down_is_written_anew(tmp_path, both, monkeypatch):
