@@ -154,6 +154,9 @@ def _sum(parts: Sequence[Row], share: float) -> Row:
     unknown = [part["unknown"] for part in parts if "unknown" in part]
     if not priced:
         return dict(parts[0])
-    sums = {key: share * sum(part[key] for part in priced) for key in priced[0]}
-    row: Row = {key: round(total) if isinstance(priced[0][key], int) else total for key, total in sums.items()}
+    row: Row = {}
+    for key in dict.fromkeys(key for part in priced for key in part):  # nobody may take part in some
+        numbers = [part[key] for part in priced if key in part]
+        total = share * sum(numbers)
+        row[key] = round(total) if isinstance(numbers[0], int) else total
     return row | {"unknown": unknown[0], "unpriced": len(unknown)} if unknown else row

@@ -10,6 +10,7 @@ from command import TINY, fedbench, write_suite
 
 from fedbench.results import content_hash, load, read_index
 from fedbench.results.tuning import contests, read_searches
+from fedbench.runs.forecast import _sum
 
 CHANGES = {
     "rounds: 2, max_steps": "rounds: 4, max_steps",
@@ -210,6 +211,13 @@ def test_a_candidate_that_is_not_applicable_costs_nothing(tmp_path):
     suite(tmp_path, "odd", "tune: {trials: 2, space: {methods.odd.how: {choice: [raise, not_applicable]}}}\n")
     tried, own, *_ = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--json", cwd=tmp_path).stdout)["cells"]
     assert len(tried["ids"]) == 2 and tried["images"] == own["images"] > 0 and "unpriced" not in tried
+
+
+def test_candidates_are_added_up_whatever_one_of_them_lacks():
+    """Nobody takes part in the first, and so it takes no simulated time."""
+    first, other = {"flops": 2, "images": 4}, {"flops": 6, "images": 4, "simulated_seconds": 3.0}
+    for parts in ((first, other), (other, first)):
+        assert _sum(parts, 0.5) == {"flops": 4, "images": 4, "simulated_seconds": 1.5}
 
 
 def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_path):
