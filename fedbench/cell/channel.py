@@ -125,9 +125,9 @@ def received(
 
     arrived = uploads.arrived.clone()
     arrived[list(rejected)] = False
-    taken = mapped(rows_of, {"r": uploads.r, "shared": uploads.shared})
-    sent_as = {"r": uploads.r, "shared": uploads.shared} if spoilt else None
-    return replace(uploads, **taken, arrived=arrived, rejected=rejected, spoilt=sorted(spoilt), sent=sent_as)
+    as_sent: Values = {"r": uploads.r, "shared": uploads.shared}
+    taken, before = mapped(rows_of, as_sent), as_sent if spoilt else None
+    return replace(uploads, **taken, arrived=arrived, rejected=rejected, spoilt=sorted(spoilt), sent=before)
 
 
 def _check_rows(

@@ -52,14 +52,14 @@ def hetlora(
     all adapters, the paper's; or `examples`, as third parties' code has it.
 
     The paper's (read in descriptions and in third parties' code, which gamma and lam are from; there is none by the
-    authors): where the sum of those tail products is smaller after local training than before, r_n falls to
-    floor(gamma r_n) for good, and A_n, B_n are cut before they are sent. Zeros are averaged in, and all clients that
-    arrived share the divisor. Equal weights where every S_n is 0. Ours: a term that nobody trained who came back keeps
-    its value; c is at least r_min, so that only what can be
-    pruned is pulled; where ranks are drawn every round, as many terms as a client has given up are missing from every
-    later draw; classifiers are averaged by examples; a client whose work is lost does not prune; what a client sends in
-    the round in which it prunes is still charged at its old rank; one scale alpha / R for everybody; a client's first
-    L_n layers where a scenario gives no ranks. Not applicable under FedDyn, which moves what norms are taken of.
+    authors): where the sum of those tail products is smaller after local training than before, r_n falls to floor(gamma
+    r_n) for good, and A_n, B_n are cut before they are sent. Zeros are averaged in, and all clients that arrived share
+    the divisor. Equal weights where every S_n is 0. Ours: a term that nobody trained who came back keeps its value; c
+    is at least r_min, so that only what can be pruned is pulled; where ranks are drawn every round, as many terms as a
+    client has given up are missing from every later draw; classifiers are averaged by examples; a client whose work is
+    lost does not prune; what a client sends in the round in which it prunes is still charged at its old rank; one scale
+    alpha / R for everybody; a client's first L_n layers where a scenario gives no ranks. Not applicable under FedDyn,
+    which moves what norms are taken of.
     """
     only_without_feddyn(setup)
     made = HetLoRA(setup, gamma, r_min, weights)
