@@ -10,7 +10,7 @@ from fedbench.commands.choices import DEVICE, PLUGINS
 from fedbench.commands.output import listing
 
 if TYPE_CHECKING:
-    from fedbench.models.sizes import Size
+    from fedbench.models.sizes import BackboneSize
 
 
 @click.command(short_help="Parameters, multiply-adds and images a second of backbones.")
@@ -48,7 +48,7 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
         _show(found, classes, batch, device)
 
 
-def _show(found: list[Size], classes: int, batch: int, device: str) -> None:
+def _show(found: list[BackboneSize], classes: int, batch: int, device: str) -> None:
     """A line for each backbone, and what was timed."""
     from fedbench.commands.screen import Screen
 
@@ -66,6 +66,6 @@ def _show(found: list[Size], classes: int, batch: int, device: str) -> None:
     )
 
 
-def _row(size: Size) -> tuple[str, ...]:
+def _row(size: BackboneSize) -> tuple[str, ...]:
     counts = (f"{size.parameters / 1e6:.2f} M", f"{size.macs / 1e9:.3g}", f"{size.images_per_second:.3g}")
     return size.name, str(size.image_size), *counts

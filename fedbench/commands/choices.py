@@ -64,7 +64,7 @@ def cells(command: Callable) -> Callable:
     return command
 
 
-class Size(click.ParamType):
+class Bytes(click.ParamType):
     """Bytes: `600MB`, `4GB` or `3.5 GiB`."""
 
     name = "SIZE"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Shard, Size, cells, workers
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
 from fedbench.commands.output import tell_left_out
 from fedbench.errors import Interrupted
 from fedbench.runs.executors.signals import raising
@@ -48,7 +48,7 @@ MOST_SHOWN = 10  # failures listed at the end of a run
     help="The share of a GPU for each cell; 0.25: four cells share one.",
 )
 @click.option("--timeout", type=Amount(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long.")
-@click.option("--memory-limit", type=Size(), help="End a cell that takes more memory, e.g. 600MB or 4GB.")
+@click.option("--memory-limit", type=Bytes(), help="End a cell that takes more memory, e.g. 600MB or 4GB.")
 @click.option(
     "--checkpoint",
     "checkpoint_every",

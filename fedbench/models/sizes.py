@@ -19,7 +19,7 @@ FEWEST, MOST = 3, 50  # timed passes
 
 
 @dataclass(frozen=True)
-class Size:
+class BackboneSize:
     """A backbone with a linear classifier of `num_classes` on its pooled features.
 
     parameters: all of them, classifier included · macs: multiply-adds of one image's forward pass, half of what torch
@@ -38,13 +38,13 @@ class Size:
     threads: int
 
 
-def measure(name: str, source: Source, num_classes: int, batch_size: int, device: str) -> Size:
+def measure(name: str, source: Source, num_classes: int, batch_size: int, device: str) -> BackboneSize:
     """Count and time a backbone; its weights do not matter."""
     model = _Whole(source.model, num_classes).to(device).eval().requires_grad_(False)
     x = torch.zeros(batch_size, 3, source.image_size, source.image_size, device=device)
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=_missing()) as counter:
         model(x[:1])
-    return Size(
+    return BackboneSize(
         name=name,
         image_size=source.image_size,
         num_classes=num_classes,

@@ -28,7 +28,7 @@ MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, 
 
 
 @dataclass(frozen=True)
-class Setting:
+class Mismatch:
     """What is not here as it was there; cells: in how many."""
 
     what: str
@@ -94,7 +94,7 @@ def _lacks(cell: Told, registry: Registry) -> str:
     return ""
 
 
-def settings(cells: Sequence[Told], here: Mapping[int, Cell]) -> list[Setting]:
+def settings(cells: Sequence[Told], here: Mapping[int, Cell]) -> list[Mismatch]:
     """The versions, fingerprints and machines that are not the same, and in how many cells."""
     counts: dict[tuple[str, str, str], int] = {}
     mine = {name: str(value) for name, value in machine.describe("cpu").items() if name in MACHINE}
@@ -105,7 +105,7 @@ def settings(cells: Sequence[Told], here: Mapping[int, Cell]) -> list[Setting]:
             if old.get(what) != new.get(what):
                 key = (what, old.get(what, ""), new.get(what, ""))
                 counts[key] = counts.get(key, 0) + 1
-    return [Setting(*key, n) for key, n in counts.items()]
+    return [Mismatch(*key, n) for key, n in counts.items()]
 
 
 def _flat(origin: Mapping[str, Any], like: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from fedbench.report.changes.settings import cut
 from fedbench.report.columns import number
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
-from fedbench.reproduction.again import Setting
+from fedbench.reproduction.again import Mismatch
 from fedbench.reproduction.verdict import NOT_RUN, ORDER, Verdict
 from fedbench.words import counted, shortened
 
@@ -29,7 +29,7 @@ LEGEND = (
 )
 
 
-def before(source: str, cells: int, found: Sequence[Setting], lacking: Sequence[tuple[str, str]]) -> View:
+def before(source: str, cells: int, found: Sequence[Mismatch], lacking: Sequence[tuple[str, str]]) -> View:
     """What is not the same here, told before anything runs."""
     page = _settings_page(source, cells, found, lacking)
     record = {"source": source, "cells": cells, "differs_here": [vars(one) for one in found]}
@@ -39,7 +39,7 @@ def before(source: str, cells: int, found: Sequence[Setting], lacking: Sequence[
     return View([page], [], lambda: csv_text(heads, rows), lambda: json_text(record))
 
 
-def after(found: Sequence[Verdict], settings: Sequence[Setting]) -> View:
+def after(found: Sequence[Verdict], settings: Sequence[Mismatch]) -> View:
     """Each cell with its verdict."""
     counts = Counter(one.called for one in found)
     told = ", ".join(f"{counts[name]} {name}" for name in ORDER[::-1] if counts[name])
@@ -49,7 +49,7 @@ def after(found: Sequence[Verdict], settings: Sequence[Setting]) -> View:
     return View([page], LEGEND, partial(_csv, found), partial(_json, found, settings), comments=LEGEND)
 
 
-def _settings_page(source: str, cells: int, found: Sequence[Setting], lacking: Sequence[tuple[str, str]]) -> Page:
+def _settings_page(source: str, cells: int, found: Sequence[Mismatch], lacking: Sequence[tuple[str, str]]) -> Page:
     columns = [
         Column("differs here", "name", [Shown(one.what) for one in found], least=20),
         Column("there", "score", [Shown(cut(one.there)) for one in found], left=True),
@@ -102,7 +102,7 @@ def _csv(found: Sequence[Verdict]) -> str:
     return csv_text(CSV_COLUMNS, ([*_record(one).values()] for one in found))
 
 
-def _json(found: Sequence[Verdict], settings: Sequence[Setting]) -> str:
+def _json(found: Sequence[Verdict], settings: Sequence[Mismatch]) -> str:
     counts = Counter(one.called for one in found)
     same = all(one.called not in (ORDER[0], NOT_RUN) for one in found)
     record = {"reproduced": same, "counts": counts, "differs_here": [vars(one) for one in settings]}
