@@ -76,6 +76,23 @@ def test_tensorboard_reads_back_what_was_written(tmp_path, monkeypatch, capsys):
     assert fedbench("compare", "r", cwd=tmp_path).exit_code == 0  # its folder is no suite's
 
 
+@pytest.mark.parametrize("status", ["finished", "halved", "failed", "timeout"])
+def test_tensorboard_counts_a_halved_candidate_as_a_success(tmp_path, monkeypatch, status):
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.api_pb2 import Status
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    monkeypatch.setenv("FEDBENCH_TENSORBOARD", str(tmp_path / "logs"))
+    registry, folder = Registry(files(["tensorboard"])), tmp_path / "r" / "s" / "cell"
+    registry.tell("fedbench_cell_finished", manifest={"status": status}, evaluation=[], folder=str(folder))
+    read = EventAccumulator(str(tmp_path / "logs" / "s" / "cell"))
+    read.Reload()
+    (about,) = read.summary_metadata.values()
+    told = HParamsPluginData.FromString(about.plugin_data.content).session_end_info.status
+    assert told == Status.Value("STATUS_SUCCESS" if status in ("finished", "halved") else "STATUS_FAILURE")
+
+
 @pytest.mark.slow  # importing MLflow takes two seconds
 def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
