@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedbench.cell.pixels import Pixels
+from fedbench.cell.reasons import Diverged
 from fedbench.cell.shares import TEST, Share
 from fedbench.engine.answering import answer
 from fedbench.engine.team import ALONE, Team
@@ -52,7 +53,7 @@ class Pass(NamedTuple):
 
 
 class Evaluation:
-    """The test and validation images of a cell, and what is asked of them.
+    """The test and validation images of a cell, of so many classes, and what is asked of them.
 
     train: where positions of validation images point · shares: what is scored, by whom, those of a split one after the
     other · batch_size: images of a pass · mixed: whether a pass may hold images of several shares, which saves the
@@ -69,9 +70,11 @@ class Evaluation:
         mixed: bool,
         personal: bool = False,
         train: Pixels | None = None,
+        *,
+        classes: int,
     ) -> None:
         self.test, self.images, self.metrics = test, {TEST: test, VALIDATION: train or test}, metrics
-        self._how = (batch_size, mixed, personal)
+        self.classes, self._how = classes, (batch_size, mixed, personal)
         self.shares = sorted(shares, key=lambda share: share.client) if personal else list(shares)
         self.sizes = [len(share.indices) for share in self.shares]
         parts = [Pass(share.client if personal else GLOBAL, share.indices, share.split) for share in self.shares]
@@ -87,7 +90,7 @@ class Evaluation:
     def only(self, split: str) -> Evaluation:
         """The same of the images of one split."""
         shares = [share for share in self.shares if share.split == split]
-        return Evaluation(self.test, shares, self.metrics, *self._how, self.images[VALIDATION])
+        return Evaluation(self.test, shares, self.metrics, *self._how, self.images[VALIDATION], classes=self.classes)
 
     def scores(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> list[Score]:
         """Every metric of every answer on every share, see `answers`."""
@@ -98,24 +101,23 @@ class Evaluation:
         """What the models say to the images of every share.
 
         predictor(client) answers for that client's own model, predictor(None) for the global one; an answer is valid
-        until the next is asked for.
+        until the next is asked for. Raises ValueError for what are no logits of these images, Diverged where they are
+        no numbers.
         """
         latest = functools.lru_cache(maxsize=1)(predictor)
 
         def outputs(i: int) -> dict[str, Tensor]:
             client, indices, split = self.passes[i]
-            logits = _answer(latest(None if client == GLOBAL else client), self.images[split], indices)
-            named = logits if isinstance(logits, Mapping) else {"": logits}
-            return {name: value.float() for name, value in named.items()}
+            given = _answer(latest(None if client == GLOBAL else client), self.images[split], indices)
+            return _logits(given, len(indices), self.classes)
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)
         whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        here = torch.cat([logits.flatten() for logits in whole.values()]).cpu()  # waits for a GPU once
-        found = zip(whole.items(), here.split([logits.numel() for logits in whole.values()]), strict=True)
-        return {
-            name if i else "": flat.view(logits.shape).split(self.sizes)
-            for i, ((name, logits), flat) in enumerate(found)
-        }
+        here = torch.cat(list(whole.values())).cpu()  # waits for a GPU once
+        if lost := int((~here.isfinite()).any(1).sum()):
+            raise Diverged(f"{lost:,} of {len(here):,} answers to test and validation images are not finite")
+        found = zip(whole, here.chunk(len(whole)), strict=True)
+        return {name if i else "": logits.split(self.sizes) for i, (name, logits) in enumerate(found)}
 
     def scored(self, answers: Answers) -> list[Score]:
         """Every metric of every answer on every share."""
@@ -139,6 +141,22 @@ class Evaluation:
 
     def _labels(self, share: Share) -> Tensor:
         return torch.from_numpy(self.images[share.split].images.y[share.indices])
+
+
+def _logits(given: Any, images: int, classes: int) -> dict[str, Tensor]:
+    """What a predictor gave, by output. Raises ValueError where that is not (images, classes) each."""
+    named = given if isinstance(given, Mapping) else {"": given}
+    for name, logits in named.items():
+        if not isinstance(logits, Tensor) or logits.shape != (images, classes):
+            found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            what = f"a predictor's {name!r}" if name else "a predictor's answer"
+            raise ValueError(
+                f"{what} must be logits of shape {(images, classes)}, for {images} images of {classes} "
+                f"classes, not {found}"
+            )
+    if not named:
+        raise ValueError("a predictor must give logits, or several by name; it gave none")
+    return {name: logits.float() for name, logits in named.items()}
 
 
 def _answer(predict: Predict, images: Pixels, indices: np.ndarray) -> Tensor | Mapping[str, Tensor]:

@@ -15,6 +15,7 @@ from fedbench.cell.deployment import Deployment, Runnable, Scored, offered_by
 from fedbench.cell.diagnostics import effects
 from fedbench.cell.evaluation import Right, Score
 from fedbench.cell.federation import Federation
+from fedbench.cell.reasons import Diverged
 from fedbench.devices.clock import RoundSeconds
 from fedbench.disk import hash_of_bytes
 from fedbench.errors import UserError
@@ -37,10 +38,6 @@ class Tested(Protocol):
 
     @property
     def sizes(self) -> list[int]: ...
-
-
-class Diverged(Exception):
-    """A training loss or an update that is no number any more, by no fault of the scenario."""
 
 
 class Ledger:

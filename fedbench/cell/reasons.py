@@ -1,4 +1,4 @@
-"""Why a cell failed: what an exception says beside its own words."""
+"""Why a cell failed: numbers that are none any more, and what an exception says beside its own words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+
+
+class Diverged(Exception):
+    """A training loss, an update or an answer that is no number any more, by no fault of the scenario."""
 
 
 def place(error: BaseException, files: Iterable[Path]) -> str:

@@ -105,7 +105,8 @@ class Trial:
             self._keep(self.model)
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
             images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
-        return Evaluation(test, self.world.shares, metrics, images, self.fast, self.method.personal, self.train)
+        how = (metrics, images, self.fast, self.method.personal, self.train)
+        return Evaluation(test, self.world.shares, *how, classes=len(self.dataset.classes))
 
     def _keep(self, model: Blocks) -> None:
         """Let what the frozen part of the model makes of images be computed once for all rounds."""

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from fedbench.cell.chance import drawn, moved
-from fedbench.cell.ledger import Diverged
+from fedbench.cell.reasons import Diverged
 from fedbench.cell.strangers import called, checked_by, strangers, suspicion
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.allocation import SEEDS, is_deaf, is_free

@@ -20,10 +20,9 @@ from fedbench import machine
 from fedbench.cell.checkpoint import Checkpoints, Progress, forget
 from fedbench.cell.events import Teller
 from fedbench.cell.finished import keep
-from fedbench.cell.ledger import Diverged
 from fedbench.cell.news import last_rows, news
 from fedbench.cell.order import Order, config_of
-from fedbench.cell.reasons import out_of_memory, place
+from fedbench.cell.reasons import Diverged, out_of_memory, place
 from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
 from fedbench.cell.turns import Shared, in_turn

@@ -6,6 +6,7 @@ import torch
 
 from fedbench.cell.evaluation import Evaluation
 from fedbench.cell.pixels import Pixels
+from fedbench.cell.reasons import Diverged
 from fedbench.cell.shares import Share
 from fedbench.engine.team import together
 from fedbench.types import Images
@@ -22,7 +23,7 @@ def evaluation(mixed, batch_size=2, shares=BY_DOMAIN, personal=False):
     x = COLOURS.view(7, 1, 1, 1).expand(7, 3, 2, 2).numpy()
     test = Pixels(Images(x, (COLOURS % 2).long().numpy(), DOMAIN), (0.0,) * 3, (1 / 255,) * 3, "cpu")
     metrics = {"accuracy": lambda logits, y: (logits.argmax(1) == y).double().mean(), "n": lambda logits, y: len(y)}
-    return Evaluation(test, shares, metrics, batch_size, mixed, personal)
+    return Evaluation(test, shares, metrics, batch_size, mixed, personal, classes=2)
 
 
 def odd_from_four(x):
@@ -123,3 +124,33 @@ def test_which_test_images_are_right_stands_in_their_order(mixed):
     right = by_client.right(by_client.answers(lambda client: odd_from_four))
     assert right.positions.tolist() == [0, 1, 2, 3, 5, 6]
     assert right.by_output[""].tolist() == [True, False, True, False, True, True]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_an_answer_that_is_no_number_is_a_divergence(mixed, bad):
+    """Whose largest logit would be the first one's, as good as any guess."""
+
+    def spoilt(x):
+        given = odd_from_four(x)
+        given["never"] = torch.where(x[:, :1, 0, 0].round() == 5, bad, given["never"])
+        return given
+
+    with pytest.raises(Diverged, match="^1 of 14 answers to test and validation images are not finite$"):
+        evaluation(mixed).answers(lambda client: spoilt)
+
+
+@pytest.mark.parametrize(
+    "answer, told",
+    [
+        (lambda x: torch.zeros(len(x), 3), r"a predictor's answer must be .* \(7, 2\), .* not \(7, 3\)"),
+        (lambda x: torch.zeros(len(x) - 1, 2), r"7 images of 2 classes, not \(6, 2\)"),
+        (lambda x: torch.zeros(len(x)), r"not \(7,\)"),
+        (lambda x: None, "not NoneType"),
+        (lambda x: {"": torch.zeros(len(x), 2), "last": torch.zeros(2)}, r"a predictor's 'last' must .* not \(2,\)"),
+        (lambda x: {}, "it gave none"),
+    ],
+)
+def test_what_are_no_logits_is_refused(answer, told):
+    with pytest.raises(ValueError, match=told):
+        evaluation(True, batch_size=7).answers(lambda client: answer)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fedbench.cell.checkpoint import Progress
-from fedbench.cell.ledger import Diverged
+from fedbench.cell.reasons import Diverged
 from fedbench.cell.trial import Trial
 from fedbench.results.tables import to_table
 
@@ -44,6 +44,15 @@ def test_an_update_that_is_no_number_is_a_divergence_where_no_fault_made_it_so(r
     config["train"]["optimizer"]["lr"], config["train"]["clip"], config["train"]["max_steps"] = 1e38, None, 1
     config["train"]["optimizer"]["weight_decay"] = 1e38
     with pytest.raises(Diverged, match="the update of client 0 in round 1 is not finite"):
+        Trial(config, registry).run()
+
+
+def test_a_model_whose_answers_are_no_numbers_is_a_divergence_in_the_last_round_too(registry, cells):
+    """Loss and update of the only step are finite, and no later loss tells what they have made of the model."""
+    config = copy.deepcopy(cells["skew", "fedra"])
+    config["train"]["optimizer"]["lr"], config["train"]["clip"], config["train"]["max_steps"] = 1e30, None, 1
+    config["train"]["rounds"] = 1
+    with pytest.raises(Diverged, match=r"[1-9]\d* of \d+ answers to test and validation images are not finite"):
         Trial(config, registry).run()
 
 

@@ -81,9 +81,11 @@ def test_a_message_that_is_not_finite_is_found_at_the_end_of_the_round(registry,
 def test_an_evaluation_waits_once_however_many_passes_it_has(gpu, batch_size):
     x = np.arange(7, dtype=np.uint8).reshape(7, 1, 1, 1).repeat(3, 1)
     test = Pixels(Images(x, np.arange(7) % 2, np.zeros(7, np.int64)), (0.0,) * 3, (1 / 255,) * 3, "cuda")
-    one = Evaluation(test, [Share("a", np.arange(4)), Share("b", np.arange(4, 7))], {}, batch_size, mixed=False)
+    one = Evaluation(
+        test, [Share("a", np.arange(4)), Share("b", np.arange(4, 7))], {}, batch_size, mixed=False, classes=2
+    )
     gpu.waits.clear()
-    found = one.answers(lambda client: lambda x: {"first": x[:, :2, 0, 0], "second": x[:, 0, 0] + 1})
+    found = one.answers(lambda client: lambda x: {"first": x[:, :2, 0, 0], "second": x[:, 1:, 0, 0] + 1})
     assert gpu.waits.total() == 1, gpu.waits
     assert [part[:, 0].tolist() for part in found[""]] == [[0, 1, 2, 3], [4, 5, 6]]
-    assert [part.shape for part in found["second"]] == [(4, 1), (3, 1)]
+    assert [part.shape for part in found["second"]] == [(4, 2), (3, 2)]
