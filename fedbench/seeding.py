@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,3 +35,13 @@ def numpy_generator(seed: int, round: int = -1, client: int = -1, use: str = "")
     import numpy
 
     return numpy.random.Generator(numpy.random.PCG64(seed_of(seed, round, client, use)))
+
+
+@contextmanager
+def global_generator(seed: int, use: str) -> Iterator[None]:
+    """Within, torch's own generator stands at this seed, for code that knows no other; afterwards where it was."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(seed, use=use))
+        yield

@@ -127,7 +127,7 @@ class Trial:
 
         setup = made(
             backbone=self.model,
-            adapter=attaching(registry.make("adapter", self.config["adapter"]), self.config["adapter"]),
+            adapter=attaching(registry.make("adapter", self.config["adapter"]), self.config["adapter"], self.seed),
             engine=self._train,
             scenario=self.federation.scenario,
             train=self.config["train"],

@@ -52,7 +52,7 @@ def dealt(partition: Partition, images: Images, num_domains: int, seed: int, hel
     """The clients, and which of the images that are not held out each has, by its position in the training split."""
     draw = numpy_generator(seed, use="partition")
     if not len(held_out):
-        return partition(images.y, images.domain, num_domains, draw)
+        return partition(images.y.copy(), images.domain.copy(), num_domains, draw)
     rest = np.setdiff1d(np.arange(len(images)), held_out)
     clients = partition(images.y[rest], images.domain[rest], num_domains, draw)
     if isinstance(clients, Clients):

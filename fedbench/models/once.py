@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from fedbench.seeding import global_generator
+
 Found = TypeVar("Found")
 Parameters = tuple[tuple[str, Hashable, bool], ...]
 
@@ -27,12 +29,14 @@ def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callab
     return found
 
 
-def attaching(attach: Callable[[Any], None], ref: Mapping[str, Any]) -> Callable[[Any], None]:
+def attaching(attach: Callable[[Any], None], ref: Mapping[str, Any], seed: int) -> Callable[[Any], None]:
     """attach(model), after which the model's origin names the adapter as well: what it costs without does not depend on
-    that."""
+    that. seed: the cell's; what a module's constructor draws of frozen tensors from torch's generator follows from it.
+    """
 
     def attached(model: Any) -> None:
-        attach(model)
+        with global_generator(seed, use="adapter"):
+            attach(model)
         model.origin = f"{model.origin} {json.dumps(ref, sort_keys=True)}"
 
     return attached

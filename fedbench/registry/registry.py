@@ -170,7 +170,7 @@ class Registry:
     def make(self, kind: str, ref: Mapping[str, Any], **given: Any) -> Any:
         """Make a component of the options in `ref`, and of what the core gives if it is asked for. Raises Misfit."""
         maker, component = self.component(kind, ref)
-        options = {key: value for key, value in ref.items() if key != "name"}
+        options = copy.deepcopy({key: value for key, value in ref.items() if key != "name"})  # theirs to change
         if component.name != ref["name"]:  # a name left to the component `timm`
             options["name"] = ref["name"]
         if kind == "allocation":  # what is registered is the allocation itself

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedbench.engine import cohort, sequential
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.places import by_layer, places
+from fedbench.seeding import global_generator
 from fedbench.testing.world import CLASSES, TRAIN, cohort_of, expect, same, shaken, tiny_vit, twice, untouched
 from fedbench.types import Exit, Job, Plan, Uploads
 
@@ -25,22 +26,25 @@ def check_adapter(attach: Attach, again: Callable[[], Attach] | None = None) -> 
     nothing between calls, and trains to the same in both engines. again: makes it anew."""
     model = tiny_vit()
     frozen = {name: (p, p.detach().double()) for name, p in model.named_parameters()}
-    blocks = _adapted(model, attach)
+    blocks = _adapted(model, attach, seed=1)
     inside = [name for j in range(blocks.num_layers) for name in blocks.r(j)]
     expect(inside or len(blocks.shared()) > 2, "the adapter adds nothing that can be trained")
     _check_frozen(blocks, frozen)
     with shaken(2):
-        other = _adapted(tiny_vit(), again() if again else attach)
-    start = _check_start(blocks, other)
+        other = _adapted(tiny_vit(), again() if again else attach, seed=1)
+        elsewhere = _adapted(tiny_vit(), attach, seed=2)
+    start = _check_start(blocks, elsewhere)
+    _check_constants(blocks, other)
     _check_calls(blocks, other)
     _check_engines(blocks, start)
     _check_frozen(blocks, frozen)
     _check_shapes_alone(attach)
 
 
-def _adapted(model: nn.Module, attach: Attach) -> Blocks:
+def _adapted(model: nn.Module, attach: Attach, seed: int) -> Blocks:
     blocks = Blocks(model)
-    attach(blocks)
+    with global_generator(seed, use="adapter"):
+        attach(blocks)
     blocks.add_classifier(HEAD, CLASSES)
     return blocks
 
@@ -76,6 +80,23 @@ def _check_start(blocks: Blocks, other: Blocks) -> dict[str, Tensor]:
             "sets it, or let it start from a constant",
         )
     return first
+
+
+def _check_constants(blocks: Blocks, other: Blocks) -> None:
+    """What nobody trains and no state has is the same in a model that was adapted and drawn for the same seeds."""
+    other.draw(torch.Generator().manual_seed(1))
+    trained = {id(p) for of in (blocks, other) for p in of.trained().values()}
+    ours, theirs = (
+        {name: x for kind in (of.named_parameters, of.named_buffers) for name, x in kind() if id(x) not in trained}
+        for of in (blocks, other)
+    )
+    expect(ours.keys() == theirs.keys(), "attached again, the adapter has other frozen tensors")
+    for name, value in ours.items():
+        expect(
+            same(value.detach(), theirs[name].detach()),
+            f"{name} is frozen, and another when the adapter is attached again for the same seed: draw it from torch's "
+            "global generator, which stands at the cell's seed then, or let it be a constant",
+        )
 
 
 def _check_calls(blocks: Blocks, other: Blocks) -> None:
@@ -136,7 +157,7 @@ def _check_shapes_alone(attach: Attach) -> None:
     """What `fedbench plan` does to know prices."""
     try:
         with torch.device("meta"):
-            blocks = _adapted(tiny_vit(), attach)
+            blocks = _adapted(tiny_vit(), attach, seed=1)
             blocks(torch.empty(1, 3, 8, 8), range(blocks.num_layers), [Exit(blocks.num_layers, HEAD)])
     except Exception as error:
         raise AssertionError(

@@ -15,6 +15,7 @@ from fedbench.testing.world import RandomBatches, expect
 from fedbench.types import ClientCost, Report
 
 FINEST = 1e6  # values of a message are told apart to a millionth of the largest
+FLOPS_APART = 2  # times as many in a report as in a plan, or the other way round
 BITS = 8  # of a number that has nearly a value of its own; an eighth of what the kit computes in
 
 
@@ -34,6 +35,20 @@ def check_paid(method: Method, before: State, report: Report, t: int) -> None:
                 f"packed, and by {who} {cost and _declared(cost, steps)} bytes go up: `bytes_up` and what `sent` says "
                 "of a ClientCost count all that is in a client's rows of `uploads`, numel() times element_size()",
             )
+
+
+def check_planned(method: Method, report: Report, t: int) -> None:
+    """What `cost` says of a round beforehand, of which plans are made, and what its report says of it afterwards: who
+    takes part, and about how many FLOPs an image takes, which may depend on what the state chooses."""
+    for n, cost in enumerate(method.prices(report.cohort, t)):
+        who = f"client {report.cohort.ids[n]} takes part in round {t}"
+        expect(cost is not None, f"{who}, and by `cost` it does not: None is for clients that the round leaves out")
+        assert cost is not None
+        before, after = cost.flops_per_image, report.cost[n].flops_per_image
+        expect(
+            max(before, after) <= FLOPS_APART * min(before, after),
+            f"{who} at {after} FLOPs an image, and by `cost` at {before}: put the same ClientCost into the report",
+        )
 
 
 def _declared(cost: ClientCost, steps: int) -> int:

@@ -50,6 +50,19 @@ def test_a_fraction_is_rounded_and_seeds_draw_differently():
         proxy_of(images, {"fraction": 0.999}, 0)
 
 
+@pytest.mark.parametrize("held", [[], [3]])
+def test_a_partition_that_writes_into_what_it_is_given_changes_no_label(held):
+    images = images_of([0, 1] * 10, [0, 1] * 10)
+
+    def wiping(y, domain, num_domains, draw):
+        clients = everybody(y, domain, num_domains, draw)
+        y[:], domain[:] = 0, 0
+        return clients
+
+    dealt(wiping, images, 2, 3, np.array(held, dtype=np.int64))
+    assert images.y.tolist() == images.domain.tolist() == [0, 1] * 10
+
+
 def test_with_nothing_held_out_clients_are_dealt_as_ever():
     images = images_of([0, 1] * 10, [0] * 20)
     plain = everybody(images.y, images.domain, 2, np.random.Generator(np.random.PCG64(1)))

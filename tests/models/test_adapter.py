@@ -6,6 +6,7 @@ import torch
 from fedbench.errors import UserError
 from fedbench.models.adapter import SeededDropout, seed_dropout
 from fedbench.models.backbone import Blocks
+from fedbench.models.once import attaching
 from fedbench.testing.world import tiny_mixer, tiny_vit
 
 
@@ -60,3 +61,17 @@ def test_seed_dropout_reaches_every_adapter(registry):
     seed_dropout(blocks, generator)
     found = [m.generator for m in blocks.modules() if isinstance(m, SeededDropout)]
     assert len(found) == 8 and all(g is generator for g in found)
+
+
+def test_what_a_constructor_draws_from_torch_follows_from_the_cells_seed_alone():
+    """Frozen random matrices, which no state has: a cell that goes on must find them again."""
+
+    def frozen(seed, elsewhere):
+        torch.manual_seed(elsewhere)
+        where = torch.get_rng_state()
+        blocks = Blocks(tiny_vit())
+        attaching(lambda blocks: blocks.register_buffer("V", torch.randn(3)), {"name": "v"}, seed)(blocks)
+        assert torch.equal(torch.get_rng_state(), where)
+        return blocks.V.tolist()
+
+    assert frozen(1, elsewhere=5) == frozen(1, elsewhere=6) != frozen(2, elsewhere=5)

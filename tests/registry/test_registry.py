@@ -179,6 +179,18 @@ def test_a_torn_catalogue_is_made_again(install):
 # --- a file of its own -------------------------------------------------------------------------------------------
 
 
+def test_a_component_that_changes_its_options_changes_no_configuration(tmp_path):
+    """By which cells are called."""
+    file = tmp_path / "sorting.py"
+    body = (
+        "from fedbench import hookimpl\n\ndef make(at: list[int]):\n    at.sort()\n    return lambda logits, y: at[0]\n"
+    )
+    file.write_text(registering("metrics", "least", body))
+    ref = {"name": "least", "at": [3, 1, 2]}
+    assert Registry([str(file)]).make("metric", ref)(None, None) == 1
+    assert ref == {"name": "least", "at": [3, 1, 2]}
+
+
 def test_a_file_named_like_an_installed_plugin_stands_beside_it(tmp_path):
     file = tmp_path / "fedra.py"
     file.write_text(

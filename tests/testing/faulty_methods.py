@@ -81,6 +81,14 @@ METHODS = {
         SOUND.replace("range(int(cohort.steps[n]))", "range(int(cohort.steps[n]) + 1)"),
         r"the batches after the last step of a client change the state: .* stop after them",
     ),
+    "a plan without those who take part": (
+        _method(price="return None"),
+        "client 0 takes part in round 0, and by `cost` it does not: None is for clients that the round leaves out",
+    ),
+    "work that no plan tells of": (
+        _method(end="report = replace(report, cost=[replace(paid, flops_per_image=9)] * N)"),
+        "client 0 takes part in round 0 at 9 FLOPs an image, and by `cost` at 0: put the same ClientCost",
+    ),
     "passes that no cost tells of": (
         _method("[0 for n in range(N) for _ in zip(range(int(cohort.steps[n])), cohort.batches(n))]"),
         "client 0 takes 4 batches .* tell further passes over its images by `epochs_beside`",

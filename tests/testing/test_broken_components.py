@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedbench.families import aggregation, allocation
+from fedbench.models.adapter import resolve_targets
 from fedbench.models.backbone import Source
 from fedbench.testing import (
     check_adapter,
@@ -127,6 +128,37 @@ def thaws(blocks):
 def test_broken_adapters(broken, told):
     with pytest.raises(AssertionError, match=told):
         check_adapter(broken)
+
+
+class Frozen(torch.nn.Module):
+    """b * (x V) beside a frozen layer, b trained and V as it is given (VeRA's way)."""
+
+    def __init__(self, frozen, V):
+        super().__init__()
+        self.frozen, self.b = frozen, torch.nn.Parameter(torch.zeros(frozen.out_features))
+        self.register_buffer("V", V)
+
+    def draw(self, generator):
+        torch.nn.init.zeros_(self.b)
+
+    def forward(self, x):
+        return self.frozen(x) + (x @ self.V) * self.b
+
+
+def beside(draw):
+    def attach(blocks):
+        for parent, name in resolve_targets(blocks, "last_fc"):
+            layer = getattr(parent, name)
+            setattr(parent, name, Frozen(layer, draw(layer.in_features, layer.out_features)))
+
+    return attach
+
+
+def test_frozen_numbers_of_an_adapter_come_from_torch_which_is_seeded_there():
+    """Nobody trains them and no state has them: drawn elsewhere, a run that goes on would have others."""
+    check_adapter(beside(torch.randn))
+    with pytest.raises(AssertionError, match=r"attn.proj.V is frozen, and another .* same seed: draw it from torch's"):
+        check_adapter(beside(lambda *shape: torch.from_numpy(np.random.randn(*shape)).float()))
 
 
 def test_a_broken_backbone():
