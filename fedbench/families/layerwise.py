@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from fedbench import seeding
 from fedbench.families import allocation as alloc
 from fedbench.families.handed import Answer, Handed, deepest
-from fedbench.families.own import Fresh, Own
+from fedbench.families.own import Fresh, Own, known
 from fedbench.families.regularizer import first_books, pull_of, refuse_feddyn, server_step
 from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State
@@ -70,7 +70,8 @@ def layerwise(
     sizes: SizesOf | None = None,
     at: Answer | None = None,
 ) -> Method:
-    """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable.
+    """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable; UserError for a pattern
+    that no tensor's name fits.
 
     allocation, aggregator, objective: references to components, or functions · adapt: False trains classifiers
     alone · depth_of(L_n): how many layers a client is given, None if it takes no part · exits_of(depth): its
@@ -84,7 +85,10 @@ def layerwise(
     sizes(model): what it offers clients that have devices, by default the depths that depth_of tells apart.
     """
     model = _trainable(setup, adapt, exits_of)
-    kept, never, anew = (tuple(of(model) if callable(of) else of) for of in (keeps, fixed, fresh))
+    kept, never, anew = (
+        known(option, tuple(of(model) if callable(of) else of), model)
+        for option, of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh))
+    )
     if kept or anew:
         refuse_feddyn(setup, "corrects one global model, and here clients start from tensors of their own")
     refs = (("allocation", allocation), ("aggregator", aggregator), ("objective", objective))

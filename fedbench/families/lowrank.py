@@ -17,7 +17,7 @@ from fedbench.method import Setup, State
 from fedbench.models.additions import ADDED, FROZEN
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Pair, pairs, rank_of
-from fedbench.models.places import mapped, places, trained_by
+from fedbench.models.places import mapped, name_of, places, trained_by
 from fedbench.types import Cohort, Plan, Scenario, Uploads
 
 
@@ -27,9 +27,7 @@ def names_of(model: Blocks, factors: str) -> tuple[str, ...]:
     found = [place for pair in pairs(model) for which in factors for place in [pair.A if which == "A" else pair.B]]
     if not found:
         raise NotApplicable("the method is about low-rank adapters B A, and the adapter has none (try adapter: lora)")
-    return tuple(
-        dict.fromkeys(place.split("/", 2)[-1] if place[0] == "r" else place.removeprefix("shared/") for place in found)
-    )
+    return tuple(dict.fromkeys(map(name_of, found)))
 
 
 def only_without_feddyn(setup: Setup) -> None:

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedbench.errors import UserError
 from fedbench.method import State, Store
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import holders, mapped, matches, places, trainers
+from fedbench.models.places import holders, mapped, matches, name_of, places, trainers
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Plan, Uploads
+from fedbench.words import suggestion
+
+
+def known(option: str, patterns: tuple[str, ...], model: Blocks) -> tuple[str, ...]:
+    """The patterns, each of which fits the name of a tensor that clients may train. option: who gives them. Raises
+    UserError."""
+    everywhere = places({"r": [model.r(j) for j in range(model.num_layers)], "shared": model.shared()})
+    names = sorted({name_of(place) for place, _ in everywhere})
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UserError(
+                f"{option}: no tensor has a name that fits {pattern!r}{suggestion(pattern, names, '')}; a pattern fits "
+                f"whole names, here {', '.join(names)}"
+            )
+    return patterns
 
 
 @dataclass(frozen=True)

@@ -71,10 +71,14 @@ def trained_layers(plan: Plan, r: Sequence[Mapping[str, Any]]) -> Tensor:
     return plan.trains & moving
 
 
+def name_of(place: str) -> str:
+    """What the tensor that stands there is called, which those of equal layers share: `attn.proj.lora_A`."""
+    return place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
+
+
 def matches(place: str, patterns: Iterable[str]) -> bool:
     """Whether the name of the tensor that stands there matches one of the patterns, as `fnmatch` reads them."""
-    name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return any(fnmatchcase(name_of(place), pattern) for pattern in patterns)
 
 
 def started(value: Tensor, plan: Plan, place: str, dim: int) -> Tensor:

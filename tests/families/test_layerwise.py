@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
@@ -98,3 +99,13 @@ def test_cost_beforehand_is_cost_afterwards(registry):
         _, report = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
         expected = [cost for cost in (method.cost(L_n, 0) for L_n in CAPACITIES) if cost is not None]
         assert report.cost == expected, name
+
+
+@pytest.mark.parametrize("option", ["keeps", "fixed", "fresh"])
+def test_a_pattern_that_fits_no_tensor_is_refused(registry, option):
+    """It would be obeyed in silence, and a personalised method would be the plain one."""
+    setup = setup_of(registry, tiny_vit(), CAPACITIES)
+    with pytest.raises(UserError, match=rf"^{option}: no tensor has a name that fits 'shared/head.bias'.*head.bias"):
+        layerwise(setup, **{option: ["shared/head.bias"]})
+    for pattern in ("head.*", "*.lora_B", "attn.proj.lora_A", "*"):
+        layerwise(setup_of(registry, tiny_vit(), CAPACITIES), **{option: [pattern]})
