@@ -12,7 +12,7 @@ import click
 
 from fedbench import __version__
 from fedbench.commands import completing, joined
-from fedbench.errors import UserError
+from fedbench.errors import Interrupted, UserError
 from fedbench.words import meant, visible
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class Commands(click.Group):
             if error.filename is None:  # of the output, for which see `main`
                 raise
             _fail(f"{os.fsdecode(error.filename)}: {error.strerror}")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             click.echo("\nInterrupted.", err=True)
-            sys.exit(130)
+            sys.exit(error.exit_code if isinstance(error, Interrupted) else 130)
 
 
 def _foreign(context: click.Context) -> dict[str, EntryPoint]:

@@ -155,16 +155,18 @@ def check(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) -> 
     from rich.text import Text
 
     from fedbench.commands.screen import Screen
+    from fedbench.runs.executors.signals import raising
     from fedbench.testing.apart import DEADLINE, Apart
 
     console, options = Screen(), dict(map(_option, sets))
     apart, sound = Apart(names, plugins, options, deadline or DEADLINE), True
     try:
-        for one in apart.verdicts():
-            sound &= one.verdict == "ok"
-            console.print(Text.assemble((f"{one.verdict:7} ", VERDICTS[one.verdict]), one.what))
-            if one.why:
-                console.print(Text(f"{'':8}{one.why}"), soft_wrap=True)
+        with raising():  # a signal ends the process that judges, too
+            for one in apart.verdicts():
+                sound &= one.verdict == "ok"
+                console.print(Text.assemble((f"{one.verdict:7} ", VERDICTS[one.verdict]), one.what))
+                if one.why:
+                    console.print(Text(f"{'':8}{one.why}"), soft_wrap=True)
     finally:
         sys.stderr.write(apart.printed)
     sys.exit(0 if sound else 1)

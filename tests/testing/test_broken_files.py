@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import time
 
 import pytest
-from command import fedbench
+from command import MAIN, environment, fedbench
 from faults import HEAD, judged, plugin, why
 
 from fedbench.errors import UserError
@@ -115,6 +119,21 @@ def test_the_command_outlives_what_a_file_does_as_it_loads(tmp_path, source, tol
     (tmp_path / "mine.py").write_text(source)
     done = fedbench("plugins", "check", "mine.py", "--deadline", 3, cwd=tmp_path)
     assert done.exit_code == 1 and "BROKEN  plugin mine.py" in done.stdout and told in done.stdout
+
+
+@pytest.mark.slow
+def test_a_signal_ends_the_process_that_judges_too(tmp_path):
+    told = tmp_path / "pid"
+    saying = f"import os\nopen({str(told)!r}, 'w').write(str(os.getpid()))\n"
+    (tmp_path / "mine.py").write_text(f"{saying}while True:\n    pass")
+    process = subprocess.Popen([*MAIN, "plugins", "check", "mine.py"], cwd=tmp_path, env=environment())
+    while not (told.is_file() and told.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
 
 
 def test_who_asks_for_what_is_not_there_is_told(tmp_path):
