@@ -209,3 +209,9 @@ def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
     if near := nearest(word, names):
         return f"; did you mean {shown(near[0])}?"
     return f"; {what}: {shortened(names)}" if names and what else ""
+
+
+def span(values: Iterable[int]) -> str:
+    """`1,200`, or from the least to the most, `8 to 1,200`."""
+    found = sorted(set(values))
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from fedbench.cell.trial import Trial
-from fedbench.devices.clock import RoundSeconds, round_seconds
-from fedbench.devices.fitting import Costs, Fit, offered
+from fedbench.devices.clock import RoundSeconds, round_bytes, round_seconds
+from fedbench.devices.fitting import Costs, Fit, Work, offered
 from fedbench.devices.table import numbers_of
 from fedbench.errors import DataMissing
 from fedbench.registry.assets import Assets
@@ -25,6 +25,7 @@ CLASSES = 100  # where the data set is not there to be asked
 class Outlook:
     """One device: the size it takes, None where none fits, and of the round that takes longest its cost and seconds.
 
+    moved: bytes down and up of that round · images: how many it trains on in a round, one of two epochs twice ·
     least: the fewest bytes of memory with which any size could be trained · only: whether the method has one size alone
     · ceiling: whether it holds that, whatever fits.
     """
@@ -33,6 +34,8 @@ class Outlook:
     size: Size | None
     cost: ClientCost | None
     seconds: RoundSeconds | None
+    moved: tuple[int, int] | None
+    images: int
     least: int
     only: bool = False
     ceiling: bool = False
@@ -59,24 +62,24 @@ def outlooks(config: Config, assets: Assets, devices: Sequence[Device], server: 
     chosen = trial.federation.fits(sizes, None if ceiling else config)
     least = min((max(cost.needed_bytes for cost in costs) for _, costs in sizes), default=0)
     fit = Fit.of(config, server)
-    return [
-        Outlook(device, size, *_slowest(dict(sizes)[size], device, fit, trial, n), least, only, ceiling)
-        if size
-        else Outlook(device, None, None, None, least, only, ceiling)
-        for n, (device, size) in enumerate(zip(devices, chosen, strict=True))
-    ]
+    found = []
+    for n, (device, size) in enumerate(zip(devices, chosen, strict=True)):
+        work = trial.federation.work(n)
+        cost, seconds, moved = _slowest(dict(sizes)[size], device, fit, work) if size else (None, None, None)
+        found.append(Outlook(device, size, cost, seconds, moved, work.images, least, only, ceiling))
+    return found
 
 
-def _slowest(costs: Costs, device: Device, fit: Fit, trial: Trial, client: int) -> tuple[ClientCost, RoundSeconds]:
-    """Of the rounds of a size, the one that takes longest."""
-    work = trial.federation.work(client)
+def _slowest(costs: Costs, device: Device, fit: Fit, work: Work) -> tuple[ClientCost, RoundSeconds, tuple[int, int]]:
+    """Of the rounds of a size, the one that takes longest: what it costs, how long it takes, bytes down and up."""
 
     def seconds(cost: ClientCost) -> RoundSeconds:
         beside = work.beside(cost.epochs_beside)
         return round_seconds(cost, device, fit.server, work.images, work.last, fit.precision, beside)
 
     cost = max(costs, key=lambda cost: seconds(cost).total)
-    return cost, seconds(cost)
+    down, up = round_bytes(cost, work.images, work.last)
+    return cost, seconds(cost), (down, up)
 
 
 def _with_devices(config: Config, devices: Sequence[Device], server: Device) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fedbench.commands.output import put
 from fedbench.errors import NotApplicable, UserError
 
 if TYPE_CHECKING:
-    from fedbench.report.gear import Found
+    from fedbench.report.gear import Found, Where
     from fedbench.suite import Suite
 
 ALL = "all_devices"  # the scenario of a backbone without a suite
@@ -88,30 +88,30 @@ def _of_backbone(name: str, methods: Sequence[str], registry: Any, choices: Mapp
         return load(file, registry.catalogue, **choices)
 
 
-def _found(loaded: Suite, chosen: tuple, assets: Any, images: int) -> tuple[dict[str, Found], list[str], str]:
-    """By scenario and method what fits, notes on the methods that have no size, and what sizes must fit into."""
+def _found(loaded: Suite, chosen: tuple, assets: Any, images: int) -> tuple[dict[Where, Found], list[str], str]:
+    """What fits by scenario, variant, backbone and method; notes on those without a size; what sizes must fit into."""
     from fedbench.cell.outlook import outlooks
     from fedbench.devices.dealt import server_of
     from fedbench.devices.table import SERVER, SHIPPED, device_of
 
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[Where, dict[str, Any]] = {}
     missing: dict[str, None] = {}
     rules: dict[str, None] = {}
     for point in loaded.points(*chosen):
         given = point.config.get("devices")
-        title = " · ".join(filter(None, (loaded.name, point.scenario, point.variant, point.backbone)))
-        if point.method in found.setdefault(title, {}):
+        where = point.scenario, point.variant, point.backbone
+        if point.method in found.setdefault(where, {}):
             continue  # another seed
         there, server = list(SHIPPED.values()), SHIPPED[SERVER]
-        if given and loaded.path and point.scenario != "all devices":
+        if given:
             named = given.get("by_client") or given.get("by_domain") or given["shares"]
             there, server = [device_of(name, given["known"][name]) for name in dict.fromkeys(named)], server_of(given)
         rules[_told(point.config.get("fit", {"memory": True}))] = None
         try:
-            found[title][point.method] = outlooks(point.config, assets, there, server, images)
+            found[where][point.method] = outlooks(point.config, assets, there, server, images)
         except NotApplicable as reason:
             missing[f"{point.method}: not applicable: {reason}"] = None
-    return {title: rows for title, rows in found.items() if rows}, list(missing), "; ".join(rules)
+    return {where: rows for where, rows in found.items() if rows}, list(missing), "; ".join(rules)
 
 
 def _told(fit: Mapping[str, Any]) -> str:

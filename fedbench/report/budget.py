@@ -23,7 +23,7 @@ TOLD = {
 }
 UNKNOWN = {
     "seconds": "no simulated seconds, because the scenario gives its clients no devices",
-    "joules": "no joules, because the scenario gives its clients no devices, or some without watts",
+    "joules": "no joules, because the scenario gives its clients no devices",
 }
 EXAMPLES = {
     "bytes": "bytes=2GB or bytes=2e9",
@@ -93,11 +93,24 @@ def paid(result: Result, what: str) -> Spending | None:
     return result.digest.paid(what)
 
 
+def unknown(results: Iterable[Result], what: str) -> str:
+    """Why nobody knows what these have spent."""
+    given = [devices for r in results if (devices := r.manifest["config"].get("devices"))]
+    known = [(name, numbers) for one in given for name, numbers in one["known"].items() if name != one.get("server")]
+    lacking = {name for name, numbers in known if numbers.get("watts") is None}
+    if what == "joules" and lacking:
+        names = ", ".join(sorted(lacking))
+        return f"no joules, because nothing is known of the watts of {names}"
+    return UNKNOWN.get(what, "no costs")
+
+
 def check_known(results: Iterable[Result], what: str) -> None:
     """Raises: UserError where results are finished and of none is known what it has paid."""
     finished = [r for r in results if r.status == "finished"]
     if what in UNKNOWN and finished and not any(paid(r, what) for r in finished):
-        raise UserError(f"these results have {UNKNOWN[what]}.\n`devices:` in a suite's scenario gives them some.")
+        raise UserError(
+            f"these results have {unknown(finished, what)}.\n`devices:` in a suite's scenario gives them some."
+        )
 
 
 def cheapest(cells: Mapping[str, Iterable[Result]], what: str) -> tuple[str, float] | None:

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
 from fedbench.types import Device
-from fedbench.words import human_bytes, roughly, three_digits
+from fedbench.words import human_bytes, roughly, span, three_digits
 
 if TYPE_CHECKING:
     from fedbench.cell.outlook import Outlook
 
 NONE = "–"
 LISTED = ("name", "memory", "flops", "flops_bf16", "down", "up", "watts", "source")
-FITTED = ("suite", "scenario", "method", "device", "size", "capacity", "rank", "width", "least_memory", "memory_bytes")
+WHERE = ("suite", "scenario", "variant", "backbone")
+FITTED = ("method", "device", "size", "capacity", "rank", "width", "least_memory", "memory_bytes")
+COST = ("bytes_down", "bytes_up", "images")
 SECONDS = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds", "seconds")
+Where = tuple[str, str, str]  # scenario, variant, backbone
 Found = Mapping[str, Sequence["Outlook"]]  # by the labels of methods
 
 
@@ -50,21 +53,25 @@ def numbers(devices: Sequence[Device]) -> Table:
     )
 
 
-def fitting(suite: str, scenarios: Mapping[str, Found], missing: Sequence[str], images: int, ruled: str) -> View:
-    """Which size of each method fits each device. scenarios: by title · missing: notes on methods that have no size
-    here · ruled: what sizes must fit into."""
-    pages = [Page(title, [_table(*one) for one in _alike(found)]) for title, found in scenarios.items()]
+def fitting(suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str], images: int, ruled: str) -> View:
+    """Which size of each method fits each device, of clients of so many training images. missing: notes on methods that
+    have no size here · ruled: what sizes must fit into."""
+    pages = [
+        Page(" · ".join(filter(None, (suite, *where))), [_table(*one) for one in _alike(found)])
+        for where, found in scenarios.items()
+    ]
     if pages and missing:
         pages[-1] = Page(pages[-1].title, pages[-1].tables, notes=missing)
-    rows = [row for title, found in scenarios.items() for row in _records(suite, title, found)]
-    columns = (*FITTED, "bytes_down", "bytes_up", *SECONDS)
+    rows = [row for where, found in scenarios.items() for row in _records((suite, *where), found)]
+    columns = (*WHERE, *FITTED, *COST, *SECONDS)
+    trained = sorted({one.images for found in scenarios.values() for ones in found.values() for one in ones})
     return View(
         pages,
         [
             f"size: the largest that fits {ruled}; {NONE}: none does.",
             "Methods of equal sizes and costs share a table.",
-            f"A round of {images:,} training images: down + compute + up, and where the server computes along, its "
-            "seconds for this client.",
+            f"A round of a client of {images:,} training images, which trains on {span(trained)} in it: down + compute "
+            "+ up, and where the server computes along, its seconds for this client.",
         ],
         to_csv=lambda: csv_text(columns, ([row[key] for key in columns] for row in rows)),
         to_json=lambda: json_text(rows),
@@ -107,17 +114,17 @@ def _table(labels: Sequence[str], rows: Sequence[Outlook]) -> Table:
     return Table(columns, caption=", ".join(labels) + what + least, faint=none)
 
 
-def _records(suite: str, title: str, found: Found) -> Iterable[dict[str, Any]]:
+def _records(where: Sequence[str], found: Found) -> Iterable[dict[str, Any]]:
     for label, rows in found.items():
         for one in rows:
             size, cost, took = one.size, one.cost, one.seconds
             values: tuple[Any, ...] = (
-                (suite, title, label, one.device.name, size and one.told, size and size.capacity)
+                (*where, label, one.device.name, size and one.told, size and size.capacity)
                 + (size and size.rank, size and size.width, one.least, cost and cost.needed_bytes)
-                + (cost and cost.bytes_down, cost and cost.bytes_up)
+                + (*(one.moved or (None, None)), one.images)
             )
             times = (None,) * 5 if took is None else (took.down, took.compute, took.up, took.server, took.total)
-            yield dict(zip((*FITTED, "bytes_down", "bytes_up", *SECONDS), (*values, *times), strict=True))
+            yield dict(zip((*WHERE, *FITTED, *COST, *SECONDS), (*values, *times), strict=True))
 
 
 def _flops(rate: float) -> str:

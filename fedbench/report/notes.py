@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedbench.report.budget import UNKNOWN, Budget, paid
+from fedbench.report.budget import Budget, paid, unknown
 from fedbench.report.standing import STANDINGS
-from fedbench.words import amount
+from fedbench.words import amount, span
 
 if TYPE_CHECKING:
     from fedbench.report.board import Row
@@ -23,18 +23,21 @@ def notes(
     for label, results in cells.items():
         for which, why in _unfinished(results):
             missing.setdefault(why, []).append(f"{label}{which}")
-    found = [f"{', '.join(who)}: {why}" for why, who in missing.items()]
+    found: list[str] = []
     for row in rows:
-        if row.status == "finished" and (over := _over(cells[row.method], row, budget)):
+        if row.status == "finished" and budget and not _paid(cells[row.method], budget):
+            missing.setdefault(unknown(cells[row.method], budget.what), []).append(row.label)
+        elif row.status == "finished" and (over := _over(cells[row.method], row, budget)):
             found.append(over)
         elif row.status == "finished" and not row.runs:
             found.append(f"{row.label}: has no {metric}")
+    found = [f"{', '.join(who)}: {why}" for why, who in missing.items()] + found
     found += _left_out(r for results in cells.values() for r in results)
     found += _turnout(cells)
     counts = {row.label: [r.seed for r in row.runs] for row in rows if row.runs}
     if len(set(map(tuple, counts.values()))) > 1:
         text = "; ".join(f"{label} {', '.join(map(str, seeds))}" for label, seeds in counts.items())
-        found.append(f"seeds are unequal ({text}): the gap pairs the seeds both have")
+        found.append(f"seeds are unequal ({text}): two methods are compared on the seeds both have")
     return found
 
 
@@ -52,17 +55,12 @@ def _turnout(cells: Mapping[str, Sequence[Result]]) -> Iterator[str]:
     for label, results in cells.items():
         found = [one for r in results if r.status == "finished" and (one := r.manifest.get("turnout"))]
         if any(one["clients"] < one["of_clients"] for one in found):
-            clients = _span(one["clients"] for one in found)
-            shares = _span(round(100 * one["images"] / one["of_images"]) for one in found)
+            clients = span(one["clients"] for one in found)
+            shares = span(round(100 * one["images"] / one["of_images"]) for one in found)
             text = f"{clients} of {found[0]['of_clients']} clients took part, with {shares} % of the images"
             told.setdefault(text, []).append(label)
     for text, labels in told.items():
         yield f"{', '.join(labels)}: {text}; no size fits the others' devices"
-
-
-def _span(values: Iterable[int]) -> str:
-    found = sorted(set(values))
-    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
 
 
 def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
@@ -79,14 +77,16 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
         yield which, reason if told else long + (f": {reason}" if reason else "")
 
 
+def _paid(results: Sequence[Result], budget: Budget) -> bool:
+    """Whether it is known what some seed has spent."""
+    return any(paid(r, budget.what) for r in results if r.status == "finished")
+
+
 def _over(results: Sequence[Result], row: Row, budget: Budget | None) -> str:
-    """Where the first test of some seed comes too late: when that was, by the cheapest of these seeds; or where it is
-    not known what was spent."""
+    """Where the first test of some seed comes too late: when that was, by the cheapest of these seeds."""
     if budget is None:
         return ""
     shown = {r.seed for r in row.runs}
-    if not any(paid(r, budget.what) for r in results if r.status == "finished"):
-        return f"{row.label}: {UNKNOWN[budget.what]}"
     late = []
     for r in results:
         if r.status != "finished" or r.entry.seed in shown:

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from fedbench.report.board import WHERE, Leaderboard, Row
-from fedbench.report.budget import PAID, TOLD, UNKNOWN, check_known, paid
+from fedbench.report.budget import PAID, TOLD, check_known, paid, unknown
 from fedbench.report.columns import exact, heading, scored, spread, subtitle
 from fedbench.report.grouping import by_label, settings
 from fedbench.report.legends import CONDITIONS, too_few
@@ -110,7 +110,8 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) ->
     """A page for each leaderboard. Raises: UserError as `fronts` does."""
     found = list(zip(boards, fronts(results, boards, what), strict=True))
     legend = _legend(what, any(not p.row.ranked for _, points in found for p in points))
-    pages = [_page(board, points, what) for board, points in found]
+    why = unknown(results, what)
+    pages = [_page(board, points, what, why) for board, points in found]
 
     def few(kept: Kept) -> Any:
         return partial(_records, lines_of(found, kept), what)
@@ -118,10 +119,11 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) ->
     return View.of(pages, legend, partial(_records, found, what), to_csv, to_json, few)
 
 
-def _page(board: Leaderboard, points: Sequence[Point], what: str) -> Page:
+def _page(board: Leaderboard, points: Sequence[Point], what: str, why: str) -> Page:
+    """why: nobody knows what some have spent."""
     there = {p.row.label for p in points}
-    unknown = [row.label for row in board.rows if row.runs and not row.output and row.label not in there]
-    notes = [*board.notes, *([f"{', '.join(unknown)}: {UNKNOWN.get(what, 'no costs')}"] if unknown else [])]
+    without = [row.label for row in board.rows if row.runs and not row.output and row.label not in there]
+    notes = [*board.notes, *([f"{', '.join(without)}: {why}"] if without else [])]
     if not points:
         return Page(heading(board), [], notes, place=board.place)
     faint = [i for i, p in enumerate(points) if not p.row.ranked]

@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.devices.table import SHIPPED
@@ -30,7 +31,7 @@ def test_a_suite_is_shown_on_its_own_devices_and_otherwise_on_all(tmp_path):
     file = write_suite(tmp_path, "fedra, alllarge, inclusivefl", OWN)
     done = fedbench("devices", file, "--plugin", TINY, "--images", 8, "--format", "csv", cwd=tmp_path)
     rows = list(csv.DictReader(io.StringIO(done.output)))
-    small = {(row["method"], row["device"]): row for row in rows if "small" in row["scenario"]}
+    small = {(row["method"], row["device"]): row for row in rows if row["scenario"] == "small"}
     assert {device for _, device in small} == {"box", "pin"}
     assert small["fedra", "box"]["size"] == "1 layer" and small["fedra", "pin"]["size"] == ""
     assert 10 < int(small["fedra", "pin"]["least_memory"]) <= 8000
@@ -39,10 +40,27 @@ def test_a_suite_is_shown_on_its_own_devices_and_otherwise_on_all(tmp_path):
     parts = [float(box[f"{part}_seconds"]) for part in ("down", "compute", "up", "server")]
     assert sum(parts) == float(box["seconds"]) and int(box["memory_bytes"]) <= 8000
     assert float(box["down_seconds"]) == int(box["bytes_down"]) / SHIPPED["laptop"].down
-    assert {row["device"] for row in rows if "plain" in row["scenario"]} == set(SHIPPED)
+    assert {row["device"] for row in rows if row["scenario"] == "plain"} == set(SHIPPED)
     shown = fedbench("devices", file, "--plugin", TINY, "--scenario", "small", cwd=tmp_path, columns=80).output
     assert "\nfedra, inclusivefl · the smallest size needs" in shown and "\nalllarge · a ceiling" in shown
     assert "fits the device's memory and rounds of 1 min 00 s" in " ".join(shown.split())
+
+
+def test_bytes_are_those_of_a_round_and_its_seconds_whoever_computes_along(tmp_path):
+    """Every step of split learning sends features and gradients; and a step is no more than `max_steps` of them."""
+    split = write_suite(tmp_path, "fedv, fedra", OWN)
+    given = ("devices", split, "--plugin", TINY, "--set", "train.max_steps=2", "--set", "train.batch_size=4")
+    rows = json.loads(fedbench(*given, "--scenario", "plain", "--format", "json", cwd=tmp_path).output)
+    assert {row["method"] for row in rows} == {"fedv", "fedra"} and {row["images"] for row in rows} == {8}
+    for row in rows:
+        if row["size"]:
+            device = SHIPPED[row["device"]]
+            assert (row["bytes_down"], row["bytes_up"]) == (
+                pytest.approx(row["down_seconds"] * device.down),
+                pytest.approx(row["up_seconds"] * device.up),
+            )
+    shown = fedbench(*given, "--scenario", "plain", cwd=tmp_path, columns=80).output
+    assert "of 500 training images, which trains on 8 in it" in " ".join(shown.split())
 
 
 def test_a_backbone_needs_no_suite_and_no_data(tmp_path):

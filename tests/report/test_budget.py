@@ -187,11 +187,15 @@ def test_joules_are_those_of_all_clients_and_unknown_where_a_device_has_no_watts
     known = [row | {"energy": 500.0} for row in paid(6, MB)]  # 1 kJ a round
     cell(tmp_path / "s", "fedv", rounds=known)
     cell(tmp_path / "s", "fedavg", rounds=[*known[1:], known[0] | {"energy": None}])
-    found = board(tmp_path, at="joules=5kJ")
+    found = board(tmp_path / "s", at="joules=5kJ")
     assert rounds_of(found) == {"fedv": 4, "fedavg": None}
-    assert found.notes == [
-        "fedavg: no joules, because the scenario gives its clients no devices, or some without watts"
-    ]
+    assert found.notes == ["fedavg: no joules, because the scenario gives its clients no devices"]
+    devices = {"server": "big", "known": {"big": {}, "pin": {"memory": 10}, "box": {"watts": 3.0}}}
+    for method in ("fedrod", "ditto"):
+        cell(tmp_path / "other" / "s", method, rounds=[*known[1:], known[0] | {"energy": None}], devices=devices)
+    cell(tmp_path / "other" / "s", "fedv", rounds=known, devices=devices)
+    told = "fedrod, ditto: no joules, because nothing is known of the watts of pin"
+    assert board(tmp_path / "other", at="joules=5kJ").notes == [told]
 
 
 def test_nobody_waits_where_nobody_takes_part(tmp_path):

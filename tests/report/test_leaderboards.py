@@ -44,7 +44,9 @@ def test_one_seed_has_no_spread_and_two_have_no_interval(tmp_path):
     gap = row(found, "fedra").gap
     assert (gap.n, gap.low, gap.p) == (1, None, None)
     assert gap.mean == pytest.approx(-0.2)  # seed 0 alone: the only one both have
-    assert found.notes == ["seeds are unequal (fedra 0, 1; alllarge 0): the gap pairs the seeds both have"]
+    assert found.notes == [
+        "seeds are unequal (fedra 0, 1; alllarge 0): two methods are compared on the seeds both have"
+    ]
 
 
 def test_round_shown(tmp_path):
