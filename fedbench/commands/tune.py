@@ -13,10 +13,12 @@ from fedbench.errors import UserError
 @cells
 @RESULTS
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Where to; else it is printed.")
+@click.option("--force", is_flag=True, help="Replace FILE.")
 def tune(
     suite: str,
     results: str,
     output: str | None,
+    force: bool,
     plugins: tuple,
     scenarios: tuple,
     methods: tuple,
@@ -43,6 +45,8 @@ def tune(
     from fedbench.runs.tuned import decided, tried
     from fedbench.suite.winners import text_of
 
+    if output and not force and Path(output).exists():
+        raise UserError(f"{output}: there is a file already. Choose another with -o FILE, or say --force.")
     registry = Registry(plugins)
     loaded = load(suite, registry, **choices)
     if loaded.tuning is None:

@@ -52,7 +52,10 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
     trial, model = reopen(cell, registry, images=False)
     if not isinstance(model, GlobalModel):
         method = trial.config["method"]["name"]
-        raise UserError(f"{cell}: the method {method!r} does not answer with a GlobalModel, and cannot be exported")
+        raise UserError(
+            f"{cell}: {method!r} cannot be exported: its predictor does not answer with a GlobalModel, a backbone with "
+            "adapters and a head, as those of depth-allocated methods and of unequal ranks do"
+        )
     parts = parts_of(model, trial.evaluation.test.images.x.shape[-1])
     with _put_in_place(out, force) as folder:
         architecture, making = _written(folder, form, trial, parts, [str(file) for file in registry.files.values()])

@@ -91,10 +91,10 @@ class Assets:
                 with self.registry.blaming("backbone", ref["name"]):
                     self._sources[key] = self._shapes(ref)
             except UnknownName as error:  # it was left to timm, which knows nothing of the others
-                own = nearest(
-                    ref["name"], [name for name in self.registry.catalogue.components["backbone"] if name != "timm"]
-                )
-                raise UnknownName(error.told, [*own, *error.near]) from None
+                ours = [name for name in self.registry.catalogue.components["backbone"] if name != "timm"]
+                near = [*nearest(ref["name"], ours), *error.near]
+                others = "" if near else f"; there are {', '.join(sorted(ours))}, and timm's"
+                raise UnknownName(error.told + others, near) from None
         from fedbench.models.copying import copied  # imports torch, as whoever made a source has
 
         source = self._sources[key]

@@ -144,6 +144,11 @@ def _look(path: Path, candidates: bool, keeping: Keeping | None) -> Found:
         kept = {folder: one for found in there for folder, one in found.kept.items()}
         undecided = [] if candidates else _undecided(results)
         return Found(chosen, [line for found in there for line in found.wrong], kept, undecided=undecided)
+    if cells := len({manifest.parent for deep in ("*", "*/*") for manifest in path.glob(f"{deep}/{MANIFEST}")}):
+        raise UserError(
+            f"{path}: {counted(cells, 'cell')} without the {INDEX} that names them.\nRun the suite again with the same "
+            "--results: what is finished is kept, and named there again."
+        )
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
         f"found {shortened(visible(path), SOME) or 'nothing'}.\n{MAKE_SOME}"

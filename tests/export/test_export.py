@@ -214,7 +214,7 @@ def test_of_two_exports_into_one_folder_the_later_is_refused(cells, registry, tm
 def test_a_method_of_another_kind_is_refused(cells, registry, tmp_path, monkeypatch):
     trial, model = reopen(cells["vit", "fedra"], registry, images=False)
     monkeypatch.setattr("fedbench.export.reopen", lambda *_, **__: (trial, lambda x: model(x)))
-    with pytest.raises(UserError, match="'fedra' does not answer with a GlobalModel"):
+    with pytest.raises(UserError, match="'fedra' cannot be exported: its predictor does not answer with a GlobalModel"):
         export(cells["vit", "fedra"], "peft", tmp_path / "out", registry)
 
 

@@ -75,6 +75,14 @@ def test_folder_without_results_says_what_was_looked_for_and_found(tmp_path):
     assert "found a.txt, b.txt" in message and "fedbench run SUITE.yaml" in message
 
 
+def test_cells_without_their_index_are_told(tmp_path):
+    cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
+    (cell.parent / "index.json").unlink()
+    for place in (tmp_path, tmp_path / "s"):
+        with pytest.raises(UserError, match=r"1 cell without the index.json that names them.\nRun the suite again"):
+            load([place])
+
+
 def test_path_that_is_missing_or_a_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="no such folder"):
         load([tmp_path / "none"])

@@ -226,6 +226,11 @@ def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_pat
     printed = fedbench(*words, "r", cwd=folder)
     done = fedbench(*words, "r", "-o", tmp_path / "winners.yaml", cwd=folder)
     assert done.exit_code == printed.exit_code == 0 and (tmp_path / "winners.yaml").read_text() == printed.stdout
+    (tmp_path / "mine.yaml").write_text("mine")
+    taken = fedbench(*words, "r", "-o", tmp_path / "mine.yaml", cwd=folder)
+    assert taken.exit_code == 2 and "say --force" in taken.stderr and (tmp_path / "mine.yaml").read_text() == "mine"
+    assert fedbench(*words, "r", "-o", tmp_path / "mine.yaml", "--force", cwd=folder).exit_code == 0
+    assert (tmp_path / "mine.yaml").read_text() == printed.stdout
     planned = fedbench("plan", "winners.yaml", "--plugin", TINY, "--json", cwd=tmp_path)
     ids = {tuple(cell["names"][0]): cell["id"] for cell in json.loads(planned.stdout)["cells"]}
     reported = {("small", r.entry.method, "", 0): r.manifest["id"] for r in load([folder / "r"])}

@@ -44,6 +44,8 @@ except UserError as error:
 def test_a_second_unknown_name_is_told_of_without_importing_torch(registry):
     with pytest.raises(UserError, match="did you mean micro_vit"):
         Assets(registry).backbone({"name": "micro_vti"})
+    with pytest.raises(UserError, match="no backbone is called '0'; there are .*micro_vit, .*and timm's$"):
+        Assets(registry).backbone({"name": "0"})
     told = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=60)
     assert told.stdout == "no backbone is called 'micro_vti'; did you mean micro_vit? set()\n", told.stderr
 
