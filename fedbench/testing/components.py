@@ -99,11 +99,15 @@ def check_clients(clients: list[Client], y: np.ndarray, domain: np.ndarray) -> N
         expect(right, f"client {client.id} of domain {client.domain} holds images of another domain: {sorted(found)}")
 
 
-def check_metric(metric: Metric, again: Callable[[], Metric] | None = None) -> None:
-    """A finite number for any logits (n, C), the same each time, leaving them alone. again: makes it anew."""
+def check_metric(metric: Metric, again: Callable[[], Metric] | None = None, percent: bool = False) -> None:
+    """A finite number for any logits (n, C), the same each time, leaving them alone. again: makes it anew · percent:
+    whether it is shown times 100."""
     sizes = (1, 7, 4)
     given = {n: _measured(metric, n) for n in sizes}
     other = again() if again else metric
+    for n, value in given.items():
+        shown = f"the metric of {n} images is {value:g}, and is shown times 100"
+        expect(not percent or value <= 1, f"{shown}: return a fraction, or register it with another `unit`")
     for n in reversed(sizes):
         alike = same(given[n], _measured(other, n))
         expect(alike, f"the metric depends on what it was asked before: {BEFORE}; domains come one after the other")

@@ -13,6 +13,7 @@ import torch
 
 from fedbench.models.backbone import Blocks, Source
 from fedbench.registry.registry import Registry
+from fedbench.results.choice import measure
 from fedbench.testing import adapters, aggregators, allocations, assets, components, ignoring, methods
 from fedbench.testing.executors import check_executor
 from fedbench.testing.world import setup_of, tiny_vit
@@ -48,7 +49,7 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
             "adapter": adapters.check_adapter,
             "objective": components.check_objective,
             "partition": components.check_partition,
-            "metric": components.check_metric,
+            "metric": partial(components.check_metric, percent=(component.unit or measure(name).unit) == "%"),
         }
         setup = setup_of(registry, tiny_vit(), [4, 3, 1])
         checks[kind](registry.make(kind, ref, setup=setup), again=lambda: fresh().make(kind, ref, setup=setup))

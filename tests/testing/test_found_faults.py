@@ -94,6 +94,15 @@ def test_an_aggregator_with_a_mean_or_a_buffer_of_its_own_passes(tmp_path):
     assert why(tmp_path, plugin("aggregator", WAITS)) == "ok: "
 
 
+def test_a_metric_that_is_shown_in_percent_is_a_fraction(tmp_path):
+    hundred = faulty_parts._metric(f"return 100 * {faulty_parts.RIGHT}")
+    told = "BROKEN: the metric of 1 images is 100, and is shown times 100: return a fraction, or register it with"
+    assert why(tmp_path, plugin("metric", hundred, "unit='%'")).startswith(told)
+    assert (
+        why(tmp_path, plugin("metric", hundred, "unit='points'")) == why(tmp_path, plugin("metric", hundred)) == "ok: "
+    )
+
+
 def test_a_cache_is_no_memory(tmp_path):
     """A module may compute a table once, and may be asked twice."""
     body = "import functools\n\n@functools.cache\ndef row(n):\n    return torch.arange(n)\n\n"
