@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from fedbench.data.archive import md5, unpack
 from fedbench.data.cache import entry_of, holds
-from fedbench.data.checked import fault_of_images, loaded, mostly, repeated, told_repeated, told_untrained
+from fedbench.data.checked import fault_of_images, loaded, repeated, told_repeated, told_untrained, too_many
 from fedbench.data.decode import check_options, told_unreadable
 from fedbench.data.lists import read_list
 from fedbench.data.sources import Part, Source, root_of
@@ -181,7 +181,7 @@ class Shelf:
             yield Finding("note", untrained)
         n = len(splits.test)
         if count := repeated(splits):
-            yield Finding("WRONG" if mostly(count, n) else "note", told_repeated(count, n))
+            yield Finding("WRONG" if too_many(count, n) else "note", told_repeated(count, n))
 
     def unpack(self, unverified: bool = False) -> list[Path]:
         """Unpack the archives of what is missing; the folders that are new. What is there is left as it is.

@@ -13,10 +13,10 @@ from fedbench.data.checked import (
     fault_of_images,
     fault_of_load,
     fault_of_splits,
-    mostly,
     repeated,
     told_repeated,
     told_untrained,
+    too_many,
 )
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.testing.world import expect, same, shaken, untouched
@@ -157,7 +157,7 @@ def _check_learnable(splits: Splits, dataset: Dataset, official: bool) -> None:
     expect(not untrained, untrained)
     count, n = repeated(splits), len(splits.test)
     expect(
-        not mostly(count, n), f"{told_repeated(count, n)}: test on others, or scores are of what was learnt by heart"
+        not too_many(count, n), f"{told_repeated(count, n)}: test on others, or scores are of what was learnt by heart"
     )
 
 

@@ -233,6 +233,7 @@ FLOAT = (X / 127.5 - 1).astype(np.float32)
 LOADS = {
     "same": lambda: Splits(images(X), images(X)),
     "three": lambda: Splits(images(X[:8]), images(X[5:])),
+    "one": lambda: Splits(images(X[:3]), images(X[2:])),
     "one_class": lambda: Splits(images(X[:6], 1), images(X[6:])),
     "normalised": lambda: Splits(images(FLOAT[:6]), images(FLOAT[6:])),
     "short": lambda: Splits(Images(X[:6], np.arange(5) % 2, np.zeros(5, np.int64)), images(X[6:])),
@@ -259,7 +260,8 @@ def fedbench_register_datasets(register):
     ("name", "level", "told"),
     [
         ("same", "WRONG", "12 of 12 test images are training images too, pixel for pixel"),
-        ("three", "note", "3 of 7 test images are training images too, pixel for pixel"),
+        ("one", "note", "1 of 10 test images are training images too, pixel for pixel"),
+        ("three", "WRONG", "3 of 7 test images are training images too, pixel for pixel"),
         ("one_class", "note", "no training image has the class 'b'"),
         ("normalised", "WRONG", "train.x looks normalised already: 3"),
         ("short", "WRONG", "train has 6 images but 5 labels"),
