@@ -114,8 +114,8 @@ class Evaluation:
         parts = team.share([len(one.indices) for one in self.passes], outputs)
         whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         here = torch.cat(list(whole.values())).cpu()  # waits for a GPU once
-        if lost := int((~here.isfinite()).any(1).sum()):
-            raise Diverged(f"{lost:,} of {len(here):,} answers to test and validation images are not finite")
+        if none := unanswered(here):
+            raise Diverged(f"{none:,} of {len(here):,} answers to test and validation images are not finite")
         found = zip(whole, here.chunk(len(whole)), strict=True)
         return {name if i else "": logits.split(self.sizes) for i, (name, logits) in enumerate(found)}
 
@@ -141,6 +141,11 @@ class Evaluation:
 
     def _labels(self, share: Share) -> Tensor:
         return torch.from_numpy(self.images[share.split].images.y[share.indices])
+
+
+def unanswered(logits: Tensor) -> int:
+    """How many images have logits (n, classes) among which there is one that is no number."""
+    return int((~logits.isfinite()).any(1).sum())
 
 
 def _logits(given: Any, images: int, classes: int) -> dict[str, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from fedbench.commands.choices import RESULTS, SUITE, cells
@@ -36,7 +38,6 @@ def tune(
     fedbench run winners.yaml
     """
     from dataclasses import replace
-    from pathlib import Path
 
     from fedbench.disk import write_atomically
     from fedbench.registry.assets import Assets
@@ -45,8 +46,7 @@ def tune(
     from fedbench.runs.tuned import decided, tried
     from fedbench.suite.winners import text_of
 
-    if output and not force and Path(output).exists():
-        raise UserError(f"{output}: there is a file already. Choose another with -o FILE, or say --force.")
+    _must_be_free(output, force)
     registry = Registry(plugins)
     loaded = load(suite, registry, **choices)
     if loaded.tuning is None:
@@ -58,10 +58,16 @@ def tune(
             f"{Path(results) / loaded.name}: {len(open_)} of {len(contests)} winners are not known, such as that of "
             f"{open_[0]}.\n`fedbench run {suite}` finds them."
         )
-    chosen = replace(loaded, seeds=tuple(dict.fromkeys(seeds)) or loaded.seeds)
-    text = text_of(chosen.tuned(winners), registry.catalogue, Path(output or "").parent)
+    seeds = tuple(dict.fromkeys(seeds)) or loaded.seeds
+    text = text_of(replace(loaded, seeds=seeds).tuned(winners), registry.catalogue, Path(output or "").parent)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_atomically(Path(output), lambda draft: draft.write_text(text))
         click.echo(f"{output}: run it with `fedbench run {output}`")
+
+
+def _must_be_free(output: str | None, force: bool) -> None:
+    """Raises UserError where there is something already, the suite itself say."""
+    if output and not force and Path(output).exists():
+        raise UserError(f"{output}: there is a file already. Choose another with -o FILE, or say --force.")

@@ -4,7 +4,7 @@ layer."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from fedbench import seeding
 from fedbench.families import allocation as alloc
 from fedbench.families.handed import Answer, Handed, deepest
-from fedbench.families.own import Fresh, Own, known
+from fedbench.families.own import Fresh, Names, Own, known
 from fedbench.families.regularizer import first_books, pull_of, refuse_feddyn, server_step
 from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State
@@ -31,7 +31,6 @@ ExitsOf = Callable[[int], list[Exit]]
 Share = Callable[[Plan, State, int, Cohort, Generator], Plan]
 Start = Callable[[State, Plan, Cohort, int], State]
 PullOf = Callable[[Pull | None, State, Plan, Cohort], Pull | None]
-Names = Sequence[str] | Callable[[Blocks], Sequence[str]]  # patterns of tensors' names, or what tells them of a model
 Given = TypeVar("Given")
 
 
@@ -70,8 +69,7 @@ def layerwise(
     sizes: SizesOf | None = None,
     at: Answer | None = None,
 ) -> Method:
-    """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable; UserError for a pattern
-    that no tensor's name fits.
+    """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable, UserError.
 
     allocation, aggregator, objective: references to components, or functions · adapt: False trains classifiers
     alone · depth_of(L_n): how many layers a client is given, None if it takes no part · exits_of(depth): its
@@ -85,10 +83,7 @@ def layerwise(
     sizes(model): what it offers clients that have devices, by default the depths that depth_of tells apart.
     """
     model = _trainable(setup, adapt, exits_of)
-    kept, never, anew = (
-        known(option, tuple(of(model) if callable(of) else of), model)
-        for option, of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh))
-    )
+    kept, never, anew = (known(model, *of) for of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh)))
     if kept or anew:
         refuse_feddyn(setup, "corrects one global model, and here clients start from tensors of their own")
     refs = (("allocation", allocation), ("aggregator", aggregator), ("objective", objective))

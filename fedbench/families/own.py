@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,10 +18,13 @@ from fedbench.seeding import generator
 from fedbench.types import Cohort, Plan, Uploads
 from fedbench.words import suggestion
 
+Names = Sequence[str] | Callable[[Blocks], Sequence[str]]  # patterns of tensors' names, or what tells them of a model
 
-def known(option: str, patterns: tuple[str, ...], model: Blocks) -> tuple[str, ...]:
-    """The patterns, each of which fits the name of a tensor that clients may train. option: who gives them. Raises
+
+def known(model: Blocks, option: str, given: Names) -> tuple[str, ...]:
+    """The patterns that an option gives, each of which fits the name of a tensor that clients may train. Raises
     UserError."""
+    patterns = tuple(given(model) if callable(given) else given)
     everywhere = places({"r": [model.r(j) for j in range(model.num_layers)], "shared": model.shared()})
     names = sorted({name_of(place) for place, _ in everywhere})
     for pattern in patterns:

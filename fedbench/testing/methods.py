@@ -22,7 +22,7 @@ from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.answers import check_answers, check_predictor, check_sizes
 from fedbench.testing.moving import check_moves
-from fedbench.testing.prices import check_paid, check_planned
+from fedbench.testing.prices import check_costs
 from fedbench.testing.world import CLASSES, RandomBatches, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import ClientCost, Cohort, Report, Size
 
@@ -80,8 +80,7 @@ def check_method(
     check_sizes(method, state)
     _check_prices(method, capacities, ranks, widths, trains)
     for t, report in enumerate(reports):
-        check_paid(method, states[t], report, t)
-        check_planned(method, report, t)
+        check_costs(method, states[t], report, t)
 
 
 def _check_two_rounds(

@@ -19,6 +19,12 @@ FLOPS_APART = 2  # times as many in a report as in a plan, or the other way roun
 BITS = 8  # of a number that has nearly a value of its own; an eighth of what the kit computes in
 
 
+def check_costs(method: Method, before: State, report: Report, t: int) -> None:
+    """What a plan says of round t, its report, and the uploads agree. before: the state before the round."""
+    check_paid(method, before, report, t)
+    check_planned(method, report, t)
+
+
 def check_paid(method: Method, before: State, report: Report, t: int) -> None:
     """No client sends far more than it pays for, by the report of round t and by `cost`, of which plans are made.
 

@@ -137,7 +137,7 @@ def test_the_failures_are_the_cells_own_and_say_how_to_look_into_them(ended):
         assert reason.endswith("fedbench plugins check strange.py"), (name, reason)
     own = {f"small/{name}" for name in ("halved", "endless", "leaving", "unkept")}
     assert set(reasons) == {*own, "lonely/fedra", "shared/fedra", "vector/fedra"}
-    assert "is nan; perhaps the aggregator 'endless' of strange.py" in reasons["small/endless"]
+    assert "not finite; perhaps the aggregator 'endless' of strange.py" in reasons["small/endless"]
     assert "SystemExit: 0 (strange.py:" in reasons["small/leaving"]
     assert "cannot be saved: /log is a" in reasons["small/unkept"] and "the method 'unkept'" in reasons["small/unkept"]
     assert "the aggregator 'halved' of strange.py" in reasons["small/halved"]
