@@ -56,14 +56,16 @@ def numbers(devices: Sequence[Device]) -> Table:
 def fitting(suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str], images: int, ruled: str) -> View:
     """Which size of each method fits each device, of clients of so many training images. missing: notes on methods that
     have no size here · ruled: what sizes must fit into."""
+    columns = (*WHERE, *FITTED, *COST, *SECONDS)
     pages = [
         Page(" · ".join(filter(None, (suite, *where))), [_table(*one) for one in _alike(found)])
         for where, found in scenarios.items()
     ]
-    if pages and missing:
+    if not pages:
+        return View([Page(suite, [], notes=missing)], [], to_csv=lambda: csv_text(columns, ()), to_json=lambda: "[]")
+    if missing:
         pages[-1] = Page(pages[-1].title, pages[-1].tables, notes=missing)
     rows = [row for where, found in scenarios.items() for row in _records((suite, *where), found)]
-    columns = (*WHERE, *FITTED, *COST, *SECONDS)
     trained = sorted({one.images for found in scenarios.values() for ones in found.values() for one in ones})
     return View(
         pages,

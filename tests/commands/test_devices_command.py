@@ -76,3 +76,8 @@ def test_the_table_of_the_page_is_the_one_that_is_printed(tmp_path):
     page = (Path(__file__).parents[2] / "docs/devices.md").read_text().splitlines()
     table = [line for line in printed if line.startswith("|")]
     assert len(table) == len(SHIPPED) + 2 and not set(table) - set(page)
+
+
+def test_where_no_method_is_applicable_the_reasons_are_told(tmp_path):
+    done = fedbench("devices", "--backbone", "micro_cnn", "--method", "fedra", cwd=tmp_path)
+    assert done.exit_code == 0 and "cannot be cut into layers" in " ".join(done.output.split())
