@@ -116,11 +116,17 @@ def check_known(results: Iterable[Result], what: str) -> None:
 def cheapest(cells: Mapping[str, Iterable[Result]], what: str) -> tuple[str, float] | None:
     """(label, total) of the method whose dearest finished seed spends least; None where nothing has been spent.
 
-    The dearest seed, so that all seeds of that method stand at their last round.
+    The dearest seed, so that all seeds of that method stand at their last round. Who computes nothing on the clients,
+    as the commonest class of each does, has no say: within its few bytes nobody else has had a round.
     """
     totals = {
         label: max(spent)
         for label, results in cells.items()
-        if (spent := [s.total for r in results if r.status == "finished" and (s := paid(r, what))]) and max(spent) > 0
+        if (spent := [s.total for r in results if _computes(r) and (s := paid(r, what))]) and max(spent) > 0
     }
     return min(totals.items(), key=lambda item: item[1], default=None)
+
+
+def _computes(result: Result) -> bool:
+    """Whether it is finished, and its clients have computed."""
+    return result.status == "finished" and (flops := paid(result, "flops")) is not None and flops.total > 0

@@ -23,7 +23,7 @@ from fedbench.results.tables import to_table
 MB = 1_000_000
 
 
-def paid(rounds, down, up=0, flops=0, clients=2):
+def paid(rounds, down, up=0, flops=1, clients=2):
     """A rounds table in which every client pays the same in every round."""
     costs = {"bytes_down": down, "bytes_up": up, "flops": flops}
     return [round_row(t, n, [], **costs) for t in range(1, rounds + 1) for n in range(clients)]
@@ -132,6 +132,14 @@ def test_without_an_amount_all_have_what_the_cheapest_method_spends_in_its_deare
     found = board(tmp_path, at="bytes")
     assert found.budget == pytest.approx(13.2 * MB)
     assert rounds_of(found) == {"fedvz": 6, "fedavg": 2}
+    assert found.notes[0] == "the budget is what fedvz spends in all its rounds"
+
+
+def test_who_computes_nothing_sets_no_budget(tmp_path):
+    cell(tmp_path / "s", "majority", rounds=paid(6, 80, flops=0))
+    cell(tmp_path / "s", "fedvz", rounds=paid(6, MB))
+    found = board(tmp_path, at="bytes")
+    assert found.budget == pytest.approx(12 * MB) and rounds_of(found) == {"majority": 6, "fedvz": 6}
     assert found.notes[0] == "the budget is what fedvz spends in all its rounds"
 
 
