@@ -74,8 +74,9 @@ def _largest(sent: Message) -> Tensor:
 
 
 def _moved(sent: Message, given: Message) -> Tensor:
-    """The norm of an update."""
-    return get_total_norm([value.double() - given[place].double() for place, value in sent.items()])
+    """The norm of an update; whole numbers, such as counts, have no part in it."""
+    real = [value.double() - given[place].double() for place, value in sent.items() if value.is_floating_point()]
+    return get_total_norm(real) if real else next(iter(sent.values())).new_zeros((), dtype=torch.float64)
 
 
 @torch.no_grad()

@@ -33,15 +33,16 @@ class Effect:
 
 @torch.no_grad()
 def effects(
-    model: Blocks, before: Mapping[str, Any], after: Mapping[str, Any], report: Report, weights: str
+    model: Blocks, before: Mapping[str, Any], after: Mapping[str, Any], report: Report, weights: str | None
 ) -> list[Effect]:
     """Of every layer that has adapters.
 
-    before, after: the states around the round · weights: those of the products' mean, `examples` or `uniform`.
+    before, after: the states around the round · weights: those of the products' mean, `examples` or `uniform`, or None
+    where a method weighs clients in a way of its own: nothing is known of its products then.
     Computed in float64, of what is sent: what clients keep has no part in it. A method whose state has no `r` with the
     uploads' names has none.
     """
-    plan, up, w = report.plan, report.uploads, client_weights(report.cohort, weights)
+    plan, up, w = report.plan, report.uploads, client_weights(report.cohort, weights or "examples")
     trains = trained_layers(plan, up.r)
     holders: dict[int, int] = {}
     measured = []
@@ -55,7 +56,8 @@ def effects(
         within = {name: up.coordinates[place][came] for name in rows if (place := f"r/{j}/{name}") in up.coordinates}
         told = _told(plan, j, who.nonzero().flatten()[came], before, after)
         holders[j] = int(came.sum())
-        measured.append(_measures(model.blocks[j], old, new, rows, within, w[who][came], told))
+        four = _measures(model.blocks[j], old, new, rows, within, w[who][came], told)
+        measured.append(four if weights else torch.cat([four[:2], four.new_full((2,), NAN)]))
     norms = torch.stack(measured).tolist() if measured else []  # one wait for a GPU, not one a layer
     return [Effect(j, n, *four) for (j, n), four in zip(holders.items(), norms, strict=True)]
 

@@ -283,8 +283,9 @@ def _sent(uploads: Uploads, n: int) -> bool:
     return bool(uploads.arrived[n]) or n in uploads.rejected
 
 
-def _weights(method: Mapping[str, Any]) -> str:
-    """How a method weighs clients, where its aggregator or it itself says so in the usual words."""
+def _weights(method: Mapping[str, Any]) -> str | None:
+    """How a method weighs clients, as its aggregator or it itself says, None in words of its own; by examples where
+    neither says anything."""
     aggregator = method.get("aggregator")
-    weights = (aggregator if isinstance(aggregator, Mapping) else method).get("weights")
-    return str(weights) if weights in WEIGHTS else "examples"
+    weights = (aggregator if isinstance(aggregator, Mapping) else method).get("weights", "examples")
+    return weights if weights in WEIGHTS else None

@@ -22,6 +22,8 @@ from fedbench.types import Cohort, Plan, Size, Uploads
 
 Update = dict[str, Tensor]
 
+ALIEN = "momentum_distillation", "exact_mean"  # aggregators that mix a size's own layer with those of other sizes
+
 
 def inclusivefl(
     setup: Setup,
@@ -37,15 +39,13 @@ def inclusivefl(
     own code does; the global model then has those of the largest size seen, and runs all L layers as ever: where
     nobody holds so many, that classifier is shown what it was not trained on, and the largest size's own model is
     another (`evaluation: {sizes: true}` scores it). That code has no working momentum distillation, and neither has
-    this option.
+    this option; nor does it go with `exact_mean`, whose additions to frozen weights every size would have.
     """
     if not own_last_layer:
         return layerwise(setup, allocation, aggregator, objective)
     named: Mapping[str, Any] = aggregator if isinstance(aggregator, Mapping) else {"name": aggregator}
-    if named["name"] == "momentum_distillation":
-        raise UserError(
-            "inclusivefl: own_last_layer goes without momentum distillation; add `aggregator: weighted_mean`"
-        )
+    if named["name"] in ALIEN:
+        raise UserError(f"inclusivefl: own_last_layer goes without {named['name']}; add `aggregator: weighted_mean`")
     refuse_feddyn(setup, "corrects one global model; with own_last_layer every size has tensors of its own")
     aggregate = _keep_own(setup.component("aggregator", aggregator), named.get("weights", "examples"))
     return layerwise(setup, allocation, aggregate, objective, start=_own_rows, view=_largest, sizes=_occurring(setup))
@@ -106,7 +106,9 @@ def _must_be_of_sizes(plan: Plan) -> None:
     Raises UserError.
     """
     _must_be_prefix(plan)
-    if not torch.equal(plan.trains, plan.M):
+    if not plan.M.any(1).all():
+        which = "clients hold none"
+    elif not torch.equal(plan.trains, plan.M):
         which = "layers run frozen"
     elif names := (*plan.frozen, *plan.kept):
         which = f"some tensors ({', '.join(names[:2])}{', ...' if names[2:] else ''}) are frozen or stay with clients"

@@ -92,6 +92,15 @@ def test_the_norm_is_that_of_the_whole_update():
     assert not Guard({"max_norm": 1e-9}).refused({0: (GIVEN, GIVEN)})
 
 
+def test_whole_numbers_have_no_part_in_the_norm():
+    """A client's counts are no update, however large."""
+    counts = {"shared/counts": torch.tensor([30, 40])}
+    begun = {"shared/counts": torch.zeros(2, dtype=torch.int64)}
+    guard = Guard({"max_norm": 1.0})
+    assert not guard.refused({0: (counts, begun), 1: (GIVEN | counts, GIVEN | begun)})
+    assert guard.refused({0: ({**counts, "r/0/A": torch.tensor([[1.0, 3.5]])}, GIVEN | begun)}) == {0: TOO_LARGE}
+
+
 # --- a round ------------------------------------------------------------------------------------------------------
 
 

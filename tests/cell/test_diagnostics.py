@@ -96,6 +96,15 @@ def test_rows_agree_with_the_definition(registry, masks, lost, weights, seed):
         assert row.product_norm == pytest.approx(norm)
 
 
+def test_of_weights_that_are_not_known_the_changes_are_told_alone(registry):
+    round = random_round(attached(registry), torch.ones(3, L) > 0, torch.ones(3) > 0, [5, 2, 4])
+    known, unknown = (effects(attached(registry), *round, weights) for weights in ("examples", None))
+    for row, other in zip(known, unknown, strict=True):
+        assert (other.holders, other.update_norm) == (row.holders, row.update_norm)
+        assert other.client_update_norm == row.client_update_norm > 0
+        assert math.isnan(other.aggregation_error) and math.isnan(other.product_norm)
+
+
 @pytest.mark.parametrize("clients", [1, 3])
 def test_equal_clients_are_averaged_without_an_error(registry, clients):
     model = attached(registry)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from dataclasses import replace
 from hashlib import sha256
 from types import SimpleNamespace
@@ -254,3 +255,14 @@ def test_layers_are_weighed_as_the_aggregator_weighs(registry, cells):
         return [row["aggregation_error"] for row in layers[:6] if row["holders"] > 1]
 
     assert all(one != other for one, other in zip(errors("examples"), errors("uniform"), strict=True))
+
+
+@pytest.mark.parametrize(("weights", "known"), [("sparsity", False), ("examples", True)])
+def test_nothing_is_told_of_products_that_a_method_weighs_in_words_of_its_own(registry, cells, weights, known):
+    config = json.loads(json.dumps(cells["skew", "hetlora"]))
+    assert config["method"]["weights"] == "sparsity"
+    config["method"]["weights"] = weights
+    layers = []
+    Trial(config, registry).run(on_layers=layers.extend)
+    assert any(row["holders"] > 1 for row in layers)
+    assert all(math.isnan(row["aggregation_error"]) is not known for row in layers if row["holders"])

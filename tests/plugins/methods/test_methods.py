@@ -162,6 +162,13 @@ def test_momentum_distillation_refuses_what_not_all_holders_train(registry, name
         registry.make("method", {"name": name, "aggregator": "momentum_distillation"}, setup=setup)
 
 
+def test_momentum_distillation_refuses_clients_without_layers(registry):
+    setup = setup_of(registry, tiny_vit(), [2, 1])
+    method = registry.make("method", {"name": "fedavg", "aggregator": "momentum_distillation"}, setup=setup)
+    with pytest.raises(UserError, match="momentum_distillation .* clients hold none; take another aggregator"):
+        method.round(method.init(generator(0)), 0, cohort_of([2, 1]), generator(0, 0))
+
+
 def test_momentum_distillation_mixes_the_larger_models_last_updates_into_a_smaller_models_last_layer(registry):
     """Sizes 1 and 3. Round 1 leaves updates 8 and 3 of the large model's layers 2 and 3; in round 2 the small model's
     update of its last layer, (2 * 4 + 1 * 6) / 3 = 14/3, becomes 0.8 * 14/3 + 0.2 * (8 + 3) / 2, and meets the large
@@ -210,10 +217,11 @@ def test_own_last_layers_stay_within_their_size(registry, deep):
     torch.testing.assert_close(setup.backbone.shared()["head.weight"], up.shared["head.weight"][0])
 
 
-def test_own_last_layers_go_without_momentum(registry):
-    with pytest.raises(UserError, match="own_last_layer goes without momentum"):
-        setup = setup_of(registry, tiny_vit(), [2])
-        registry.make("method", {"name": "inclusivefl", "own_last_layer": True}, setup=setup)
+@pytest.mark.parametrize("aggregator", ["momentum_distillation", "exact_mean"])
+def test_own_last_layers_go_without_what_mixes_them_with_others(registry, aggregator):
+    with pytest.raises(UserError, match=f"own_last_layer goes without {aggregator}"):
+        ref = {"name": "inclusivefl", "own_last_layer": True, "aggregator": aggregator}
+        registry.make("method", ref, setup=setup_of(registry, tiny_vit(), [2]))
 
 
 # --- clients that are lost ----------------------------------------------------------------------------------------
