@@ -142,11 +142,11 @@ def fedbench_register_executors(register: Register) -> None:
 
     :param elsewhere: optional, True where cells run on other machines.
 
-    A job is a `fedbench.cell.order.Order` as a JSON string. `jobs` is an iterator, and a cell is claimed for
-    this run when its job is asked for; `execute` may be called again with more. `on_event` is told what happens,
-    dicts with `event` (`started`, `torn`, `round`, `lost`, `stopping`, `ended`) and `folder`, and answers whether
-    further cells may start. An `execute` that is asked to end by a signal raises `fedbench.errors.Interrupted` when
-    its cells have ended.
+    A job is a `fedbench.cell.order.Order` as a JSON string. `jobs` is an iterator, and a cell is claimed for this run
+    when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
+    `event` (`started`, `warned`, `resumed`, `torn`, `again`, `round`, `lost`, `stopping`, `ended`) and `folder`, and
+    answers whether further cells may start. An `execute` that is asked to end by a signal raises
+    `fedbench.errors.Interrupted` when its cells have ended.
     """
 
 

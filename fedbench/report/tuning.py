@@ -16,7 +16,7 @@ from fedbench.report.standing import DASH
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better
 from fedbench.results.contest import Contest
-from fedbench.results.tuning import Search, concerns, contests, is_number, read_searches
+from fedbench.results.tuning import Search, contests, is_number, read_searches
 from fedbench.words import counted, shortened
 
 CSV_COLUMNS = (
@@ -160,7 +160,7 @@ def _page(title: str, ones: Sequence[Tuned]) -> Page:
     columns = [Column("method", "name", [Shown(one.method) for one in ranked])]
     titles = shortest(list(search.space))
     for key in search.space:
-        if any(concerns(key, one.method) for one in ones):
+        if any(search.concerns(key, one.method) for one in ones):
             facts: dict[str, Any] = {"left": True, "also": (key,), "whole": key}
             columns.append(Column(titles[key], "score", [_value(one, key) for one in ranked], **facts))
     scores = [one.scores.get(k) if (k := one.contest.winner) is not None else None for one in ranked]
@@ -196,7 +196,7 @@ def _best(one: Tuned) -> float:
 
 def _value(one: Tuned, key: str) -> Shown:
     k = one.contest.winner
-    if k is None or k not in one.scores or not concerns(key, one.method):
+    if k is None or k not in one.scores or not one.search.concerns(key, one.method):
         return Shown(DASH)
     edge = " (edge)" if key in one.search.at_edge(k, one.method) else ""
     value = one.search.candidates[k][key]
@@ -240,7 +240,8 @@ def _records(tuned: Sequence[Tuned]) -> Iterator[dict[str, Any]]:
     for one in tuned:
         (scenario, variant, method), winner = one.contest.key, one.contest.winner
         for k, by_round in one.contest.scores.items():
-            own = {key: value for key, value in one.search.candidates[k].items() if concerns(key, method)}
+            tried = one.search.candidates[k].items()
+            own = {key: value for key, value in tried if one.search.concerns(key, method)}
             for t, score in by_round.items() or [(None, None)]:
                 place = (one.suite, scenario, variant, method, k, own, one.search.metric, t, score)
                 edge = one.search.at_edge(k, method) if k == winner else []

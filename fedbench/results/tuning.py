@@ -40,14 +40,17 @@ class Search:
         found = []
         for key, value in self.candidates[k].items():
             values = [candidate[key] for candidate in self.candidates]
-            if concerns(key, method) and all(map(is_number, values)) and min(values) < max(values):
+            if self.concerns(key, method) and all(map(is_number, values)) and min(values) < max(values):
                 found += [key] if value in (min(values), max(values)) else []
         return found
 
-
-def concerns(key: str, method: str) -> bool:
-    """Whether a key of a space says anything of a method: `methods.NAME.option` does so of NAME alone."""
-    return not key.startswith("methods.") or key.startswith(f"methods.{method}.")
+    def concerns(self, key: str, method: str) -> bool:
+        """Whether a key of the space says anything of a method: `methods.NAME.option` does so of NAME alone, and
+        `train.optimizer.lr` not of a method that has `methods.NAME.optimizer.lr` in its place."""
+        own = f"methods.{method}."
+        if key.startswith("methods."):
+            return key.startswith(own)
+        return not {own + key, own + key.removeprefix("train.")} & self.space.keys()
 
 
 def merge_searches(suite_folder: Path, suite: str, searches: Mapping[Key, Search]) -> None:

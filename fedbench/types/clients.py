@@ -46,7 +46,7 @@ class Clients(Sequence[Client]):
 
     @classmethod
     def of(cls, clients: Sequence[Client]) -> Clients:
-        """The same clients; themselves where they are such."""
+        """The same clients, numbered by their places; themselves where they are such already."""
         import numpy as np
 
         if isinstance(clients, Clients):
@@ -55,7 +55,8 @@ class Clients(Sequence[Client]):
             np.fromiter(each, dtype=np.int64, count=len(clients))
             for each in ((client.domain for client in clients), map(len, clients))
         )
-        return cls(domains, sizes, np.concatenate([client.indices for client in clients]))
+        none = np.empty(0, dtype=np.int64)
+        return cls(domains, sizes, np.concatenate([none, *(client.indices for client in clients)]))
 
     @classmethod
     def owning(cls, owner: np.ndarray, domains: np.ndarray) -> Clients:

@@ -25,7 +25,7 @@ class Sent:
     down_after: int = 0
 
     def bytes_of(self, images: int, last: int) -> tuple[int, int]:
-        """(down, up) of a round of so many images, `last` of them in its last step."""
+        """(down, up) of a round of so many images, `last` of them in its last step; without `down_after`."""
         return (
             self.down + self.down_per_image * images + self.down_last * last,
             self.up + self.up_per_image * images + self.up_last * last,

@@ -56,6 +56,16 @@ def test_the_edge_is_the_lowest_or_the_highest_number_that_was_tried():
     assert search.at_edge(1, "other") == []  # texts have no edge
 
 
+@pytest.mark.parametrize("own", ["methods.fedv.optimizer.lr", "methods.fedv.train.optimizer.lr"])
+def test_a_method_with_a_rate_of_its_own_has_no_other(own):
+    """That of everybody else, drawn beside it, changes nothing of it, and is at no edge."""
+    space = {"train.optimizer.lr": {"log": [0.01, 1]}, own: {"log": [1e-4, 1e-2]}}
+    rates = [{"train.optimizer.lr": one, own: two} for one, two in ((0.01, 1e-3), (0.1, 1e-4), (1.0, 1e-2))]
+    search = Search(space, rates, [1000], "accuracy", [])
+    assert search.at_edge(0, "fedv") == [] and search.at_edge(0, "fedra") == ["train.optimizer.lr"]
+    assert search.at_edge(1, "fedv") == [own] and search.at_edge(1, "fedra") == []
+
+
 def test_columns_are_called_by_as_few_parts_of_their_keys_as_differ():
     keys = [
         "train.optimizer.lr",

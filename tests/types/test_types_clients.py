@@ -18,6 +18,7 @@ def told(clients) -> list[tuple[int, int, list[int]]]:
 def test_clients_in_arrays_are_the_clients_of_the_list():
     many = Clients.of(LISTED)
     assert told(many) == told(LISTED) == told(many[:]) and Clients.of(many) is many
+    assert len(Clients.of([])) == 0
     assert (len(many), many.sizes.tolist(), many.examples(0), many[-1].id) == (3, [2, 1, 0], 2, 2)
     assert told(many.at(np.array([7, 8, 9]))) == [(0, 1, [7, 8]), (1, MIXED, [9]), (2, 0, [])]
     with pytest.raises(IndexError):
