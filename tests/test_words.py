@@ -57,6 +57,7 @@ def test_a_length_is_told_in_two_digits(seconds, told):
 
 def test_a_length_that_was_measured_is_told_to_the_second():
     assert [duration(s) for s in (8.24, 185, 7620)] == ["8.2 s", "3 min 05 s", "2 h 07 min"]
+    assert [duration(s) for s in (59.94, 59.97, 119.7, 3599.8)] == ["59.9 s", "1 min 00 s", "2 min 00 s", "1 h 00 min"]
 
 
 def test_lists_say_how_many_they_leave_out():

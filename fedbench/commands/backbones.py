@@ -33,12 +33,15 @@ def backbones(names: tuple, classes: int, batch: int, device: str, as_json: bool
 
     from fedbench.cell.worker import resolved
     from fedbench.models.sizes import measure
+    from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
 
     registry, device = Registry(plugins), resolved(device)
-    found = []
+    assets, found = Assets(registry), []
     for name in names:
-        source = registry.make("backbone", {"name": name}, pretrained=False, load=False)
+        assets.source({"name": name})  # tells of names that nobody knows
+        with registry.blaming("backbone", name):
+            source = registry.make("backbone", {"name": name}, pretrained=False, load=False)
         found.append(measure(name, source, classes, batch, device))
     if as_json:
         import json

@@ -11,8 +11,9 @@ from pathlib import Path
 from fedbench import __version__, disk, machine
 from fedbench.commands.shelf import BUILT_IN, entries
 from fedbench.data.sources import INCOMPLETE, MISSING, PACKED, READY, root_of
-from fedbench.errors import UserError
+from fedbench.errors import NotApplicable, UserError
 from fedbench.machine import package_version
+from fedbench.registry.catalogue import REQUIRED
 from fedbench.registry.registry import Registry
 from fedbench.runs.plan import NUMERICAL
 from fedbench.words import counted
@@ -98,12 +99,18 @@ def _plugins(files: Sequence[str]) -> Iterator[Finding]:
 
 def _weights(files: Sequence[str]) -> Iterator[Finding]:
     registry = Registry(files)
-    for name in registry.catalogue.components["backbone"].keys() - {"timm"}:  # whose weights a suite chooses
+    for name, component in registry.catalogue.components["backbone"].items():
+        if name == "timm" or REQUIRED in component.options.values():  # whose weights a suite chooses
+            continue
         try:
-            registry.make("backbone", {"name": name})
+            with registry.blaming("backbone", name):
+                registry.make("backbone", {"name": name})
             yield Finding("ok", "weights", f"{name} loads")
-        except UserError as error:
-            yield Finding("STOP", "weights", str(error), "install fedbench again")
+        except (UserError, NotApplicable) as error:
+            if component.package == "fedbench":
+                yield Finding("STOP", "weights", str(error), "install fedbench again")
+            else:
+                yield Finding("note", "weights", str(error), f"update or uninstall {component.package}")
 
 
 def _data(files: Sequence[str]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import FORM
+from fedbench.commands.choices import FORM, Amount
 from fedbench.commands.output import put, tell_left_out
 from fedbench.commands.reading import VERIFY, keeping, uncollected
 from fedbench.errors import UserError
@@ -95,7 +95,7 @@ BESIDE = {"--images": ("right",), "--sizes": ("sizes", "deployed")}  # tables th
 )
 @click.option(
     "--equivalent",
-    type=click.FloatRange(min=0),
+    type=Amount(min=0),
     metavar="POINTS",
     help="What may be called equal where the interval lies inside.  [default: 1 of what is in percent]",
 )

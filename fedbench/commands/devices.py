@@ -84,7 +84,7 @@ def _of_backbone(name: str, methods: Sequence[str], registry: Any, choices: Mapp
     text = BACKBONE.format(name=name, ALL=ALL, methods=", ".join(known))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "devices.yaml"
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         return load(file, registry.catalogue, **choices)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fedbench.commands.choices import PLUGINS
+from fedbench.commands.choices import PLUGINS, Amount
 from fedbench.commands.output import tell_left_out
 from fedbench.commands.reading import VERIFY, keeping, uncollected
 
@@ -33,14 +33,14 @@ BEGINNING = 2000  # bytes
 @click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
 @click.option("--at", default="final", show_default=True, metavar="ROUND", help="Which round counts, as in `compare`.")
 @click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
-@click.option("--equivalent", type=click.FloatRange(min=0), metavar="POINTS", help="What may be called equal.")
+@click.option("--equivalent", type=Amount(min=0), metavar="POINTS", help="What may be called equal.")
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
 @click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points.")
 @click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds.")
 @click.option("--force", is_flag=True, help="Replace FILE whatever it is.")
 @click.option("--watch", is_flag=True, help="Write it anew whenever a cell ends, until Ctrl-C.")
-@click.option("--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between looks.")
+@click.option("--every", type=Amount(min=0.2), default=2.0, show_default=True, help="Seconds between looks.")
 @VERIFY
 @PLUGINS
 def report(paths: tuple, out: str, force: bool, watch: bool, every: float, verify: bool, **asked: Any) -> None:
@@ -60,12 +60,12 @@ def report(paths: tuple, out: str, force: bool, watch: bool, every: float, verif
     if not force:
         _refuse_others(file)
     if watch:
-        _watch(file, given, every, asked)
+        _watch(file, given, every, asked, verify)
         return
     tell_left_out(_written(file, given, asked, verify))
 
 
-def _written(file: Path, paths: Sequence[str], asked: dict[str, Any], verify: bool = False) -> list[str]:
+def _written(file: Path, paths: Sequence[str], asked: dict[str, Any], verify: bool) -> list[str]:
     """Put the page in its place, whole, and return what is left out of it. Raises: UserError."""
     from fedbench.disk import write_atomically
     from fedbench.report.html.whole import whole_page
@@ -78,7 +78,7 @@ def _written(file: Path, paths: Sequence[str], asked: dict[str, Any], verify: bo
     return wrong
 
 
-def _watch(file: Path, paths: Sequence[str], every: float, asked: dict[str, Any]) -> None:
+def _watch(file: Path, paths: Sequence[str], every: float, asked: dict[str, Any], verify: bool) -> None:
     """Write the page, and again whenever a manifest has changed, until Ctrl-C. What there is to say about results that
     cannot be shown yet is said once."""
     from fedbench.errors import UserError
@@ -89,7 +89,7 @@ def _watch(file: Path, paths: Sequence[str], every: float, asked: dict[str, Any]
             if (now := _manifests(paths)) != before:
                 before = now
                 try:
-                    _written(file, paths, asked)
+                    _written(file, paths, asked, verify)
                 except UserError as error:  # nothing has ended yet, or the run is just writing
                     if (told := str(error).partition("\n")[0]) != said:
                         click.echo(f"{told}; waiting", err=True)

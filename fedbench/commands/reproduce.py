@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, workers
+from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, Amount, workers
 
 
 @click.command(short_help="Run again what a page or a results folder tells of, and compare.")
@@ -29,7 +29,7 @@ from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, workers
 @click.option("--no-run", is_flag=True, help="Only say what differs here.")
 @click.option(
     "--equivalent",
-    type=click.FloatRange(min=0),
+    type=Amount(min=0),
     metavar="POINTS",
     help="A difference of scores that may pass whatever seeds do, in percent where they are.",
 )

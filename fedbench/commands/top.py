@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedbench.commands.choices import Amount
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -21,7 +23,7 @@ MOST = 40  # cells of a run
 
 @click.command(short_help="Watch the runs in a results folder.")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
-@click.option("--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks.")
+@click.option("--every", type=Amount(min=0.2), default=1.0, show_default=True, help="Seconds between looks.")
 @click.option("--once", is_flag=True, help="Look once; so it does where output is piped.")
 @click.option("--json", "as_json", is_flag=True, help="Print what is at work as JSON, once.")
 def top(paths: tuple, every: float, once: bool, as_json: bool) -> None:

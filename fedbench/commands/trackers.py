@@ -30,6 +30,8 @@ def files(names: Sequence[str]) -> list[str]:
             raise UserError(f"--tracker {name} does not load: {type(error).__name__}: {error}") from error
         needed = getattr(module, "NEEDS", "")
         if needed and find_spec(needed) is None:
-            raise UserError(f"--tracker {name} needs {needed}: pip install 'fedbench[{name}]'")
+            ours = point.dist is not None and point.dist.name == "fedbench"
+            package = f"'fedbench[{name}]'" if ours else needed
+            raise UserError(f"--tracker {name} needs {needed}: pip install {package}")
         found.append(str(module.__file__))
     return found

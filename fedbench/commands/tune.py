@@ -63,7 +63,7 @@ def tune(
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_atomically(Path(output), lambda draft: draft.write_text(text))
+        write_atomically(Path(output), lambda draft: draft.write_text(text, encoding="utf-8"))
         click.echo(f"{output}: run it with `fedbench run {output}`")
 
 

@@ -13,7 +13,7 @@ def references(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
     yield "dataset", config["data"]
     yield "partition", config["data"]["partition"]
     for section in (config, config["method"]):
-        for kind in KINDS.keys() - {"dataset"}:
-            if isinstance(section.get(kind), dict) and "name" in section[kind]:
+        for kind in KINDS:  # in their order: who is to blame is told by it
+            if kind != "dataset" and isinstance(section.get(kind), dict) and "name" in section[kind]:
                 yield kind, section[kind]
     yield from (("metric", ref) for ref in config["evaluation"]["metrics"])

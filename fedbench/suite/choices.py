@@ -96,6 +96,8 @@ class Choices:
                 hint = suggestion(label, self.methods.entries, "this suite lists")
                 self.problems.add(words.named, f"no method of this suite is called {shown(label)}{hint}")
                 continue
+            if not words.is_mapping:  # which has been told
+                continue
             own = {key: part for key, part in words.value.items() if key in OWN_SETTINGS}
             options = {key: part for key, part in words.value.items() if key not in OWN_SETTINGS}
             layer = self.methods.checked(replace(words, value=own)) if own else None

@@ -59,7 +59,7 @@ class Known:
         known = given.get("known")
         written = known.plain() if known is not None else {}
         scale = node.get("device_scale")
-        factors = scale.plain() if scale is not None and scale.is_mapping else {}
+        factors = scale.plain() if scale is not None and scale.is_mapping and scale.is_valid else {}
         numbers = {}
         for name in [*_named(given), server]:
             if (found := written.get(name.value) or self._of(name)) is not None:

@@ -134,11 +134,14 @@ def tuning(
     own = tuple(given.get("seeds", [SEED]))
     if both := sorted({*own} & {*seeds}):
         problems.add(tune.named, f"tune: seed {both[0]} is the suite's own; candidates are tried on other seeds")
-    metrics = [ref["name"] for ref in groups[0].settings["evaluation"]["metrics"]]
-    metric = given.get("metric", metrics[0])
-    if metric not in metrics:
-        known = suggestion(metric, metrics, "there are")
-        problems.add(tune.at("metric").mark, f"tune.metric: {shown(metric)} is not measured{known}")
+    measured = {group.scenario: [r["name"] for r in group.settings["evaluation"]["metrics"]] for group in groups}
+    metric = given.get("metric", next(iter(measured.values()))[0])
+    for scenario, metrics in measured.items():
+        if metric not in metrics:
+            known = suggestion(metric, metrics, "there are")
+            said = (tune.get("metric") or tune).mark
+            problems.add(said, f"tune.metric: {shown(metric)} is not measured in {shown(scenario)}{known}")
+            break
     without = [group.scenario for group in groups if not group.settings["evaluation"].get("validation")]
     if without:
         problems.add(

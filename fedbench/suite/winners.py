@@ -72,7 +72,7 @@ def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:
 
 def _read(text: str, catalogue: Catalogue) -> Suite:
     with TemporaryDirectory() as folder:
-        (file := Path(folder) / "suite.yaml").write_text(text)
+        (file := Path(folder) / "suite.yaml").write_text(text, encoding="utf-8")
         return load(file, catalogue)
 
 

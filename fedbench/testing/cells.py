@@ -85,7 +85,7 @@ def _config() -> dict[str, Any]:
     registry = Registry([smallest.__file__])
     with TemporaryDirectory() as folder:
         file = Path(folder) / "suite.yaml"
-        file.write_text(SUITE)
+        file.write_text(SUITE, encoding="utf-8")
         return suite.load(file, registry.catalogue, facts=Assets(registry)).points()[0].config
 
 

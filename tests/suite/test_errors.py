@@ -153,6 +153,9 @@ WRONG = {
     },
     "  skew: {}\n": {
         "  skew: 3\n": "s.yaml:7:9: scenarios.skew: expected a mapping (key: value), got 3",
+        "  skew: {methods: {fedra: 3}}\n": "s.yaml:7:27: scenarios.skew.methods.fedra: expected a mapping (key: value), got 3",
+        "  skew: {devices: {shares: {phone_low: 1}}, device_scale: {memory: half}}\n": "s.yaml:7:68: "
+        'scenarios.skew.device_scale.memory: expected a number, got "half"',
         "  a/b: {}\n": 's.yaml:7:3: expected letters, digits, and _ - . + after the first, at most 80 of them, got "a/b"',
     },
     "scenarios:\n  skew: {}\n": {

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
+from fedbench.runs.runner import load
 from fedbench.suite import space
 from fedbench.suite.node import Mark, Node
 
@@ -105,7 +106,7 @@ def test_a_scenario_has_a_word_on_single_methods(suite_of):
         ({"space": "train.optimizer.lr: {uniform: [1, 0]}"}, "the lowest, 1.0, is above the highest, 0.0"),
         ({"space": "train.optimizer.lr: {uniform: [-1, -0.5]}"}, "train.optimizer.lr: expected a number above 0"),
         ({"more": "\n  seeds: [0]"}, "seed 0 is the suite's own"),
-        ({"more": "\n  metric: accurcy"}, 'tune.metric: "accurcy" is not measured; did you mean "accuracy"'),
+        ({"more": "\n  metric: accurcy"}, 'tune.metric: "accurcy" is not measured in "one"; did you mean "accuracy"'),
         ({"more": "\n  halving: [0.5, 0.25]"}, "expected numbers in rising order"),
         ({"more": "\n  halving: [1.0]"}, "expected a number below 1"),
         ({"words": ", methods: {fedr: {}}"}, 'no method of this suite is called "fedr"'),
@@ -119,6 +120,13 @@ def test_faults_are_told_where_they_stand(faults_of, where, told):
 def test_nothing_is_tuned_on_test_images(faults_of):
     (line,) = faults_of(text().replace("evaluation: {validation: 0.1}", "evaluation: {every: 2}"))
     assert "compared on validation images" in line and line.startswith("s.yaml:")
+
+
+def test_what_candidates_are_compared_by_is_measured_in_every_scenario(tmp_path, registry):
+    file = tmp_path / "s.yaml"
+    file.write_text(text(words=", evaluation: {validation: 0.1, metrics: [loss]}"))
+    with pytest.raises(UserError, match='tune.metric: "accuracy" is not measured in "two"; there are: loss'):
+        load(file, registry)
 
 
 def test_seeds_of_candidates_report_nothing(suite_of):
