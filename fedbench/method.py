@@ -25,12 +25,12 @@ class Method:
 
     init(generator) -> state: nested dicts and lists of contiguous tensors and JSON scalars, no tensor twice.
     round(state, t, cohort, generator) -> (state, report): must not change the state it is given.
-    predictor(state, client=None) -> predict: called once per evaluation, for the global model; predict(x (B, 3, H,
-    W)) gives logits (B, C), or several by name, the method's own answer first. It is valid until the next call of
-    `round` or `predictor`. cost(capacity, t) -> ClientCost: what one client of that capacity pays in round t; None for
-    one that takes no part; cost(capacity, t, rank) and cost(capacity, t, rank, width), where it takes so many, is told
-    the client's rank and width too, None where the scenario gives none. personal: whether clients have models of their
-    own; predictor is then asked with their numbers where the evaluation is by client. alone: whether it trains by other
+    predictor(state, client=None) -> predict: called once per evaluation, for the global model; predict(x (B, 3, H, W))
+    gives logits (B, C), or several by name, the method's own answer first. It is valid until the next call of `round`,
+    `predictor` or `at`. cost(capacity, t) -> ClientCost: what one client of that capacity pays in round t; None for one
+    that takes no part; cost(capacity, t, rank) and cost(capacity, t, rank, width), where it takes so many, is told the
+    client's rank and width too, None where the scenario gives none. personal: whether clients have models of their own;
+    predictor is then asked with their numbers where the evaluation is by client. alone: whether it trains by other
     means than `setup.engine`, so that one process computes it. sizes: what it offers clients that have devices, the
     smallest first, each priced by `price`; None: it has one size, and its clients are told that they can hold all
     layers. at(state, size, client=None) -> predict: the model that a client of that size can run, made of the global

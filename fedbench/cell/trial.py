@@ -137,7 +137,7 @@ class Trial:
             component=component,
             device=self.device,
             profile=self.config["profile"],
-            fold=self.fast,
+            fold=self.fast and self.config["precision"] == "fp32",  # W + s B A in bf16 loses what is small beside W
             by_client=self.by_client,
             precision=self.precision,
             receive=self._receive,

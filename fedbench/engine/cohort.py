@@ -123,7 +123,7 @@ def ways(
     leaves = Leaves(model, start, plan, group)
     draws = {n: Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)) for n in group}
     step = Step(model, leaves, plan, job, draws)
-    return Replayed(step, [own.generator for own in draws.values()]) if recorded else step, leaves.part
+    return Replayed(step, draws.values()) if recorded else step, leaves.part
 
 
 def means(told: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[int]) -> Tensor:

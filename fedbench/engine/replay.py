@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from fedbench.models.draws import Draws
+
 WAITED = "called a synchronizing"  # how torch begins to tell of a wait
+DEBUGGED = "Synchronization debug mode"  # and of the mode itself
 EAGER = 2  # steps before the recording: they create the optimiser's state and the libraries' workspaces
 
 Inputs = dict[int, tuple[Tensor, Tensor]]
@@ -40,13 +43,13 @@ class Replayed:
     """step(inputs) -> losses, by a CUDA graph from the third call with inputs of the same shapes on.
 
     Whatever else the step reads or writes (weights, gradients, optimiser state) must stay where it is from call
-    to call. draws: the generators it draws from, which go on drawing from replay to replay · most: of shapes that are
-    known at a time; the one that was met least goes. A step that cannot be recorded is run eagerly; why is said once.
+    to call. draws: what it draws from, which goes on drawing from replay to replay · most: of shapes that are known at
+    a time; the one that was met least goes. A step that cannot be recorded is run eagerly; why is said once.
     """
 
     recording = True  # until one has failed for another reason than memory: old allocators do not get over that
 
-    def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[torch.Generator], most: int = 1) -> None:
+    def __init__(self, step: Callable[[Inputs], Tensor], draws: Iterable[Draws], most: int = 1) -> None:
         self.step, self.draws, self.most = step, list(draws), most
         self.stream = _stream()
         self.known: dict[Hashable, Recorded] = {}
@@ -81,6 +84,9 @@ class Replayed:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
         one.eager = any(WAITED in str(warning.message) for warning in told)
+        for one_told in told:
+            if not any(text in str(one_told.message) for text in (WAITED, DEBUGGED)):
+                warnings.warn_explicit(one_told.message, one_told.category, one_told.filename, one_told.lineno)
         return losses
 
     def _replay(self, one: Recorded, inputs: Inputs) -> Tensor:
@@ -96,9 +102,9 @@ class Replayed:
     def _record(self, one: Recorded, inputs: Inputs) -> bool:
         """Record the step as a graph, by which nothing is computed yet; False where that cannot be."""
         one.inputs = {n: (x.clone(), y.clone()) for n, (x, y) in inputs.items()}
-        graph, before = torch.cuda.CUDAGraph(), [draw.get_state() for draw in self.draws]
+        graph, before = torch.cuda.CUDAGraph(), [(draw.generator.get_state(), draw.asks()) for draw in self.draws]
         for draw in self.draws:
-            graph.register_generator_state(draw)
+            graph.register_generator_state(draw.generator)
         try:  # other threads may go on bringing images
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 one.losses = self.step(one.inputs)
@@ -106,8 +112,9 @@ class Replayed:
             Replayed.recording = isinstance(error, torch.OutOfMemoryError)
             _tell(error)
             one.inputs, one.losses = {}, None
-            for draw, state in zip(self.draws, before, strict=True):
-                _renew(draw, state)
+            for draw, (state, asks) in zip(self.draws, before, strict=True):
+                _renew(draw.generator, state)
+                draw.ask_again(asks)
             return False
         one.graph = graph
         return True

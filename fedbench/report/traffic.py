@@ -17,7 +17,7 @@ from fedbench.report.standing import DASH
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, three_digits
 
 # In the order of a round: what is given once, and then what every step exchanges.
-KINDS = ("backbone", "adapters", "classifiers", "weights", "features", "gradients", "losses", "counts")
+KINDS = ("backbone", "additions", "adapters", "classifiers", "weights", "features", "gradients", "losses", "counts")
 CSV_COLUMNS = (
     *Place._fields, "method", "n_seeds", "side", "quantity", "what", "per_client_round", "total",
 )  # fmt: skip

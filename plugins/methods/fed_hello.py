@@ -132,7 +132,8 @@ class Scored:
         model, given = self.setup.backbone, self.setup.proxy()
         assert isinstance(model, Blocks) and given is not None  # `fed_hello` has seen to it
         self.base.predictor(state)  # loads it
-        return fisher_scores(model, *given)
+        with self.setup.precision():
+            return fisher_scores(model, *given)
 
 
 def fisher_scores(model: Blocks, x: Tensor, y: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -87,25 +88,22 @@ def momentum_distillation(beta: Annotated[float, Range(0, 1)] = 0.2, weights: We
     return aggregate
 
 
-def _must_be_prefix(plan: Plan) -> None:
-    """A size stands for its first layers; with any other allocation "the last layer of a size" means nothing.
+def _must_be_of_sizes(
+    plan: Plan,
+    option: str = "aggregator",
+    what: str = "momentum_distillation",
+    instead: str = "take another aggregator, such as weighted_mean",
+) -> None:
+    """A size stands for its first layers; with any other allocation "the last layer of a size" means nothing. Its
+    update is one of all its tensors: its clients must train and send whatever they hold.
 
     Raises UserError.
     """
     if not torch.equal(plan.M, prefix(plan.M.sum(1), plan.M.shape[1])):
         raise UserError(
-            "momentum_distillation shares layers by size, and needs the allocation prefix; take "
-            "another aggregator, such as weighted_mean",
-            option="aggregator",
+            f"{what} shares layers by size, and needs the allocation prefix; {instead}",
+            option=option,
         )
-
-
-def _must_be_of_sizes(plan: Plan) -> None:
-    """The update of a size is one of all its tensors: its clients must train and send whatever they hold.
-
-    Raises UserError.
-    """
-    _must_be_prefix(plan)
     if not plan.M.any(1).all():
         which = "clients hold none"
     elif not torch.equal(plan.trains, plan.M):
@@ -114,11 +112,12 @@ def _must_be_of_sizes(plan: Plan) -> None:
         which = f"some tensors ({', '.join(names[:2])}{', ...' if names[2:] else ''}) are frozen or stay with clients"
     else:
         return
-    raise UserError(
-        f"momentum_distillation mixes the updates of whole layers, and here {which}; take another aggregator, such as "
-        "weighted_mean",
-        option="aggregator",
-    )
+    raise UserError(f"{what} is about the updates of whole layers, and here {which}; {instead}", option=option)
+
+
+_must_keep_whole = functools.partial(
+    _must_be_of_sizes, option="own_last_layer", what="own_last_layer", instead="leave own_last_layer out"
+)
 
 
 def _updates_by_size(
@@ -168,7 +167,7 @@ def _keep_own(aggregate, weights: str):
     """Wrap an aggregator: the last layer and the classifier of each size are averaged within that size alone."""
 
     def own(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
-        _must_be_prefix(plan)
+        _must_keep_whole(plan)
         depth = plan.M.sum(1)
         new = aggregate(state, *_without_own(uploads, plan), cohort)
         kept = dict(state["memory"].get("own", {}))
@@ -182,6 +181,7 @@ def _keep_own(aggregate, weights: str):
             }
         return {**new, "memory": {**new["memory"], "own": kept}}
 
+    own.check = _must_keep_whole  # type: ignore[attr-defined]  # asked before anything runs
     return own
 
 

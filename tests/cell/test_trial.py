@@ -15,6 +15,7 @@ from fedbench.cell.trial import Trial
 from fedbench.engine.team import together
 from fedbench.errors import UserError
 from fedbench.runs.runner import load
+from fedbench.seeding import generator
 from fedbench.testing.world import same
 from fedbench.types import Images, Splits
 
@@ -28,6 +29,16 @@ def test_the_same_configuration_gives_the_same_rows(registry, cells):
     first = rows()
     torch.manual_seed(456)
     assert rows() == first
+
+
+def test_adapters_are_folded_into_weights_in_fp32_alone(registry, cells):
+    """In bf16 W + s B A would lose what is small beside W, which training and the sequential engine keep."""
+    for precision, engine, folds in (("fp32", "cohort", 1), ("fp32", "sequential", 0), ("bf16", "cohort", 0)):
+        trial = Trial({**cells["skew", "fedra"], "precision": precision, "engine": engine}, registry)
+        trial.method.predictor(trial.method.init(generator(0)))
+        with torch.no_grad():
+            told = {module.is_folded() for module in trial.model.modules() if hasattr(module, "is_folded")}
+        assert told == {bool(folds)}
 
 
 def test_ranks_above_the_adapters_are_refused_when_the_cell_is_built(registry, cells):

@@ -44,7 +44,7 @@ def losses(registry, replayed=True, objective=cross_entropy, optimizer=SGD, labe
     own = {n: fast.Draws(fast.generator(0, 0, n, "dropout", setup.backbone.device)) for n in range(2)}
     take = fast.Step(setup.backbone, leaves, plan, Job(0, 0, optimizer, 0.5, objective), own)
     if replayed:
-        take = replay.Replayed(take, [mine.generator for mine in own.values()] if draws is None else draws)
+        take = replay.Replayed(take, own.values() if draws is None else draws)
     batches, told = {n: cohort.batches(n) for n in range(2)}, []
     for _ in range(STEPS):
         inputs = {n: next(own) for n, own in batches.items()}
