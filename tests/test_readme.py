@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_every_figure_of_a_table_is_in_the_reference_results(page):
     quoted = re.findall(r"<!-- fedbench (compare .*?) -->\n```\n(.*?)\n```", text, flags=re.DOTALL)
     assert quoted
     for command, table in quoted:
-        printed = CliRunner().invoke(main, command.split()).output
+        printed = CliRunner().invoke(main, shlex.split(command)).output
         assert table in "\n".join(line.rstrip() for line in printed.splitlines()), command
 
 

@@ -222,7 +222,8 @@ class Ledger:
         return best_round({t: float(np.mean(each)) for t, each in values.items()}, metric) if values else None
 
     def totals(self, method: Method, evaluation: Tested) -> dict[str, Any]:
-        """What all rounds together will cost, known beforehand because every draw is seeded.
+        """What all rounds together will cost, known beforehand because every draw is seeded; of layers that are drawn
+        to be trained, by one draw for all clients of a size.
 
         images: those of all training steps · tested: those of all evaluations, validation images too ·
         simulated_seconds: of all rounds, where clients have devices.
