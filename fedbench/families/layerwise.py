@@ -4,7 +4,7 @@ layer."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.copying import moved
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.holding import Holding, holding_of, whole
-from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report
+from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report, Uploads
 
 ExitsOf = Callable[[int], list[Exit]]
 Share = Callable[[Plan, State, int, Cohort, Generator], Plan]
@@ -149,23 +149,41 @@ class Layerwise:
         }
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        regularizer, registered = self.setup.train.get("regularizer"), len(self.setup.scenario.clients)
-        plan, cohort = self.plan(state, t, cohort, generator)
-        job = self.job(t, self.pull(pull_of(regularizer, state, plan, cohort.ids), state, plan, cohort))
+        """M from the cohort's L_n, training of w_n on D_n, the mean per layer (FedRA v1, Eq. 3)."""
+        plan, cohort = self.plan(state, t, cohort, generator)  # M, and which part of it each client trains
+        begun, had = self.begun(state, t, plan, cohort)  # w^t; what clients keep for themselves in its place
+        uploads = self.setup.engine(self.model, begun, plan, cohort, self.job(state, t, plan, cohort))  # w_n, on D_n
+        report = Report(plan, cohort, uploads, self.prices(state, plan))
+        if not uploads.arrived.any():
+            return state, report
+        seen, given, books = self.settled(state, begun, had, uploads, plan, cohort)  # what the server averages
+        new = {**self.aggregate(state, given, seen, cohort), **books}  # w^(t+1), layer by layer over M's columns
+        return alloc.remember(state, new, plan.trains[uploads.arrived]), report
+
+    def begun(self, state: State, t: int, plan: Plan, cohort: Cohort) -> tuple[State, list[dict[str, Tensor]]]:
+        """What clients start from, with rows of their own where they keep or draw tensors; and what each had kept."""
         begun = self.fresh.given(self.start(state, plan, cohort, t), plan, cohort, t)
         had = self.own.read(state, cohort) if self.own else []
-        if self.own:
-            begun = self.own.given(begun, had, plan)
-        up = self.setup.engine(self.model, begun, plan, cohort, job)
-        prices = [self.price(holding_of(plan, n), added) for n, added in enumerate(bytes_added(state, plan))]
-        report = Report(plan, cohort, up, prices)
-        if not up.arrived.any():
-            return state, report
-        given, books = server_step(regularizer, registered, state, begun, up, plan, cohort.ids)
-        if self.own:
-            plan, given, books = self.own.taken(had, state, plan, cohort, given, books)
-        new = {**self.aggregate(state, given, plan, cohort), **books}
-        return alloc.remember(state, new, report.plan.trains[up.arrived]), report
+        return (self.own.given(begun, had, plan) if self.own else begun), had
+
+    def settled(
+        self,
+        state: State,
+        begun: State,
+        had: Sequence[Mapping[str, Tensor]],
+        uploads: Uploads,
+        plan: Plan,
+        cohort: Cohort,
+    ) -> tuple[Plan, Uploads, State]:
+        """(plan, uploads) without what clients keep, which is put away, and new books. Under FedDyn w_n - h / a stands
+        for w_n, so that a mean of them is FedDyn's step (`server_step`)."""
+        regularizer, registered = self.setup.train.get("regularizer"), len(self.setup.scenario.clients)
+        given, books = server_step(regularizer, registered, state, begun, uploads, plan, cohort.ids)
+        return self.own.taken(had, state, plan, cohort, given, books) if self.own else (plan, given, books)
+
+    def prices(self, state: State, plan: Plan) -> list[ClientCost]:
+        """What each client pays in this round."""
+        return [self.price(holding_of(plan, n), added) for n, added in enumerate(bytes_added(state, plan))]
 
     def plan(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[Plan, Cohort]:
         """Who holds and trains what, of those who take part, and them."""
@@ -173,12 +191,12 @@ class Layerwise:
         cohort = cohort.only([n for n, depth in enumerate(depths) if depth is not None])
         L_n = torch.tensor([depth for depth in depths if depth is not None], dtype=torch.int64)  # (N,)
         L, costs = self.model.num_layers, lambda: self.layer_costs
-        known = {
+        more = {
             "ranks": lambda: None if cohort.ranks is None else cohort.ranks.clone(),
             "layer_memory": lambda: self.layer_memory.clone(),
             "memory_budgets": lambda: L_n * self.layer_memory.mean(),
         }
-        made = alloc.draw(self.allocate, L_n, L, t, cohort.ids, state, generator, costs, known)
+        made = alloc.draw(self.allocate, L_n, L, t, cohort.ids, state, generator, costs, more)
         plan = made if isinstance(made, Plan) else Plan(made, [])
         plan = replace(plan, exits=[self.exits_of(depth) for depth in plan.M.sum(1).tolist()])
         if self.fixed:
@@ -187,9 +205,10 @@ class Layerwise:
             plan = replace(plan, kept=(*plan.kept, *self.own.keeps))
         return self.share(plan, state, t, cohort, generator), cohort
 
-    def job(self, t: int, pull: Pull | None) -> Job:
+    def job(self, state: State, t: int, plan: Plan, cohort: Cohort) -> Job:
         """How a client trains in round t."""
         train = self.setup.train
+        pull = self.pull(pull_of(train.get("regularizer"), state, plan, cohort.ids), state, plan, cohort)
         return Job(t, self.setup.seed, train["optimizer"], train["clip"], self.objective, pull)
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
