@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedbench.engine.groups import Part
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Terms, pairs
-from fedbench.models.places import holders, places, trainers
+from fedbench.models.places import holders, layer_of, places, trainers
 from fedbench.types import Plan
 
 READ_OUT = ("norm.", "fc_norm.", "attn_pool.", "head")  # timm's modules after the layers begin so
@@ -37,8 +37,8 @@ class Masks:
 
     def moving(self, place: str, clients: Sequence[int], dim: int) -> Tensor:
         """(n, 1, ...) bool: whose rows of the tensor at `place` a step may move."""
-        kind, _, rest = place.partition("/")
-        mask = self.active & self.layers[:, int(rest.split("/")[0])] if kind == "r" else self.active
+        j = layer_of(place)
+        mask = self.active if j is None else self.active & self.layers[:, j]
         return pick(mask, range(len(mask)), clients).view(-1, *[1] * (dim - 1))
 
 

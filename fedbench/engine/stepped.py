@@ -11,7 +11,7 @@ from torch.linalg import vector_norm
 
 from fedbench.engine.leaves import Leaves
 from fedbench.engine.readout import Answers
-from fedbench.models.places import holds
+from fedbench.models.places import holds, layer_of, name_of
 from fedbench.types import Plan
 
 
@@ -50,10 +50,10 @@ def others_frozen(
     def moves(n: int, place: str) -> bool:
         if place in pulled:
             return n in used
-        exits, (kind, _, rest) = used.get(n, []), place.partition("/")
-        if kind == "shared":
-            return bool(exits) and holds({exit.classifier for exit in exits}, rest)
-        beneath = sum(leaves.held[n][: int(rest.partition("/")[0])])
+        exits, j = used.get(n, []), layer_of(place)
+        if j is None:
+            return bool(exits) and holds({exit.classifier for exit in exits}, name_of(place))
+        beneath = sum(leaves.held[n][:j])
         return beneath < max((exit.depth for exit in exits), default=0)
 
     still = []

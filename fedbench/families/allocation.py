@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedbench.errors import UserError
 from fedbench.models.additions import FROZEN
+from fedbench.models.places import layer_of
 from fedbench.types import Plan
 
 # Redrawing M until every column has a one is tried this often before the last draw is repaired.
@@ -170,8 +171,8 @@ def _moved(old: dict[str, Any], new: dict[str, Any]) -> list[Tensor]:
     ]
     additions = old.get(FROZEN, {})
     for place, value in new.get(FROZEN, {}).items():
-        kind, _, rest = place.partition("/")
-        if kind == "r" and value is not additions.get(place):
-            j, added = int(rest.split("/")[0]), value - additions[place] if place in additions else value
+        j = layer_of(place)
+        if j is not None and value is not additions.get(place):
+            added = value - additions[place] if place in additions else value
             squares[j] = squares[j] + (added.double() ** 2).sum()
     return [square.sqrt() for square in squares]

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from fedbench.models.holding import Holding, whole
 from fedbench.models.lowrank import pairs
 from fedbench.models.once import identity, once
 from fedbench.models.optimizer import optimizer_states
-from fedbench.models.places import holds, of_classifier
+from fedbench.models.places import holds, name_of, named_by, of_classifier
 from fedbench.models.running import to_answer
 from fedbench.models.shape import Shape
 from fedbench.types import ClientCost, Exit, Objective, Sent
@@ -72,7 +71,7 @@ def measure(
     shape = model if isinstance(model, Shape) else Shape(model)
     flops, activations = _one_image(shape, holding, objective, image_size)
     frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
-    travels = [s for s in sizes if not _named(s, travel.unsent)]
+    travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # besides the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
@@ -80,7 +79,7 @@ def measure(
         Sent("backbone", frozen_bytes - travel.added),
         Sent("additions", travel.added),
         *(
-            Sent(what, sum(s.held for s in of if not _named(s, travel.drawn)), sum(s.trained for s in of))
+            Sent(what, sum(s.held for s in of if not named_by(s.name, travel.drawn)), sum(s.trained for s in of))
             for what, of in kinds.items()
         ),
     )
@@ -104,17 +103,13 @@ class _Size:
     reads: bool = False
 
 
-def _named(size: _Size, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(size.name, pattern) for pattern in patterns)
-
-
 def _sizes(shape: Shape, holding: Holding) -> list[_Size]:
     """Of every tensor that the client holds. All layers of a ViT or Mixer are of one size."""
     ranks = shape.ranks if holding.ranks else {}
     tuned = holding.trained_ranks or holding.ranks or ()
 
     def size(place: str, p: Tensor, held: int, trained: int, reads: bool = False, trains: bool = True) -> _Size:
-        name = place.split("/", 2)[-1] if place.startswith("r/") else place.removeprefix("shared/")
+        name = name_of(place)
         R = ranks.get(place, 0)
         both = (p.nbytes * held // R, p.nbytes * trained // R) if R else (p.nbytes, p.nbytes)
         return _Size(name, both[0], both[1] if trains and not holding.freezes(name) else 0, reads)

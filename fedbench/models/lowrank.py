@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import trainers
+from fedbench.models.places import layer_of, trainers
 from fedbench.types import Plan
 
 
@@ -110,8 +110,7 @@ class Terms:
     def _mask(self, terms: Tensor | None, place: str, clients: Sequence[int], dim: int) -> Tensor | None:
         if terms is None or place not in self.axes:
             return None
-        kind, _, rest = place.partition("/")
-        layer = int(rest.split("/")[0]) if kind == "r" else None
+        layer = layer_of(place)
         rows = terms[list(clients)]
         rows = rows.any(1) if layer is None else rows[:, layer]  # (n, R)
         shape = [1] * dim

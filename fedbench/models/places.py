@@ -30,21 +30,17 @@ def mapped(change: Callable[[str, Tensor], Tensor], values: Values) -> dict[str,
 def by_layer(flat: Mapping[str, Tensor], num_layers: int) -> dict[str, Any]:
     """Values by place in the layout `{"r": [{name: tensor}] * L, "shared": {name: tensor}}`."""
     r: list[dict[str, Tensor]] = [{} for _ in range(num_layers)]
-    shared = {}
+    shared: dict[str, Tensor] = {}
     for place, value in flat.items():
-        kind, _, name = place.partition("/")
-        if kind == "r":
-            j, _, name = name.partition("/")
-            r[int(j)][name] = value
-        else:
-            shared[name] = value
+        j = layer_of(place)
+        (shared if j is None else r[j])[name_of(place)] = value
     return {"r": r, "shared": shared}
 
 
 def holders(plan: Plan, place: str, group: Sequence[int] | None = None) -> list[int]:
     """The clients, of a group or of all, that hold what stands at `place`: `r/<layer>/<name>` or `shared/<name>`."""
-    kind, _, rest = place.partition("/")
-    held = plan.M[:, int(rest.split("/")[0])] if kind == "r" else shared_holders(plan, rest)
+    j = layer_of(place)
+    held = shared_holders(plan, name_of(place)) if j is None else plan.M[:, j]
     return _of_group(held, group)
 
 
@@ -55,20 +51,22 @@ def trainers(plan: Plan, place: str, group: Sequence[int] | None = None) -> list
 
 def trained_by(plan: Plan, place: str) -> Tensor:
     """(N,) bool: who trains what stands at `place`, in whole or in part."""
-    kind, _, rest = place.partition("/")
-    if kind == "shared":
-        held = shared_holders(plan, rest)
-        return torch.zeros_like(held) if _is_frozen(plan, rest) else held
-    layer, _, name = rest.partition("/")
-    trains = plan.trains[:, int(layer)]
-    return torch.zeros_like(trains) if _is_frozen(plan, name) else trains
+    j, name = layer_of(place), name_of(place)
+    trains = shared_holders(plan, name) if j is None else plan.trains[:, j]
+    return torch.zeros_like(trains) if named_by(name, plan.frozen) else trains
 
 
 def trained_layers(plan: Plan, r: Sequence[Mapping[str, Any]]) -> Tensor:
     """(N, L) bool: the layers of which each client trains an adapter. r: the adapters of every layer by name, as in
     `Uploads`; a layer without any is trained by nobody."""
-    moving = torch.tensor([any(not _is_frozen(plan, name) for name in r_j) for r_j in r], dtype=torch.bool)
+    moving = torch.tensor([any(not named_by(name, plan.frozen) for name in r_j) for r_j in r], dtype=torch.bool)
     return plan.trains & moving
+
+
+def layer_of(place: str) -> int | None:
+    """The layer, from 0, that the tensor there stands in; None where it is shared."""
+    kind, _, rest = place.partition("/")
+    return int(rest.partition("/")[0]) if kind == "r" else None
 
 
 def name_of(place: str) -> str:
@@ -78,7 +76,12 @@ def name_of(place: str) -> str:
 
 def matches(place: str, patterns: Iterable[str]) -> bool:
     """Whether the name of the tensor that stands there matches one of the patterns, as `fnmatch` reads them."""
-    return any(fnmatchcase(name_of(place), pattern) for pattern in patterns)
+    return named_by(name_of(place), patterns)
+
+
+def named_by(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a tensor's name matches one of the patterns."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def started(value: Tensor, plan: Plan, place: str, dim: int) -> Tensor:
@@ -93,10 +96,6 @@ def started(value: Tensor, plan: Plan, place: str, dim: int) -> Tensor:
 
 def _of_group(chosen: Tensor, group: Sequence[int] | None) -> list[int]:
     return [n for n in (range(len(chosen)) if group is None else group) if chosen[n]]
-
-
-def _is_frozen(plan: Plan, name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in plan.frozen)
 
 
 def shared_holders(plan: Plan, name: str) -> Tensor:

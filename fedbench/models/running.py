@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from fedbench.models.backbone import Blocks
 from fedbench.models.counting import Model, blank, one_image, quickest
 from fedbench.models.lowrank import pairs
-from fedbench.models.places import holds
+from fedbench.models.places import holds, layer_of, name_of
 from fedbench.types import Exit
 
 
@@ -72,8 +72,8 @@ def to_run_all(model: Model, weights: Iterable[Tensor], answer: Callable[[Model,
 
 def _is_held(place: str, depth: int, classifiers: Iterable[str]) -> bool:
     """Whether the first so many layers with these classifiers have the tensor that stands there."""
-    kind, _, rest = place.partition("/")
-    return int(rest.partition("/")[0]) < depth if kind == "r" else holds(classifiers, rest)
+    j = layer_of(place)
+    return holds(classifiers, name_of(place)) if j is None else j < depth
 
 
 class _Alive(TorchDispatchMode):
