@@ -158,10 +158,11 @@ def _with_number(name: str, width: int, _: int, number: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """1 cell, 2,000 cells, 2 classes."""
+    """1 cell, 2,000 cells, 2 classes, 2 capacities."""
     if number == 1:
         return f"1 {noun}"
-    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
+    many = f"{noun[:-1]}ies" if noun.endswith("ty") else f"{noun}{'es' if noun.endswith('s') else 's'}"
+    return f"{number:,} {many}"
 
 
 def shortened(names: Sequence[str], most: int = 12) -> str:

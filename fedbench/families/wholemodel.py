@@ -162,9 +162,13 @@ class Whole:
         key = state["clients"].get(str(client)) if self.personal else None
         return None if key is None else self.setup.store.get(key, self.setup.device)
 
+    def plan(self, N: int) -> Plan:
+        """Nobody holds a layer's adapters; everybody has every classifier, behind all layers."""
+        L = self.model.body.num_layers
+        return Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, name) for name in self.model.body.classifiers]] * N)
+
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        N, L = len(cohort), self.model.body.num_layers
-        plan = Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, name) for name in self.model.body.classifiers]] * N)
+        N, plan = len(cohort), self.plan(len(cohort))
         trained, kept = self.local_steps(state, t, cohort)
         up = self.setup.receive(trained, state, plan, cohort, t)
         report = Report(plan, cohort, up, [self.price()] * N)

@@ -13,6 +13,7 @@ from fedbench.errors import DataMissing, UserError
 from fedbench.suite.node import INVALID, Node
 from fedbench.suite.overlay import BESIDE
 from fedbench.suite.problems import Problems
+from fedbench.words import counted
 
 _BESIDE = ("server", "jitter", "wait_for", "known")  # what else stands there where devices are given
 
@@ -113,20 +114,20 @@ class Limits:
         if values is None or values.value is INVALID:
             return
         if way == "by_domain":
-            expected, what = domains, f"the data set has {_counted(domains, 'domain')}"
+            expected, what = domains, f"the data set has {counted(domains, 'domain')}"
         elif way == "by_client" and (clients := _clients(settings, domains)):
-            expected, what = clients, f"this partition makes {_counted(clients, 'client')}"
+            expected, what = clients, f"this partition makes {counted(clients, 'client')}"
         else:
             return
         if len(values.value) != expected:
-            self.problems.add(values.mark, f"{_counted(len(values.value), noun)} given, but {what}")
+            self.problems.add(values.mark, f"{counted(len(values.value), noun)} given, but {what}")
 
     def _check_participation(self, settings: Node, domains: int) -> None:
         most = {"count": _clients(settings, domains), "per_domain": _option(settings, "clients_per_domain")}
         for key, clients in most.items():
             node = settings.get("participation", key)
             if node is not None and isinstance(node.value, int) and clients and node.value > clients:
-                there = _counted(clients, "client")
+                there = counted(clients, "client")
                 self.problems.add(node.mark, f"participation {key} {node.value} is above the {there} there are")
 
 
@@ -146,9 +147,3 @@ def _option(settings: Node, key: str) -> int | None:
     """A whole number among the partition's options."""
     node = settings.get("data", "partition", key)
     return node.value if node is not None and type(node.value) is int else None
-
-
-def _counted(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"

@@ -20,7 +20,7 @@ from fedbench.families.width.units import Rule
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
 from fedbench.seeding import generator as seeded
-from fedbench.types import ClientCost, Cohort, Exit, Plan, Report, Size, Uploads
+from fedbench.types import ClientCost, Cohort, Report, Size, Uploads
 
 # Trains a visit's weights, which are those of the part; returns their mean training loss. The generator is the
 # client's own of this round.
@@ -94,9 +94,7 @@ class Widths:
         rates = [self.rate(cohort, n) for n in range(len(cohort))]
         cohort = cohort.only([n for n, g in enumerate(rates) if g is not None])
         taken = [g for g in rates if g is not None]
-        N, body = len(cohort), self.whole.model.body
-        L = body.num_layers
-        plan = Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, name) for name in body.classifiers]] * N)
+        plan = self.whole.plan(len(cohort))
         up = self.setup.receive(self.local_steps(state, t, cohort, taken), state, plan, cohort, t)
         report = Report(plan, cohort, up, [self.price(g) for g in taken])
         return (self.whole.aggregate(state, up, plan, cohort) if up.arrived.any() else state), report
