@@ -23,7 +23,7 @@ ENOUGH_MEMORY_GIB = 2.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing looked at. level: `ok`, `note` (a run would work, perhaps not as wished) or `STOP`."""
 
     level: str
@@ -32,9 +32,9 @@ class Finding:
     mend: str = ""
 
 
-def checkup(plugin_files: Sequence[str] = (), results: str = "results") -> Iterator[Finding]:
+def checkup(plugin_files: Sequence[str] = (), results: str = "results") -> Iterator[Check]:
     """Look at everything a run needs, the cheap things first."""
-    yield Finding("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}")
+    yield Check("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}")
     yield from _packages()
     yield from _devices()
     yield from _plugins(plugin_files)
@@ -44,60 +44,58 @@ def checkup(plugin_files: Sequence[str] = (), results: str = "results") -> Itera
     yield _folder("cache", disk.cache_dir(), "set FEDBENCH_CACHE to a folder that can be written to")
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Check]:
     for name in NUMERICAL:
         version = package_version(name)
         if version is None:
-            yield Finding("STOP", name, "not installed", f"pip install {name}")
+            yield Check("STOP", name, "not installed", f"pip install {name}")
         else:
-            yield Finding("ok", name, version)
+            yield Check("ok", name, version)
 
 
-def _devices() -> Iterator[Finding]:
+def _devices() -> Iterator[Check]:
     import psutil
 
     free = psutil.virtual_memory().available / 2**30
     level = "ok" if free >= ENOUGH_MEMORY_GIB else "note"
     mend = "" if level == "ok" else f"less than {ENOUGH_MEMORY_GIB:g} GiB: use --jobs 1, or close other programs"
-    yield Finding(level, "cpu", f"{machine.cpu()}, {machine.cores()} cores, {free:.1f} GiB of memory free", mend)
+    yield Check(level, "cpu", f"{machine.cpu()}, {machine.cores()} cores, {free:.1f} GiB of memory free", mend)
     try:
         import torch
     except Exception as error:  # a broken build raises whatever it likes
-        yield Finding("STOP", "torch", f"does not import: {error}", "install torch again")
+        yield Check("STOP", "torch", f"does not import: {error}", "install torch again")
         return
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
-        yield Finding(
-            "ok", "gpu", f"{torch.cuda.get_device_name()}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
-        )
+        yield Check("ok", "gpu", f"{torch.cuda.get_device_name()}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
     elif machine.has_gpu():
-        yield Finding(
+        yield Check(
             "note",
             "gpu",
             "a driver is there, but torch cannot use it",
             "install a CUDA build of torch that fits the driver",
         )
     else:
-        yield Finding("ok", "gpu", "none; runs use the CPU")
+        yield Check("ok", "gpu", "none; runs use the CPU")
 
 
-def _plugins(files: Sequence[str]) -> Iterator[Finding]:
+def _plugins(files: Sequence[str]) -> Iterator[Check]:
     registry = Registry(files)
     try:
         catalogue = registry.catalogue
     except UserError as error:
-        yield Finding("STOP", "plugins", str(error), "mend the file, or leave out --plugin")
+        yield Check("STOP", "plugins", str(error), "mend the file, or leave out --plugin")
         return
-    yield Finding(
+    yield Check(
         "ok", "plugins", f"{len(registry.entry_points)} installed, {counted(sum(1 for _ in catalogue), 'component')}"
     )
     for plugin, message in catalogue.broken.items():
-        yield Finding("note", "plugin", message, f"update or uninstall {registry.package(plugin)}")
+        yield Check("note", "plugin", message, f"update or uninstall {registry.package(plugin)}")
     for message in catalogue.clashes.values():
-        yield Finding("note", "plugin", message)
+        yield Check("note", "plugin", message)
 
 
-def _weights(files: Sequence[str]) -> Iterator[Finding]:
+def _weights(files: Sequence[str]) -> Iterator[Check]:
     registry = Registry(files)
     for name, component in registry.catalogue.components["backbone"].items():
         if name == "timm" or REQUIRED in component.options.values():  # whose weights a suite chooses
@@ -105,37 +103,37 @@ def _weights(files: Sequence[str]) -> Iterator[Finding]:
         try:
             with registry.blaming("backbone", name):
                 registry.make("backbone", {"name": name})
-            yield Finding("ok", "weights", f"{name} loads")
+            yield Check("ok", "weights", f"{name} loads")
         except (UserError, NotApplicable) as error:
             if component.package == "fedbench":
-                yield Finding("STOP", "weights", str(error), "install fedbench again")
+                yield Check("STOP", "weights", str(error), "install fedbench again")
             else:
-                yield Finding("note", "weights", str(error), f"update or uninstall {component.package}")
+                yield Check("note", "weights", str(error), f"update or uninstall {component.package}")
 
 
-def _data(files: Sequence[str]) -> Iterator[Finding]:
+def _data(files: Sequence[str]) -> Iterator[Check]:
     found = entries(Registry(files))
     ready = [entry.name for entry in found if entry.status in (BUILT_IN, READY)]
-    yield Finding("ok", "data", f"at hand: {', '.join(ready)}")
+    yield Check("ok", "data", f"at hand: {', '.join(ready)}")
     for entry in found:
         if entry.status == READY and entry.root != root_of(entry.name):
-            yield Finding("ok", "data", f"{entry.name} lies in {entry.root}")
+            yield Check("ok", "data", f"{entry.name} lies in {entry.root}")
         if entry.status == MISSING and entry.ways:
-            yield Finding("ok", "data", f"{entry.name} can be had: {'; or '.join(entry.ways)}")
+            yield Check("ok", "data", f"{entry.name} can be had: {'; or '.join(entry.ways)}")
         if entry.status in (PACKED, INCOMPLETE):
-            yield Finding(
+            yield Check(
                 "note", "data", f"{entry.name}: {entry.status} in {entry.root}", f"fedbench data check {entry.name}"
             )
 
 
-def _folder(what: str, folder: Path, mend: str) -> Finding:
+def _folder(what: str, folder: Path, mend: str) -> Check:
     there = disk.existing(folder)
     try:
         with tempfile.TemporaryDirectory(dir=there):  # rights alone promise little: /proc, a full quota
             pass
     except OSError:
-        return Finding("STOP", what, f"{folder} cannot be written to", mend)
+        return Check("STOP", what, f"{folder} cannot be written to", mend)
     free = disk.free_disk(folder) / 2**30
     if free < ENOUGH_DISK_GIB:
-        return Finding("note", what, f"{folder}: only {free:.1f} GiB free", mend)
-    return Finding("ok", what, f"{folder}: {free:.0f} GiB free")
+        return Check("note", what, f"{folder}: only {free:.1f} GiB free", mend)
+    return Check("ok", what, f"{folder}: {free:.0f} GiB free")

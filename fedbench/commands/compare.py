@@ -175,7 +175,7 @@ def _show(
     tell = partial(put, form=form, paged=not no_pager)
     two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not wanted
     if two or given == ["--changes"]:
-        asking = partial(_changes, paths, chosen, fail_on, asked, must=not two)
+        asking = partial(_changes, paths, chosen, fail_on, asked, must=not two, verify=verify)
         if asking(lambda view: tell(wanted.of(view) if wanted else view)):
             return
     found = _found(_in(paths), chosen, given, verify)
@@ -253,6 +253,7 @@ def _changes(
     asked: Mapping[str, Any],
     tell: Callable[[View], None],
     must: bool,
+    verify: bool,
 ) -> bool:
     """Set two folders against each other, and end with exit code 1 as asked; False where it need not be and they share
     no name."""
@@ -266,7 +267,8 @@ def _changes(
     if len(paths) != 2:
         raise UserError(f"--changes takes two PATHs, before and after, and not {len(paths)}")
     refuse("--changes", asked)
-    there = [examine([path]) for path in paths]
+    with keeping(verify) as kept_apart:
+        there = [examine([path], keeping=kept_apart) for path in paths]
     sides = [one.results for one in there]
     if not must and not (asked["at"] in AT and shared(*sides)):
         return False
