@@ -12,7 +12,7 @@ from fedbench.report.cost import cost, mean_cost
 from fedbench.report.evidence import concluded
 from fedbench.report.grouping import by_label, registered, settings, unknown
 from fedbench.report.headings import Place
-from fedbench.report.measures import AT, Run, metrics, run, score
+from fedbench.report.measures import AT, Run, check_direction, metrics, run, score
 from fedbench.report.notes import notes
 from fedbench.report.standing import STANDINGS
 from fedbench.results import Result
@@ -44,6 +44,7 @@ def leaderboards(
         raise UserError(unknown("round", at, (*AT, *PAID)))
     if budget:
         check_known(results, budget.what)
+    check_direction(results, metric)
     if baseline is not None and baseline not in {r.entry.method for r in results}:
         raise UserError(unknown("method", baseline, [r.entry.method for r in results]))
     boards = [

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
 from fedbench.results.choice import VALIDATION, best_round, higher_is_better, measure
 from fedbench.results.scores import Scores, average, by_client, by_domain, mean, spread
+
+if TYPE_CHECKING:
+    from fedbench.results import Result
 
 AT = ("final", "best", "last4")
 UNCHOSEN = (
@@ -21,6 +25,18 @@ UNCHOSEN = (
 def is_fraction(metric: str) -> bool:
     """Accuracies, and what says that its unit is %, are shown in percent, everything else (a loss) as it is."""
     return measure(metric).unit == "%"
+
+
+def check_direction(results: Iterable[Result], metric: str) -> None:
+    """Raises UserError where some results say that more of a metric is better, and others that less is."""
+    name = metric.partition("/")[0]
+    told: dict[str, Result] = {}
+    for result in results:
+        if better := result.manifest.get("metrics", {}).get(name, {}).get("better"):
+            told.setdefault(better, result)
+    if len(told) > 1:
+        said = " and ".join(f"{better} is better in {result.folder}" for better, result in told.items())
+        raise UserError(f"metric {name!r}: {said}; compare them apart")
 
 
 @dataclass(frozen=True)

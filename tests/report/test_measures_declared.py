@@ -6,12 +6,16 @@ import json
 
 import pytest
 from command import TINY, fedbench, write_suite
+from factories import eval_rows, write_cell
 
+from fedbench.errors import UserError
 from fedbench.registry.catalogue import Component, Unfit
 from fedbench.report.columns import number
+from fedbench.report.leaderboards import leaderboards
 from fedbench.report.measures import is_fraction
-from fedbench.results import choice
+from fedbench.results import choice, load
 from fedbench.results.choice import Measure, best_round, declare, higher_is_better, measure
+from fedbench.results.manifest import read_manifest, write_manifest
 
 MINE = """
 from fedbench import hookimpl
@@ -72,3 +76,13 @@ def test_results_keep_what_a_metric_said_and_tables_follow_it(tmp_path, own_cach
     assert "calibration, % · round 2" in told and "25.00" in told and not higher_is_better("calibration")
     shown = fedbench("plugins", "show", "calibration", "--plugin", "mine.py", cwd=tmp_path).stdout
     assert "Values: lower is better, %, .2f" in shown
+
+
+def test_a_metric_of_which_less_is_better_here_and_more_there_is_compared_nowhere(tmp_path):
+    for suite, better in (("one", "higher"), ("two", "lower")):
+        folder = write_cell(tmp_path / suite, "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+        write_manifest(folder, {**read_manifest(folder), "metrics": {"m": {"better": better}}})
+    results = load([tmp_path])
+    assert len(leaderboards(results)) == 2  # of accuracies both say nothing
+    with pytest.raises(UserError, match="metric 'm': higher is better in .*one.* and lower .* in .*two.*; compare"):
+        leaderboards(results, metric="m")
