@@ -134,13 +134,13 @@ def tuning(
     own = tuple(given.get("seeds", [SEED]))
     if both := sorted({*own} & {*seeds}):
         problems.add(tune.named, f"tune: seed {both[0]} is the suite's own; candidates are tried on other seeds")
-    measured = {group.scenario: [r["name"] for r in group.settings["evaluation"]["metrics"]] for group in groups}
-    metric = given.get("metric", next(iter(measured.values()))[0])
-    for scenario, metrics in measured.items():
+    measured = [[ref["name"] for ref in group.settings["evaluation"]["metrics"]] for group in groups]
+    metric = given.get("metric", measured[0][0])
+    for group, metrics in zip(groups, measured, strict=True):
         if metric not in metrics:
             known = suggestion(metric, metrics, "there are")
             said = (tune.get("metric") or tune).mark
-            problems.add(said, f"tune.metric: {shown(metric)} is not measured in {shown(scenario)}{known}")
+            problems.add(said, f"tune.metric: {shown(metric)} is not measured in {shown(group.scenario)}{known}")
             break
     without = [group.scenario for group in groups if not group.settings["evaluation"].get("validation")]
     if without:

@@ -122,10 +122,18 @@ def test_nothing_is_tuned_on_test_images(faults_of):
     assert "compared on validation images" in line and line.startswith("s.yaml:")
 
 
-def test_what_candidates_are_compared_by_is_measured_in_every_scenario(tmp_path, registry):
+@pytest.mark.parametrize(
+    ("given", "scenario"),
+    [
+        ({"words": ", evaluation: {validation: 0.1, metrics: [loss]}"}, "two"),
+        ({"more": "\nsweep: {evaluation.metrics: [[accuracy], [loss], [accuracy, loss]]}"}, "one"),
+    ],
+)
+def test_what_candidates_are_compared_by_is_measured_everywhere(tmp_path, registry, given, scenario):
+    """In every scenario and at every point of a sweep; by default it is the first metric of the first."""
     file = tmp_path / "s.yaml"
-    file.write_text(text(words=", evaluation: {validation: 0.1, metrics: [loss]}"))
-    with pytest.raises(UserError, match='tune.metric: "accuracy" is not measured in "two"; there are: loss'):
+    file.write_text(text(**given))
+    with pytest.raises(UserError, match=f'tune.metric: "accuracy" is not measured in "{scenario}"; there are: loss'):
         load(file, registry)
 
 
