@@ -42,7 +42,8 @@ def effects(
     Computed in float64, of what is sent: what clients keep has no part in it. A method whose state has no `r` with the
     uploads' names has none.
     """
-    plan, up, w = report.plan, report.uploads, client_weights(report.cohort, weights or "examples")
+    plan, up = report.plan, report.uploads
+    w = client_weights(report.cohort, weights) if weights else None
     trains = trained_layers(plan, up.r)
     holders: dict[int, int] = {}
     measured = []
@@ -56,8 +57,8 @@ def effects(
         within = {name: up.coordinates[place][came] for name in rows if (place := f"r/{j}/{name}") in up.coordinates}
         told = _told(plan, j, who.nonzero().flatten()[came], before, after)
         holders[j] = int(came.sum())
-        four = _measures(model.blocks[j], old, new, rows, within, w[who][came], told)
-        measured.append(four if weights else torch.cat([four[:2], four.new_full((2,), NAN)]))
+        theirs = None if w is None else w[who][came]
+        measured.append(_measures(model.blocks[j], old, new, rows, within, theirs, told))
     norms = torch.stack(measured).tolist() if measured else []  # one wait for a GPU, not one a layer
     return [Effect(j, n, *four) for (j, n), four in zip(holders.items(), norms, strict=True)]
 
@@ -119,18 +120,21 @@ def _measures(
     new: Mapping[str, Tensor],
     rows: Mapping[str, Tensor],
     within: Mapping[str, Tensor],
-    weights: Tensor,
+    weights: Tensor | None,
     told: _Told | None,
 ) -> Tensor:
     """(4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm. within:
-    which coordinates of their rows clients have trained, where not all. Clients that have scales of their own do not
-    start from the global adapters, so that what they changed is not told."""
+    which coordinates of their rows clients have trained, where not all. weights: None where nobody knows them.
+    Clients that have scales of their own do not start from the global adapters, so that what they changed is not
+    told."""
     moved = norms({name: (new[name].double() - old[name].double())[None] for name in rows})
-    if not len(weights):
+    if not len(next(iter(rows.values()))):
         return torch.stack([moved[0], *moved.new_full((3,), NAN)])
     theirs = {name: value - old[name].double() for name, value in rows.items()}
     theirs |= {name: theirs[name] * mask for name, mask in within.items()}
-    products = _of_products(layer, rows, weights) if told is None else _of_told(layer, new, rows, weights, told)
+    products = moved.new_full((2,), NAN)
+    if weights is not None:
+        products = _of_products(layer, rows, weights) if told is None else _of_told(layer, new, rows, weights, told)
     changed = norms(theirs).mean() if told is None or told.scales is None else moved.new_tensor(NAN)
     return torch.stack([moved[0], changed, *products])
 
