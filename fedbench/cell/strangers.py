@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ def called(registry: Registry, component: Component) -> str:
 def checked_by(component: Component) -> str:
     """The command that looks into it."""
     return f"fedbench plugins check {component.plugin}"
+
+
+def beginning(made: Callable[..., Any]) -> str:
+    """Where a function or a class begins, as ` (mine.py:12)`; "" where no file says so."""
+    try:
+        return f" ({Path(inspect.getfile(inspect.unwrap(made))).name}:{inspect.getsourcelines(made)[1]})"
+    except (OSError, TypeError):
+        return ""
 
 
 def suspicion(registry: Registry, config: Mapping[str, Any]) -> str:

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from fedbench.cell.chance import drawn, moved
 from fedbench.cell.reasons import Diverged
-from fedbench.cell.strangers import called, checked_by, strangers, suspicion
+from fedbench.cell.returned import fault
+from fedbench.cell.strangers import beginning, called, checked_by, strangers, suspicion
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.allocation import SEEDS, is_deaf, is_free
+from fedbench.method import State
 from fedbench.registry.catalogue import Component
 from fedbench.registry.registry import Registry
 
@@ -80,7 +82,9 @@ class Watched:
             return made
         if kind == "objective":
             return self._objective(name, made)
-        pending = kind == "allocation" and "generator" in inspect.signature(made).parameters
+        if kind == "aggregator":
+            return self._aggregator(name, made)
+        pending = "generator" in inspect.signature(made).parameters
 
         def watched(*args: Any, **given: Any) -> Any:
             nonlocal pending
@@ -101,6 +105,18 @@ class Watched:
         def watched(*args: Any, **given: Any) -> Any:
             with self.calling("objective", name):
                 return made(*args, **given)
+
+        return _like(made, watched)
+
+    def _aggregator(self, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+        """What an aggregator returns is looked at before anybody computes with it."""
+
+        def watched(state: State, *args: Any, **given: Any) -> Any:
+            with self.calling("aggregator", name):
+                new = made(state, *args, **given)
+                if wrong := fault(state, new):
+                    raise UserError(f"{wrong}{beginning(made)}")
+            return new
 
         return _like(made, watched)
 

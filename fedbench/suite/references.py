@@ -9,6 +9,7 @@ from typing import Any
 from fedbench import options
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
+from fedbench.registry.slips import needed, slip
 from fedbench.suite.belonging import belongs
 from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.overlay import BESIDE, NESTED, stack, written_out
@@ -105,9 +106,11 @@ class References:
         layers = [written_out(layer) for layer in (Node(own, node.mark), *above)]
         given = stack(layers, NESTED).value
         told = self._check_known(component, given, beside, label)
-        missing = [key for key, default in component.options.items() if default == REQUIRED and key not in given]
+        missing = needed(component, given)
         if missing and not partial:
-            self.problems.add(name.mark, f"{kind} {shown(name.value)} needs {', '.join(map(shown, missing))}")
+            why = slip(component, given)
+            wants = f": {why}" if why else f" needs {', '.join(map(shown, missing))}"
+            self.problems.add(name.mark, f"{kind} {shown(name.value)}{wants}")
             told += missing
         parts = {key: part for key, part in node.value.items() if key == "name" or key in beside}
         wrong = {key: Node(INVALID, name.mark) for key in told}  # so that nobody makes it, and blames the component

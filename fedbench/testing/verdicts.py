@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,11 +9,12 @@ from typing import Any
 
 import fedbench
 from fedbench.cell.found import Found
+from fedbench.cell.strangers import beginning
 from fedbench.data import root_of
 from fedbench.errors import UserError
-from fedbench.registry.catalogue import KINDS, REQUIRED, Component, inputs_of
-from fedbench.registry.made import CALLED
+from fedbench.registry.catalogue import KINDS, Component
 from fedbench.registry.registry import LIFECYCLE, Registry
+from fedbench.registry.slips import needed, slip
 from fedbench.testing.verdict import BROKEN, OK, SKIPPED, Untried, Verdict
 from fedbench.testing.whole import check_component
 from fedbench.words import meant
@@ -70,13 +69,11 @@ def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: M
     if clash := registry.catalogue.clashes.get(what):
         return Verdict(BROKEN, what, clash)
     own = {key: value for key, value in options.items() if component.open or key in component.options}
-    if misspelt := _misspelt(component, own):
-        return Verdict(BROKEN, what, misspelt)
-    if needed := [key for key, default in component.options.items() if default == REQUIRED and key not in own]:
-        if told := _unmade(kind, needed):
-            return Verdict(BROKEN, what, told)
-        sets = " ".join(f"--set {key}=..." for key in needed)
-        return Verdict(SKIPPED, what, f"it needs {', '.join(needed)}: give {sets}")
+    if told := slip(component, own):
+        return Verdict(BROKEN, what, told)
+    if unset := needed(component, own):
+        sets = " ".join(f"--set {key}=..." for key in unset)
+        return Verdict(SKIPPED, what, f"it needs {', '.join(unset)}: give {sets}")
     root = own.get("root") or root_of(name)
     if component.source and (lacks := component.source.lacks(name, root)):
         return Verdict(SKIPPED, what, lacks.partition("\n")[0])
@@ -145,34 +142,6 @@ def _check_options(found: Sequence[Component], options: Mapping[str, Any]) -> No
             )
 
 
-def _unmade(kind: str, needed: Sequence[str]) -> str:
-    """A sentence about a function that was registered in place of the one that makes it; "" where it was not."""
-    called = CALLED.get(kind, ())
-    if len(needed) < 2 or not set(needed) <= set(called):
-        return ""
-    return (
-        f"it takes {', '.join(needed)}, with which fedbench calls the {kind} itself: register a function that returns "
-        "this one"
-    )
-
-
-def _misspelt(component: Component, own: Collection[str]) -> str:
-    """A sentence about an option that looks like something the core would have handed over, and is not among the `own`
-    ones that a user gives; "" where there is none."""
-    given = inputs_of(component.kind)
-    for option, default in component.options.items():
-        near = difflib.get_close_matches(option, given, 1, 0.6 if default == REQUIRED else 0.85)
-        if option == "t" and default == REQUIRED and "round" in given:
-            near = ["round"]
-        unsaid = default is None or default == REQUIRED
-        if option not in own and near and (unsaid or near[0].rstrip("s") != option.rstrip("s")):
-            return (
-                f"its parameter {option!r} is an option of suites, and looks like {near[0]!r}, which fedbench hands "
-                f"over: call it {near[0]!r}, or otherwise if it is an option"
-            )
-    return ""
-
-
 def _is_ours(error: AssertionError) -> bool:
     """Whether a check has raised it, and nothing that was checked."""
     return Path(traceback.extract_tb(error.__traceback__)[-1].filename).parent == Path(__file__).parent
@@ -186,13 +155,5 @@ def _told(error: BaseException, make: Callable[..., Any], file: str | None) -> s
     if own := [frame for frame in frames if frame.filename == file]:
         return f"{told} ({Path(own[-1].filename).name}:{own[-1].lineno})"
     if Path(frames[-1].filename).is_relative_to(OURS):
-        return f"{told}{_beginning(make)}"
+        return f"{told}{beginning(make)}"
     return f"{told} ({frames[-1].filename}:{frames[-1].lineno})"
-
-
-def _beginning(make: Callable[..., Any]) -> str:
-    """Where a function or a class begins, as ` (mine.py:12)`; "" where no file says so."""
-    try:
-        return f" ({Path(inspect.getfile(inspect.unwrap(make))).name}:{inspect.getsourcelines(make)[1]})"
-    except (OSError, TypeError):
-        return ""

@@ -140,7 +140,8 @@ def test_the_failures_are_the_cells_own_and_say_how_to_look_into_them(ended):
     assert "not finite; perhaps the aggregator 'endless' of strange.py" in reasons["small/endless"]
     assert "SystemExit: 0 (strange.py:" in reasons["small/leaving"]
     assert "cannot be saved: /log is a" in reasons["small/unkept"] and "the method 'unkept'" in reasons["small/unkept"]
-    assert "the aggregator 'halved' of strange.py" in reasons["small/halved"]
+    halved = reasons["small/halved"]
+    assert "for each of 2 layers" in halved and "(strange.py:17); the aggregator 'halved' of strange.py: " in halved
     assert cells["small/free"][1]["status"] == "finished"  # a price is asked for by plans alone
     assert "clients [1] no training images" in reasons["lonely/fedra"]
     assert "image 0 is dealt 2 times" in reasons["shared/fedra"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from made_up import SMALL
 
+from fedbench.registry.catalogue import Component
+
 # what stands there, and the one line that tells of it
 WRONG = {
     "  backbone: micro_vit\n  rank: 4\n": 's.yaml:4:3: unknown key "rank" in defaults; it belongs to adapter (an option of lora)',
@@ -49,3 +51,15 @@ def test_options_of_others_on_the_command_line(faults_of):
 def test_a_wrong_key_of_a_tuning_gets_the_nearest(faults_of, space, told):
     faults = faults_of(SMALL + f"tune: {{trials: 2, {space}}}\n")
     assert any(told in fault for fault in faults) and "a method's own" not in "".join(faults)
+
+
+def test_a_function_that_is_registered_in_place_of_its_maker_is_told_where_it_is_named(faults_of, catalogue):
+    def median(state, uploads, plan, cohort):
+        return state
+
+    catalogue.add([Component.of("aggregator", "median_of_mine", median, "mine.py", "mine.py")])
+    (fault,) = faults_of(SMALL.replace("[fedra]", "[{name: m, extends: fedra, aggregator: median_of_mine}]"))
+    assert fault == (
+        's.yaml:8:49: aggregator "median_of_mine": it takes state, uploads, plan, cohort, with which fedbench calls the '
+        "aggregator itself: register a function that returns this one"
+    )

@@ -1,0 +1,45 @@
+"""What an aggregator returns, held to the state that it was given before anybody computes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fedbench.method import State
+from fedbench.models.places import places
+
+
+def fault(given: State, made: Any) -> str:
+    """What is wrong with what an aggregator made of a state, in a sentence; "" where nothing is. Its layers and what
+    they share have tensors of the same names, shapes and types."""
+    if not isinstance(made, Mapping):
+        return f"it returned {_told(made)} where a state is right: a dict with all that it was given"
+    if lacks := [part for part in ("r", "shared") if part not in made]:
+        return f"it returned a state without {lacks[0]!r}: begin with dict(state)"
+    if not _laid_out(made) or len(made["r"]) != len(given["r"]):
+        return (
+            'it returned a state in another layout: state["r"] is a list with a dict of tensors for each of '
+            f'{len(given["r"])} layers, state["shared"] a dict of tensors'
+        )
+    was, new = dict(places(given)), dict(places(made))
+    for place in [*was, *new]:
+        if place not in new:
+            return f"it returned a state without {place}, which it was given"
+        if place not in was:
+            return f"it returned a state with {place}, which it was not given"
+        if (told := _told(new[place])) != (right := _told(was[place])):
+            return f"it returned {told} for {place}, where {right} is right"
+    return ""
+
+
+def _laid_out(made: Mapping[str, Any]) -> bool:
+    layers = made["r"]
+    return isinstance(layers, list | tuple) and all(isinstance(part, Mapping) for part in (*layers, made["shared"]))
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
+    return "nothing" if value is None else f"a {type(value).__name__}"
