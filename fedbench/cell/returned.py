@@ -1,21 +1,23 @@
-"""What an aggregator returns, held to the state that it was given before anybody computes with it."""
+"""What others' aggregators and objectives return, looked at before anybody computes with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from fedbench.data.checked import of_what
 from fedbench.method import State
 from fedbench.models.places import places
 
 
-def fault(given: State, made: Any) -> str:
+def fault_of_state(given: State, made: Any) -> str:
     """What is wrong with what an aggregator made of a state, in a sentence; "" where nothing is. Its layers and what
     they share have tensors of the same names, shapes and types."""
     if not isinstance(made, Mapping):
-        return f"it returned {_told(made)} where a state is right: a dict with all that it was given"
+        return f"it returned {of_what(made)} where a state is right: a dict with all that it was given"
     if lacks := [part for part in ("r", "shared") if part not in made]:
         return f"it returned a state without {lacks[0]!r}: begin with dict(state)"
     if not _laid_out(made) or len(made["r"]) != len(given["r"]):
@@ -29,17 +31,20 @@ def fault(given: State, made: Any) -> str:
             return f"it returned a state without {place}, which it was given"
         if place not in was:
             return f"it returned a state with {place}, which it was not given"
-        if (told := _told(new[place])) != (right := _told(was[place])):
+        if (told := of_what(new[place])) != (right := of_what(was[place])):
             return f"it returned {told} for {place}, where {right} is right"
+    return ""
+
+
+def fault_of_loss(exits: Sequence[Tensor], loss: Any) -> str:
+    """What is wrong with what an objective made of a client's logits, in a sentence; "" where nothing is."""
+    if not isinstance(loss, Tensor) or loss.dim():
+        return f"the loss must be a scalar tensor, not {of_what(loss)}; take a mean over the batch"
+    if torch.is_grad_enabled() and any(logits.requires_grad for logits in exits) and not loss.requires_grad:
+        return "the loss has no gradient: do not detach it"
     return ""
 
 
 def _laid_out(made: Mapping[str, Any]) -> bool:
     layers = made["r"]
     return isinstance(layers, list | tuple) and all(isinstance(part, Mapping) for part in (*layers, made["shared"]))
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
-    return "nothing" if value is None else f"a {type(value).__name__}"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedbench.cell.chance import drawn, moved
 from fedbench.cell.reasons import Diverged
-from fedbench.cell.returned import fault
+from fedbench.cell.returned import fault_of_loss, fault_of_state
 from fedbench.cell.strangers import beginning, called, checked_by, strangers, suspicion
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.allocation import SEEDS, is_deaf, is_free
@@ -100,21 +100,22 @@ class Watched:
         return _like(made, watched)
 
     def _objective(self, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
-        """An objective is called in every step of every client: nothing but chance is looked for."""
+        """An objective is called in every step of every client."""
 
-        def watched(*args: Any, **given: Any) -> Any:
+        def watched(exits: Sequence[Tensor], *args: Any, **given: Any) -> Any:
             with self.calling("objective", name):
-                return made(*args, **given)
+                loss = made(exits, *args, **given)
+                if wrong := fault_of_loss(exits, loss):
+                    raise UserError(f"{wrong}{beginning(made)}")
+            return loss
 
         return _like(made, watched)
 
     def _aggregator(self, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
-        """What an aggregator returns is looked at before anybody computes with it."""
-
         def watched(state: State, *args: Any, **given: Any) -> Any:
             with self.calling("aggregator", name):
                 new = made(state, *args, **given)
-                if wrong := fault(state, new):
+                if wrong := fault_of_state(state, new):
                     raise UserError(f"{wrong}{beginning(made)}")
             return new
 

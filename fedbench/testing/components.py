@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedbench.cell.returned import fault_of_loss
 from fedbench.data.checked import fault_of_clients, of_what
 from fedbench.testing.world import expect, same, twice
 from fedbench.types import MIXED, Client, Clients, Objective
@@ -40,10 +41,9 @@ def loss_of(objective: Objective, m: int, t: int) -> Tensor:
         leaf.requires_grad_()
     seeded = "an objective has no chance of its own"
     loss: Any = twice(lambda: objective(leaves, y, t), "the objective", [o.detach() for o in leaves], y, instead=seeded)
-    scalar = isinstance(loss, Tensor) and loss.dim() == 0
-    expect(scalar, f"the loss of {m} exits must be a scalar tensor, not {of_what(loss)}; take a mean over the batch")
+    wrong = fault_of_loss(leaves, loss)
+    expect(not wrong, f"of {m} exits {wrong}")
     expect(bool(loss.isfinite()), f"the loss of {m} exits in round {t} is {loss}")
-    expect(loss.requires_grad, f"the loss of {m} exits has no gradient: do not detach it")
     loss.backward()
     lacking = [i for i, o in enumerate(leaves) if o.grad is None or not o.grad.any()]
     expect(len(lacking) < m, f"the loss of {m} exits has no gradient: do not detach it")
