@@ -1,4 +1,4 @@
-"""What others' aggregators and objectives return, looked at before anybody computes with it."""
+"""What others' aggregators, methods and objectives return, looked at before anybody computes with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from fedbench.data.checked import of_what
 from fedbench.method import State
 from fedbench.models.places import places
+from fedbench.types import Report
 
 
 def fault_of_state(given: State, made: Any) -> str:
@@ -33,6 +34,16 @@ def fault_of_state(given: State, made: Any) -> str:
             return f"it returned a state with {place}, which it was not given"
         if (told := of_what(new[place])) != (right := of_what(was[place])):
             return f"it returned {told} for {place}, where {right} is right"
+    return ""
+
+
+def fault_of_round(made: Any) -> str:
+    """What is wrong with what a method made of a round, in a sentence; "" where nothing is."""
+    if not isinstance(made, tuple) or len(made) != 2:
+        return f"a round returns (state, Report), not {of_what(made)}"
+    state, report = made
+    if not isinstance(state, Mapping) or not isinstance(report, Report):
+        return f"a round returns (state, Report), not ({of_what(state)}, {of_what(report)})"
     return ""
 
 

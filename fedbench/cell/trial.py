@@ -259,8 +259,8 @@ class Trial:
         for t in range(progress.round, self.rounds):
             cohort = ledger.clocked.cohort(t, self.method)
             before = state
-            with self._calling():
-                state, report = self.method.round(before, t, cohort, generator(self.seed, t, use="round"))
+            chance = generator(self.seed, t, use="round")
+            state, report = self.watched.round(self.method, before, t, cohort, chance)
             if t == 0:
                 with self._calling():
                     taken_apart(state)  # what cannot be kept is refused now, not after the last round

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from fedbench.cell.chance import drawn, moved
 from fedbench.cell.reasons import Diverged
-from fedbench.cell.returned import fault_of_loss, fault_of_state
+from fedbench.cell.returned import fault_of_loss, fault_of_round, fault_of_state
 from fedbench.cell.strangers import beginning, called, checked_by, strangers, suspicion
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.allocation import SEEDS, is_deaf, is_free
-from fedbench.method import State
+from fedbench.method import Method, State
 from fedbench.registry.catalogue import Component
 from fedbench.registry.registry import Registry
+from fedbench.types import Report
 
 WITHIN = ("adapter", "backbone")  # whose modules are at work inside what a method computes, call by call unseen
 
@@ -98,6 +99,14 @@ class Watched:
             return found
 
         return _like(made, watched)
+
+    def round(self, method: Method, *given: Any) -> tuple[State, Report]:
+        """A round of the cell's method."""
+        with self.calling("method", self.config["method"]["name"]):
+            made = method.round(*given)
+            if wrong := fault_of_round(made):
+                raise UserError(f"{wrong}{beginning(method.round)}")
+        return made
 
     def _objective(self, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
         """An objective is called in every step of every client."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedbench.cell import state as on_disk
 from fedbench.cell.clientstore import ClientStore
+from fedbench.cell.returned import fault_of_round
 from fedbench.engine.cohort import train as together
 from fedbench.method import Method, State
 from fedbench.models.places import places
@@ -181,15 +182,14 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Coho
 
     def taken() -> State:
         answer = method.round(state, t, now, generator(0, t))
-        pair = isinstance(answer, tuple) and len(answer) == 2
-        expect(pair, f"round must return (state, Report), not {type(answer).__name__}")
+        wrong = fault_of_round(answer)
+        expect(not wrong, wrong)
         reports.append(answer[1])
         check_state(answer[0], "round")
         return answer[0]
 
     new: State = twice(taken, "round", state)
     report = reports[0]
-    expect(isinstance(report, Report), f"round must return (state, Report), not {type(report).__name__}")
     N = len(report.cohort)
     M, up = report.plan.M, report.uploads
     expect(M.dtype == torch.bool and M.dim() == 2 and len(M) == N, f"report.plan.M must be bool ({N}, L)")

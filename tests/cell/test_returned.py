@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedbench.cell.returned import fault_of_loss, fault_of_state
+from fedbench.cell.returned import fault_of_loss, fault_of_round, fault_of_state
 
 STATE = {"r": [{"A": torch.ones(2, 3)}, {"A": torch.ones(2, 3)}], "shared": {"head": torch.ones(4)}, "memory": {}}
 
@@ -42,6 +42,11 @@ def test_other_numbers_and_what_an_aggregator_remembers_are_its_own(made):
 def test_nothing_in_layers_is_a_state_too():
     whole = {"r": [], "shared": {"w": torch.ones(3)}}
     assert fault_of_state(whole, {**whole, "memory": {}}) == ""
+
+
+@pytest.mark.parametrize("made", [None, STATE, (STATE,), (STATE, None), (None, None), [STATE, None]])
+def test_a_round_is_a_state_and_a_report(made):
+    assert fault_of_round(made).startswith("a round returns (state, Report), not ")
 
 
 def test_a_loss_is_one_number_with_a_gradient():

@@ -45,6 +45,9 @@ def unkept(setup):
     method = layerwise(setup)
     return replace(method, init=lambda generator: {**method.init(generator), "log": print})
 
+def pairless(setup):
+    return replace(layerwise(setup), round=lambda state, *given: state)
+
 def deaf(capacities, num_layers, generator):
     torch.rand(1, generator=generator)
     return torch.arange(num_layers) < capacities[:, None]
@@ -88,6 +91,7 @@ def fedbench_register_allocations(register):
 def fedbench_register_methods(register):
     register("free", free)
     register("unkept", unkept)
+    register("pairless", pairless)
 
 @hookimpl
 def fedbench_register_partitions(register):
@@ -103,7 +107,7 @@ METHODS = (
     "fedra, {name: drawing, extends: fedra, aggregator: drawing}, {name: halved, extends: fedra, aggregator: halved}, "
     "{name: endless, extends: fedra, aggregator: endless}, {name: leaving, extends: fedra, aggregator: leaving}, "
     "{name: deaf, extends: fedra, allocation: deaf}, {name: deaf_too, extends: deaf, train: {max_steps: 2}}, "
-    "free, unkept"
+    "free, unkept, pairless"
 )
 SCENARIOS = {
     "  small: {}\n": (
@@ -135,11 +139,12 @@ def test_the_failures_are_the_cells_own_and_say_how_to_look_into_them(ended):
     reasons = {name: manifest["reason"] for name, (_, manifest) in cells.items() if manifest["status"] == "failed"}
     for name, reason in reasons.items():
         assert reason.endswith("fedbench plugins check strange.py"), (name, reason)
-    own = {f"small/{name}" for name in ("halved", "endless", "leaving", "unkept")}
+    own = {f"small/{name}" for name in ("halved", "endless", "leaving", "unkept", "pairless")}
     assert set(reasons) == {*own, "lonely/fedra", "shared/fedra", "vector/fedra"}
     assert "not finite; perhaps the aggregator 'endless' of strange.py" in reasons["small/endless"]
     assert "SystemExit: 0 (strange.py:" in reasons["small/leaving"]
     assert "cannot be saved: /log is a" in reasons["small/unkept"] and "the method 'unkept'" in reasons["small/unkept"]
+    assert "a round returns (state, Report), not dict (strange.py:" in reasons["small/pairless"]
     halved = reasons["small/halved"]
     assert "for each of 2 layers" in halved and "(strange.py:17); the aggregator 'halved' of strange.py: " in halved
     assert cells["small/free"][1]["status"] == "finished"  # a price is asked for by plans alone

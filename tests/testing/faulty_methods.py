@@ -104,8 +104,8 @@ METHODS = {
     "a price without an end": (_method(price="return replace(paid, bytes_up=float('inf'))"), "finite numbers"),
     "no price": (_method(price="return 3"), "must be a fedbench.types.ClientCost, not int"),
     "a price that raises": (_method(price="raise UserError('no such size')"), "no such size"),
-    "no report": (_method(end="report = None"), r"round must return \(state, Report\), not NoneType"),
-    "no pair": (_method(end="return state"), r"round must return \(state, Report\), not dict"),
+    "no report": (_method(end="report = None"), r"a round returns \(state, Report\), not \(dict, NoneType\)"),
+    "no pair": (_method(end="return state"), r"a round returns \(state, Report\), not dict"),
     "no bill": (
         _method(end="report = replace(report, cost=[])"),
         "report.cost must have one entry for each of 3 clients",
