@@ -35,7 +35,10 @@ VIEWS = {
     "changes": "--changes",
 }
 
-BESIDE = {"--images": ("right",), "--sizes": ("sizes", "deployed")}  # tables that a view reads beside those of boards
+MORE_TABLES = {
+    "--images": ("right",),
+    "--sizes": ("sizes", "deployed"),
+}  # tables that a view reads beside those of boards
 
 
 @click.command(short_help="Print leaderboards from results.")
@@ -214,7 +217,7 @@ def _found(
 
     if "--tuning" in given:
         return Found(chosen(load(paths, candidates=True)), [])
-    more = [table for view in given for table in BESIDE.get(view, ())]
+    more = [table for view in given for table in MORE_TABLES.get(view, ())]
     with keeping(verify) as kept:
         return examine(paths, keeping=kept).only(chosen).read((*COMPARED, *more))
 

@@ -29,7 +29,7 @@ from fedbench.types import Exit, Job, Plan
 SHAPES = 4  # of batches that one step is recorded for; an epoch's short last ones are among them
 STEPS = 2  # of a model that stand at a time, each with the memory of its graphs
 
-_standing: weakref.WeakKeyDictionary[Blocks, dict[Hashable, Standing]] = weakref.WeakKeyDictionary()
+_standing: weakref.WeakKeyDictionary[Blocks, dict[Hashable, StandingStep]] = weakref.WeakKeyDictionary()
 
 
 class AStep(Protocol):
@@ -46,7 +46,7 @@ Make = Callable[..., AStep]
 
 def standing(
     model: Blocks, start: Mapping[str, Any], plan: Plan, job: Job, group: Sequence[int], make: Make
-) -> Standing | None:
+) -> StandingStep | None:
     """The step of such a group, as it stood in an earlier round or made now, ready for this round; None where it
     cannot stand: clients' masks are drawn, they hold parts of a layer or tensors of their own, or pulls are linear."""
     own, parameters = dict(places(start)), model.trained()
@@ -66,7 +66,7 @@ def standing(
         for old in list(known)[: max(0, len(known) - STEPS + 1)]:
             del known[old]
         everyone = Plan(torch.ones(len(group), model.num_layers, dtype=torch.bool), exits, frozen=plan.frozen)
-        known[key] = Standing.made(model, start, everyone, job, make)
+        known[key] = StandingStep.made(model, start, everyone, job, make)
     known[key].begin(own, plan, group)
     return known[key]
 
@@ -84,7 +84,7 @@ def standing_exits(plan: Plan, n: int) -> list[Exit]:
 
 
 @dataclass(eq=False)
-class Standing:
+class StandingStep:
     """One step, and all that must stay where it is from round to round.
 
     first: each client's first batch of the round, a full one where any is, which one that has finished goes on with, to
@@ -99,7 +99,7 @@ class Standing:
     first: dict[int, Batch]
 
     @classmethod
-    def made(cls, model: Blocks, start: Mapping[str, Any], everyone: Plan, job: Job, make: Make) -> Standing:
+    def made(cls, model: Blocks, start: Mapping[str, Any], everyone: Plan, job: Job, make: Make) -> StandingStep:
         N, L = everyone.M.shape
         leaves = Leaves(model, dict(start), everyone, range(N))
         leaves.fixed = {place: rows.contiguous().clone() for place, rows in leaves.fixed.items()}  # to be written to

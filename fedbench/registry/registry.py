@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 GROUP = "fedbench"
 # What a `data` section has beside the options of the data set itself.
-BESIDE = ("partition", "normalize", "image_size", "proxy")
+OF_SECTION = ("partition", "normalize", "image_size", "proxy")
 LIFECYCLE = [name for name in HOOKS if name not in KINDS.values()]
 
 
@@ -248,7 +248,7 @@ class _Allocation(functools.partial[Any]):
 
 def dataset_ref(data: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a configuration's `data` section that makes the data set: its name and its own options."""
-    return {key: value for key, value in data.items() if key not in BESIDE}
+    return {key: value for key, value in data.items() if key not in OF_SECTION}
 
 
 def dataset_of(data: Mapping[str, Any], registry: Registry, image_size: int) -> Dataset:

@@ -11,7 +11,7 @@ from fedbench.registry.registry import Registry
 from fedbench.results.identity import identity
 
 Config = Mapping[str, Any]
-BESIDE = ("allocation", "aggregator", "objective")  # what a method is made with
+MADE_WITH = ("allocation", "aggregator", "objective")  # what a method is made with
 
 
 def unread(config: Config, catalogue: Catalogue) -> frozenset[str]:
@@ -22,7 +22,7 @@ def unread(config: Config, catalogue: Catalogue) -> frozenset[str]:
         return frozenset()
     method = config["method"]
     found = set(catalogue.find("method", method["name"]).ignores)
-    for kind in BESIDE:
+    for kind in MADE_WITH:
         if isinstance(ref := method.get(kind), Mapping):
             found &= {"adapter", *catalogue.find(kind, ref["name"]).ignores}  # which none of these is handed
     return frozenset(found & config.keys())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from fedbench.report.absences import ABSENCES, DASH
 from fedbench.report.board import Leaderboard, Row, cell
 from fedbench.report.budget import TOLD
 from fedbench.report.cost import Cost
@@ -15,7 +16,6 @@ from fedbench.report.legends import margin, sentences, too_few
 from fedbench.report.measures import Score, is_fraction
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View
 from fedbench.report.records import to_csv, to_json
-from fedbench.report.standing import DASH, STANDINGS
 from fedbench.report.statistics.pairs import Pair
 from fedbench.results.choice import higher_is_better, measure
 from fedbench.words import amount, human_bytes, human_joules, lasting, three_digits
@@ -112,7 +112,7 @@ def _averages(board: Leaderboard) -> list[Shown]:
     cells = []
     for row in board.rows:
         if row.average is None:
-            cells.append(Shown(STANDINGS[row.status].short or DASH))
+            cells.append(Shown(ABSENCES[row.status].short or DASH))
             continue
         cells.append(spread(row.average, row.metric))
     return cells

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fedbench.errors import UserError
+from fedbench.report.absences import ABSENCES
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import PAID, Budget, cheapest, check_known, paid, read_budget
 from fedbench.report.cost import cost, mean_cost
@@ -14,7 +15,6 @@ from fedbench.report.grouping import by_label, registered, settings, unknown
 from fedbench.report.headings import Place
 from fedbench.report.measures import AT, Run, check_direction, metrics, run, score
 from fedbench.report.notes import notes
-from fedbench.report.standing import STANDINGS
 from fedbench.results import Result
 
 
@@ -151,4 +151,4 @@ def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Se
 
 
 def _status(results: Sequence[Result]) -> str:
-    return min((r.status for r in results), key=list(STANDINGS).index)
+    return min((r.status for r in results), key=list(ABSENCES).index)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from fedbench.report.absences import ABSENCES
 from fedbench.report.budget import Budget, paid, unknown
-from fedbench.report.standing import STANDINGS
 from fedbench.words import amount, span
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
             reasons.setdefault((r.status, reason), []).append(r.entry.seed)
     for (status, reason), seeds in reasons.items():
         which = "" if len(seeds) == len(results) else f" (seed {', '.join(map(str, seeds))})"
-        long = STANDINGS[status].long
+        long = ABSENCES[status].long
         told = reason.startswith(long)  # `interrupted after round 3 of 40`
         yield which, reason if told else long + (f": {reason}" if reason else "")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from fedbench.report.absences import ABSENCES
 from fedbench.report.board import WHERE, Leaderboard, Row
 from fedbench.report.budget import PAID, TOLD, check_known, paid, unknown
 from fedbench.report.columns import exact, heading, scored, spread, subtitle
@@ -14,7 +15,6 @@ from fedbench.report.grouping import by_label, settings
 from fedbench.report.legends import CONDITIONS, too_few
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View, lines_of
 from fedbench.report.records import csv_text, json_text
-from fedbench.report.standing import STANDINGS
 from fedbench.report.statistics.pairs import BETTER, NOT_TOLD, WORSE
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better, without_noise
@@ -151,7 +151,7 @@ def _columns(points: Sequence[Point], what: str, metric: str) -> list[Column]:
 
 def _average(row: Row) -> Shown:
     if row.average is None:
-        return Shown(STANDINGS[row.status].short)
+        return Shown(ABSENCES[row.status].short)
     return spread(row.average, row.metric)
 
 

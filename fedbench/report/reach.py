@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.report.absences import ABSENCES
 from fedbench.report.board import WHERE, Leaderboard, Row
 from fedbench.report.budget import PAID, paid
 from fedbench.report.columns import SPREAD, exact, heading
@@ -17,7 +18,6 @@ from fedbench.report.grouping import by_label, settings
 from fedbench.report.measures import Score, curve, is_fraction, score
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View, lines_of
 from fedbench.report.records import csv_text, json_text
-from fedbench.report.standing import STANDINGS
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better, reaches
 from fedbench.words import amount
@@ -127,7 +127,7 @@ def _columns(rows: Sequence[Reach]) -> list[Column]:
     reached = [
         Shown(f"{len(row.reached)} of {row.seeds}", value=len(row.reached))
         if row.seeds
-        else Shown(STANDINGS[row.status].short)
+        else Shown(ABSENCES[row.status].short)
         for row in rows
     ]
     found = [names, Column("seeds", "score", reached, best="high")]

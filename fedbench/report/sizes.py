@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fedbench.report.absences import ABSENCES, DASH
 from fedbench.report.board import Leaderboard
 from fedbench.report.columns import (
     exact,
@@ -21,7 +22,6 @@ from fedbench.report.legends import CONDITIONS, left_out, too_few
 from fedbench.report.measures import Score
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View, names
 from fedbench.report.records import csv_text, json_text
-from fedbench.report.standing import DASH, STANDINGS
 from fedbench.results import Result
 from fedbench.types import Size
 from fedbench.words import human_bytes
@@ -118,7 +118,7 @@ def _columns(board: Leaderboard, rows: Sequence[Deployed]) -> list[Column]:
 def _average(one: Deployed) -> Shown:
     value = one.row.average
     if value is None:
-        return Shown("" if one.row.status == "finished" else (STANDINGS[one.row.status].short or DASH))
+        return Shown("" if one.row.status == "finished" else (ABSENCES[one.row.status].short or DASH))
     return spread(value, one.row.metric)
 
 

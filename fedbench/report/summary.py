@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from fedbench.report.absences import ABSENCES, DASH
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import TOLD
 from fedbench.report.columns import number, scored
@@ -17,7 +18,6 @@ from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.ranks import LONG, how_grouped, mean_rank, numbered, unconcluded
 from fedbench.report.records import csv_text, json_text
 from fedbench.report.scenarios import Standing, by_suite, standings, titled
-from fedbench.report.standing import DASH, STANDINGS
 from fedbench.words import counted, shortened
 
 FEW = 8  # leaderboards that are printed whole where nobody asked for a view: about a screen each
@@ -149,7 +149,7 @@ def _score(row: Row | None) -> Shown:
     if row is None:
         return Shown("")
     if row.average is None:
-        return Shown(STANDINGS[row.status].short or DASH)
+        return Shown(ABSENCES[row.status].short or DASH)
     return Shown(number(row.average.mean, row.metric), _cut(row.group), row.average.mean)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fedbench.report.absences import DASH
 from fedbench.report.board import Leaderboard, Row
 from fedbench.report.columns import exact, heading
 from fedbench.report.cost import Cost, Traffic
@@ -13,7 +14,6 @@ from fedbench.report.headings import Place
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View, names
 from fedbench.report.records import csv_text, to_json
 from fedbench.report.simulated import PARTS, Simulated
-from fedbench.report.standing import DASH
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, three_digits
 
 # In the order of a round: what is given once, and then what every step exchanges.

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fedbench.errors import UserError
+from fedbench.report.absences import DASH
 from fedbench.report.columns import point, scored, subtracted
 from fedbench.report.page import Column, Kept, Page, Shown, Table, View
 from fedbench.report.records import csv_text, json_text
-from fedbench.report.standing import DASH
 from fedbench.results import Result
 from fedbench.results.choice import higher_is_better
 from fedbench.results.contest import Contest

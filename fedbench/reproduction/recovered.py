@@ -14,7 +14,7 @@ from fedbench.reproduction.told import Told
 from fedbench.suite import Point, Suite
 from fedbench.types import SIZES
 
-BESIDE = ("method", "seed", "profile")  # of a configuration, what no scenario says
+OF_POINTS = ("method", "seed", "profile")  # of a configuration, what no scenario says
 MOST_SCENARIOS = 50  # of one suite: more go into another file, far below what a suite may hold
 MOST_METHODS = 80
 
@@ -37,7 +37,7 @@ class Recovered:
     def takes(self, cell: Told) -> bool:
         """Enter a cell; False where there is no more room."""
         sized = tuple(SIZES) if "devices" in cell.config else ()  # these come of those, and a suite may say one
-        settings = {key: value for key, value in cell.config.items() if key not in (*BESIDE, *sized)}
+        settings = {key: value for key, value in cell.config.items() if key not in (*OF_POINTS, *sized)}
         given = cell.config["method"]
         method = {**given, **({"extends": given["name"]} if given["name"] != cell.method else {})}
         scenario = _entered(self.scenarios, cell.scenario, settings, MOST_SCENARIOS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedbench.disk import hash_of_bytes, hash_of_json
-from fedbench.results.columns import BESIDE, COLUMNS, ONLY_WITH_ROWS, TIMINGS
+from fedbench.results.columns import COLUMNS, ONLY_WITH_ROWS, TIMINGS, UNHASHED
 from fedbench.results.result import Result, checked_table, has_table
 from fedbench.results.tables import what_is_said
 
@@ -28,7 +28,7 @@ def _told(result: Result) -> dict:
 
 def _apart(kind: str, one: Result, other: Result) -> bool:
     there = [has_table(kind, result.folder, result.manifest) for result in (one, other)]
-    if not any(there) or (kind in BESIDE and not all(there)):
+    if not any(there) or (kind in UNHASHED and not all(there)):
         return False
     if not all(there):
         whole = one if there[0] else other

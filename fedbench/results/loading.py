@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.agreement import disagreement, method_of
-from fedbench.results.columns import BESIDE, COLUMNS, TIMINGS
+from fedbench.results.columns import COLUMNS, TIMINGS, UNHASHED
 from fedbench.results.digest import digest_of
 from fedbench.results.files import ALWAYS
 from fedbench.results.index import INDEX, MAKE_SOME, SOME, Entry, look_at_index, visible
@@ -261,7 +261,7 @@ def hash_and_status(folder: str | Path) -> tuple[str, Counter[str]]:
         # Not by its folder, whose name begins with whichever of the cell's names was computed first.
         cell = seen.setdefault(f"{result.suite}/{result.manifest.get('id', result.entry.cell)}", {"entries": []})
         cell["entries"].append({name: value for name, value in result.entry.facts.items() if name != "cell"})
-        cell |= {k: said for k, said in cell_content(result.folder, result.manifest).items() if k not in BESIDE}
+        cell |= {k: said for k, said in cell_content(result.folder, result.manifest).items() if k not in UNHASHED}
     for cell in seen.values():
         cell["entries"].sort(key=json.dumps)
     cells = {(result.suite, result.entry.cell): result.status for result in results}

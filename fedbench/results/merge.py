@@ -13,7 +13,7 @@ from pathlib import Path
 from fedbench.disk import cannot_write, hash_of_json, put_in_place, settle, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.claims import Claims
-from fedbench.results.columns import BESIDE
+from fedbench.results.columns import UNHASHED
 from fedbench.results.contest import Key
 from fedbench.results.expected import EXPECTED, read_expected
 from fedbench.results.identity import id_in
@@ -150,7 +150,7 @@ def _read_cell(folder: Path, stays: bool) -> _Held:
 def _apart(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
     """The parts in which two results of a cell differ; one of an older fedbench may be without what came later."""
     parts = {part for part, _ in one.items() ^ other.items()}
-    return {part for part in parts if part not in BESIDE or (part in one and part in other)}
+    return {part for part in parts if part not in UNHASHED or (part in one and part in other)}
 
 
 def _two_cells(one: Path, other: Path) -> str:

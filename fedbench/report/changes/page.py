@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fedbench.report.absences import DASH
 from fedbench.report.changes.found import Changes, Group, size, timed, times
 from fedbench.report.changes.measured import COSTS, SECONDS
 from fedbench.report.changes.names import (
@@ -26,7 +27,6 @@ from fedbench.report.columns import around, between, exact, point, scored, step,
 from fedbench.report.measures import is_fraction
 from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.pairs import probability
-from fedbench.report.standing import DASH
 from fedbench.words import counted, shortened, three_digits
 
 MOST = 40  # lines of a table; csv and json have all

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fedbench.report.absences import DASH
 from fedbench.report.changes.names import Name
 from fedbench.report.grouping import flatten
-from fedbench.report.standing import DASH
 from fedbench.words import counted
 
 PARTS = ("versions", "machine", "git", "fingerprints", "config")  # of a manifest, in the order in which they are told

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fedbench.report.absences import ABSENCES, DASH
 from fedbench.report.board import Row, cell
 from fedbench.report.columns import SPREAD, heading, number, scored, subtitle
 from fedbench.report.page import Column, Page, Shown, Table
 from fedbench.report.paper.comparison import AVERAGE, Comparison, Paper
 from fedbench.report.paper.order import order
-from fedbench.report.standing import DASH, STANDINGS
 
 PERCENT: dict[str, Any] = scored("accuracy")  # what a paper's numbers are compared with
 
@@ -70,7 +70,7 @@ def measured(row: Row | None, column: str) -> Shown:
     """A dash where a method has not run, and the word that says why where it has no number."""
     score = None if row is None else cell(row, column)
     if row is None or score is None:
-        return Shown(DASH if row is None or column != AVERAGE else (STANDINGS[row.status].short or DASH))
+        return Shown(DASH if row is None or column != AVERAGE else (ABSENCES[row.status].short or DASH))
     spread = SPREAD + number(score.std, row.metric) if column == AVERAGE and score.std is not None else ""
     return Shown(number(score.mean, row.metric), spread, score.mean)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from fedbench.report.absences import DASH
 from fedbench.report.budget import PREFIXES, TIMES, WATT_HOUR
 from fedbench.report.page import Column, Shown
-from fedbench.report.standing import DASH
 
 NUMBER = r"[+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 KINDS = {"b": "bytes", "flops": "flops", "j": "joules", "wh": "joules"}
