@@ -23,7 +23,7 @@ MARK = "mark"  # of an entry, in the file
 UNSEALED = ("result_version", "suite", "entries")  # what there is in an index of an older fedbench, without seals
 ALTERED, TWICE = "this entry was changed since it was written", "two entries have this name"
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
-MEND = f"Delete it and run the suite again: finished cells are kept.\n{MAKE_SOME}"
+MEND = f"Delete it and run the whole suite again: finished cells are kept, and named there again.\n{MAKE_SOME}"
 
 
 @dataclass(frozen=True)

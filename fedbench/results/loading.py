@@ -92,7 +92,7 @@ def what_is_wrong(wrong: Sequence[str]) -> str:
     lines = "".join(f"\n  {line}" for line in [*wrong[:MOST_TOLD], *more])
     return (
         f"not as it was written:{lines}\n"
-        f"Delete the folder of such a cell, or {INDEX}, and run the suite again: what is finished beside it is kept."
+        f"Delete the folder of such a cell, or {INDEX}, and run the whole suite again: what is finished is kept."
     )
 
 
@@ -146,8 +146,8 @@ def _look(path: Path, candidates: bool, keeping: Keeping | None) -> Found:
         return Found(chosen, [line for found in there for line in found.wrong], kept, undecided=undecided)
     if cells := len({manifest.parent for deep in ("*", "*/*") for manifest in path.glob(f"{deep}/{MANIFEST}")}):
         raise UserError(
-            f"{path}: {counted(cells, 'cell')} without the {INDEX} that names them.\nRun the suite again with the same "
-            "--results: what is finished is kept, and named there again."
+            f"{path}: {counted(cells, 'cell')} without the {INDEX} that names them.\nRun the whole suite again with "
+            "the same --results: what is finished is kept, and named there again."
         )
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "

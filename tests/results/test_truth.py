@@ -132,7 +132,7 @@ def test_swapped_cells_are_left_out_and_the_others_stay(suite, older):
     (board,) = leaderboards(found.results)
     assert {row.method: [run.seed for run in row.runs] for row in board.rows} == {"fedra": [1], "allsmall": [1]}
     assert any("left out, because it is not as it was written" in note for note in board.notes)
-    with pytest.raises(UserError, match=r"Delete it and run the suite again") if not older else nullcontext():
+    with pytest.raises(UserError, match=r"Delete it and run the whole suite again") if not older else nullcontext():
         read_index(suite)
 
 
