@@ -34,9 +34,22 @@ def test_a_state_of_another_kind_is_told(made, told):
     assert told in fault_of_state(STATE, made)
 
 
-@pytest.mark.parametrize("made", [STATE, changed(A=torch.zeros(2, 3)), {**STATE, "memory": {"t": 1}, "frozen": {}}])
+@pytest.mark.parametrize(
+    "made",
+    [
+        STATE,
+        changed(A=torch.zeros(2, 3)),
+        changed(A=torch.nn.Parameter(torch.zeros(2, 3))),
+        {**STATE, "memory": {"t": 1}, "frozen": {}},
+    ],
+)
 def test_other_numbers_and_what_an_aggregator_remembers_are_its_own(made):
     assert fault_of_state(STATE, made) == ""
+
+
+def test_a_method_may_have_a_layout_of_its_own():
+    assert fault_of_state({"w": torch.ones(3)}, {"w": torch.ones(2)}) == ""
+    assert "it returned NoneType" in fault_of_state({"w": torch.ones(3)}, None)
 
 
 def test_nothing_in_layers_is_a_state_too():
