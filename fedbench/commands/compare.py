@@ -35,10 +35,8 @@ VIEWS = {
     "changes": "--changes",
 }
 
-MORE_TABLES = {
-    "--images": ("right",),
-    "--sizes": ("sizes", "deployed"),
-}  # tables that a view reads beside those of boards
+# Tables that a view reads beside those of boards.
+MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
 
 
 @click.command(short_help="Print leaderboards from results.")
