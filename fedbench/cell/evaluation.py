@@ -108,7 +108,7 @@ class Evaluation:
 
         def outputs(i: int) -> dict[str, Tensor]:
             client, indices, split = self.passes[i]
-            given = _answer(latest(None if client == GLOBAL else client), self.images[split], indices)
+            given = answered(latest(None if client == GLOBAL else client), self.images[split], indices)
             return _logits(given, len(indices), self.classes)
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)
@@ -164,7 +164,7 @@ def _logits(given: Any, images: int, classes: int) -> dict[str, Tensor]:
     return {name: logits.float() for name, logits in named.items()}
 
 
-def _answer(predict: Predict, images: Pixels, indices: np.ndarray) -> Tensor | Mapping[str, Tensor]:
+def answered(predict: Predict, images: Pixels, indices: np.ndarray) -> Tensor | Mapping[str, Tensor]:
     """What is predicted of these images: from features where those are kept and nothing else is read; on a GPU by less
     work, whose sums come in another order."""
     constant = isinstance(predict, GlobalModel) and predict.reads_features

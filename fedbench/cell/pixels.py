@@ -91,6 +91,11 @@ class Pixels:
         """Let `features` give what a frozen model makes of the images, (n, D), as `keep_embedded` does."""
         self._features = self._kept(pooled)
 
+    @property
+    def features_made(self) -> int:
+        """Of how many images features are kept by now."""
+        return 0 if self._features is None else min(int(self._features.done.sum()) * MADE_TOGETHER, len(self.images))
+
     @torch.no_grad()
     def _kept(self, make: Callable[[Tensor], Tensor]) -> _Kept | None:
         one = make(self._normalised(np.arange(1)))

@@ -10,9 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from fedbench.cell.clientstore import ClientStore
+from fedbench.cell.evaluation import answered
+from fedbench.cell.pixels import MADE_TOGETHER
 from fedbench.cell.trial import Trial
 from fedbench.cell.turns import source_of
 from fedbench.engine.groups import ROWS, grouped
@@ -62,9 +65,13 @@ def _measured(
         _round(trial, state, cohort, FEW_STEPS[device])
         ready = clock() - began
         few, some = _round(trial, state, cohort, FEW_STEPS[device])
-        start = max(0.0, ready - few)  # what the first round took longer is paid once
-        more, many = _round(trial, state, cohort, FEW_STEPS[device] + _steps_in(SECONDS, few / FEW_STEPS[device]))
+        start, made = max(0.0, ready - few), trial.train.features_made  # what the first round took longer is paid once
+        steps = FEW_STEPS[device] + _steps_in(SECONDS, few / FEW_STEPS[device])
+        if made:  # features of the longer round's images, before that is timed
+            _round(trial, state, cohort, steps)
+        more, many = _round(trial, state, cohort, steps)
         per_evaluation, per_image = _test(trial, state)
+        start += _features(trial, min(totals["images"], len(trial.train.images)) - made)
     per_flop = (more - few) / (many - some) if many > some and more > few else more / max(many, 1)
     return {
         "start": start,
@@ -123,14 +130,29 @@ def _round(trial: Trial, state: dict[str, Any], cohort: Cohort, steps: int) -> t
 def _test(trial: Trial, state: dict[str, Any]) -> tuple[float, float]:
     """Seconds to make ready for an evaluation, and seconds a test image."""
     first = trial.evaluation.passes[0]
-    images, _ = trial.evaluation.images[first.split](first.indices)
+    images = trial.evaluation.images[first.split]
     with fast(trial.model) if trial.fast else nullcontext(), torch.no_grad():
         made, predict = _timed(trial, lambda: trial.method.predictor(state))
-        _timed(trial, lambda: predict(images))
-        once, _ = _timed(trial, lambda: predict(images))
+        _timed(trial, lambda: answered(predict, images, first.indices))
+        once, _ = _timed(trial, lambda: answered(predict, images, first.indices))
         times = _steps_in(SECONDS, once)
-        seconds, _ = _timed(trial, lambda: [predict(images) for _ in range(times)])
-    return made, seconds / times / len(images)
+        seconds, _ = _timed(trial, lambda: [answered(predict, images, first.indices) for _ in range(times)])
+    return made, seconds / times / len(first.indices)
+
+
+@torch.no_grad()
+def _features(trial: Trial, to_train_on: int) -> float:
+    """Seconds to make the features of so many images, and of those to test on, where they are kept: once for all rounds
+    and tests."""
+    tested = {id(one): one for one in trial.evaluation.images.values() if one.features_made and one is not trial.train}
+    count = sum(len(one.images) for one in tested.values()) + (to_train_on if trial.train.features_made else 0)
+    if count <= 0:
+        return 0.0
+    model, (x, _) = in_layers(trial.model), trial.train(np.arange(min(MADE_TOGETHER, len(trial.train.images))))
+    with fast(trial.model) if trial.fast else nullcontext():
+        _timed(trial, lambda: model.pooled(x))
+        seconds, _ = _timed(trial, lambda: model.pooled(x))
+    return seconds / len(x) * count
 
 
 def _clock(device: str) -> Callable[[], float]:

@@ -96,7 +96,7 @@ def rounding_tokens(monkeypatch):
         return torch.bfloat16
 
     monkeypatch.setattr(rounding, "_products", products)
-    monkeypatch.setattr(evaluation, "_answer", lambda predict, images, indices: answer(predict, images(indices)[0]))
+    monkeypatch.setattr(evaluation, "answered", lambda predict, images, indices: answer(predict, images(indices)[0]))
     return told
 
 

@@ -27,7 +27,7 @@ defaults:
   train: {rounds: 4, max_steps: 4, batch_size: 6}
 scenarios:
   skew: {capacities: [12, 4, 3, 2, 1, 1]}
-methods: [fedra, exclusive, fedv]
+methods: [fedra, exclusive, fedv, head_only]
 """
 
 
@@ -43,7 +43,7 @@ def totals(registry, cells):
     return lambda config: totals_of(Assets(registry), str(config["method"]["name"]), config)
 
 
-@pytest.mark.parametrize("method", ["fedra", "exclusive"])
+@pytest.mark.parametrize("method", ["fedra", "exclusive", "head_only"])
 def test_an_estimate_is_near_what_the_cell_takes(registry, cells, totals, method):
     """Within a factor 4 in processor time, which a busy machine disturbs least; tests/benchmarks/estimates.py says
     how near it is."""
@@ -53,6 +53,15 @@ def test_an_estimate_is_near_what_the_cell_takes(registry, cells, totals, method
     Trial(config, registry).run()
     taken = time.process_time() - began
     assert taken / 4 < rates.seconds(config["train"]["rounds"], totals(config)) < 4 * taken
+
+
+def test_features_that_are_kept_are_paid_once(registry, cells, totals):
+    """By who trains nothing in the layers, however often images are tested and trained on."""
+    head, layers = (probe(cells[name], registry, "cpu", totals(cells[name])) for name in ("head_only", "fedra"))
+    assert head["per_image"] < layers["per_image"] / 5
+    once, often = ({**totals(cells["head_only"]), "tested": tested} for tested in (100, 10_000))
+    rates = Rates(**head)
+    assert rates.seconds(4, often) < 2 * rates.seconds(4, once)
 
 
 def test_a_probe_needs_no_weights(registry, cells, totals):

@@ -19,9 +19,10 @@ SAME_SPEED_IN = {"train": ("rounds", "local_epochs", "max_steps"), "data": ("par
 class Rates:
     """Seconds of a cell's parts on one machine.
 
-    start: from the start of its process to the first round · per_round: of a round, beside its training steps ·
-    per_flop: of training · per_evaluation: of an evaluation, beside its images · per_image: of a test · train_share,
-    test_share: what the process with most to do has of either, where several compute a cell together.
+    start: from the start of its process to the first round, and to make features that are kept · per_round: of a round,
+    beside its training steps · per_flop: of training · per_evaluation: of an evaluation, beside its images · per_image:
+    of a test · train_share, test_share: what the process with most to do has of either, where several compute a cell
+    together.
     """
 
     start: float
