@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 
 import numpy as np
 import pytest
@@ -87,8 +88,7 @@ def test_the_best_round_is_chosen_on_validation_images_and_shown_with_its_test_s
 
 
 def test_rounds_whose_average_differs_by_rounding_alone_are_equal():
-    assert sum([0.8] * 6) / 6 < 0.8
-    assert best_round({6: sum([0.8] * 6) / 6, 12: 0.8, 18: 0.79}, "accuracy") == 6
+    assert best_round({6: math.nextafter(0.8, 0), 12: 0.8, 18: 0.79}, "accuracy") == 6
     assert best_round({6: 0.1 + 0.2, 12: 0.3, 18: 0.4}, "loss") == 6
     assert best_round({6: 0.8, 12: 0.8 + 1e-9}, "accuracy") == 12
 
