@@ -80,8 +80,8 @@ def as_others(
 ) -> dict[str, Cell]:
     """Of a plan: by id, of which cell each is a copy, or would be; none for those that are computed, or were.
     manifests: what is on disk of them, by their ids."""
-    there = {id: one for id, one in manifests.items() if one is not None}
-    own = {id for id, one in there.items() if one["status"] in FAR and "computed_as" not in one}
+    there = {cell: one for cell, one in manifests.items() if one is not None}
+    own = {cell for cell, one in there.items() if one["status"] in FAR and "computed_as" not in one}
     found: dict[str, Cell] = {}
     for kin in {id(one): one for one in twins(cells, totals, {}, {}).values()}.values():
         first = max(kin.cells, key=lambda cell: cell.id in own)
