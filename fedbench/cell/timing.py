@@ -144,9 +144,11 @@ def _test(trial: Trial, state: dict[str, Any]) -> tuple[float, float]:
 def _features(trial: Trial, to_train_on: int) -> float:
     """Seconds to make the features of so many images, and of those to test on, where they are kept: once for all rounds
     and tests."""
-    tested = {id(one): one for one in trial.evaluation.images.values() if one.features_made and one is not trial.train}
-    count = sum(len(one.images) for one in tested.values()) + (to_train_on if trial.train.features_made else 0)
-    if count <= 0:
+    test = trial.evaluation.test
+    count = len(test.images) if test.features_made else 0
+    if trial.train.features_made:
+        count += max(0, to_train_on)
+    if not count:
         return 0.0
     model, (x, _) = in_layers(trial.model), trial.train(np.arange(min(MADE_TOGETHER, len(trial.train.images))))
     with fast(trial.model) if trial.fast else nullcontext():
