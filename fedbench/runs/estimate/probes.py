@@ -18,6 +18,7 @@ from fedbench.runs.estimate.rates import Rates, kind_of
 from fedbench.runs.plan import Cell
 
 LONGEST = 120.0  # seconds after which a probe is ended
+WAY = 2  # in which rates are measured: what was kept of another says something else
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Probes:
 
     def _file(self, which: str) -> Path:
         place = [dict(self.place.machine), self.place.busy, self.place.processes]
-        return cache_file("rates", [which, place])
+        return cache_file("rates", [WAY, which, place])
 
     @property
     def _loading_file(self) -> Path:
