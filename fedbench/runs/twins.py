@@ -24,7 +24,7 @@ Totals = Mapping[str, Manifest]
 FAR = ("finished", HALVED)  # how a cell has ended that others may be taken from
 
 
-@dataclass
+@dataclass(eq=False)
 class Kin:
     """Cells of a run that are equal in all that matters, and the folders of such cells that have a result.
 
@@ -80,10 +80,10 @@ def as_others(
 ) -> dict[str, Cell]:
     """Of a plan: by id, of which cell each is a copy, or would be; none for those that are computed, or were.
     manifests: what is on disk of them, by their ids."""
-    there = {cell: one for cell, one in manifests.items() if one is not None}
-    own = {cell for cell, one in there.items() if one["status"] in FAR and "computed_as" not in one}
+    there = {id: one for id, one in manifests.items() if one is not None}
+    own = {id for id, one in there.items() if one["status"] in FAR and "computed_as" not in one}
     found: dict[str, Cell] = {}
-    for kin in {id(one): one for one in twins(cells, totals, {}, {}).values()}.values():
+    for kin in dict.fromkeys(twins(cells, totals, {}, {}).values()):
         first = max(kin.cells, key=lambda cell: cell.id in own)
         found |= {cell.id: first for cell in kin.cells if cell is not first and cell.id not in own}
     return found
