@@ -152,8 +152,7 @@ class _Asked:
 
 def _raised(error: Exception) -> str:
     told = f"`execute` raises {type(error).__name__}: {error}"
-    words = f"{type(error).__name__} {error}".lower()
-    if "pickle" in words or "get local object" in words:  # as Python 3.13 has it
+    if any(word in told.lower() for word in ("pickle", "get local object")):  # the latter as Python 3.13 has it
         return (
             f"{told}; what goes to another process is pickled: send the job, which is a string, and a function from "
             "the top of a module, no lambda and nothing that is defined within another function"
