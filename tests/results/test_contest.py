@@ -66,7 +66,7 @@ def test_of_equal_ones_the_first_goes_on(contest):
 def test_scores_that_differ_by_rounding_alone_are_equal(contest):
     first, same = math.nextafter(0.8, 0), 0.8
     found = contest({0: [{2: first, 4: first}], 1: [{2: same, 4: same}], 2: [{2: 0.7}]}, rungs=(2, 4))
-    assert found.ranked([0, 1, 2], 2) == [0, 1, 2] and found.winner == 0
+    assert first < same and found.ranked([0, 1, 2], 2) == [0, 1, 2] and found.winner == 0
 
 
 def test_less_loss_is_better(contest):

@@ -93,15 +93,23 @@ def test_path_that_is_missing_or_a_file_is_refused(tmp_path):
         load([tmp_path / "file"])
 
 
-@pytest.mark.parametrize("name", ["index.json", "manifest.json", "eval.parquet", "rounds.parquet"])
-def test_torn_file_is_named_with_its_mend(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("index.json", "run the whole suite again"),
+        ("manifest.json", "run the whole suite again"),
+        ("eval.parquet", "run the suite again"),
+        ("rounds.parquet", "run the suite again"),
+    ],
+)
+def test_torn_file_is_named_with_its_mend(tmp_path, name, again):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     path = (cell.parent if name == "index.json" else cell) / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(UserError) as caught:
         for result in load([tmp_path / "s"]):
             result.eval, result.rounds  # noqa: B018
-    assert str(path) in str(caught.value) and "suite again" in str(caught.value)
+    assert str(path) in str(caught.value) and again in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["index.json", "manifest.json"])
