@@ -14,7 +14,8 @@ hookimpl = pluggy.HookimplMarker("fedbench")
 # Public names that need torch, pandas or the file formats are imported when first asked for: the command line
 # starts at once.
 _LAZY = {
-    "run": "fedbench.runs.runner",
+    "load": "fedbench.api",
+    "run": "fedbench.api",
     "load_results": "fedbench.results",
     "Method": "fedbench.method",
     "layerwise": "fedbench.families.layerwise",
@@ -31,3 +32,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'fedbench' has no attribute {name!r}")
     module = import_module(_LAZY[name])
     return module if name == "layerwise" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from fedbench import __version__
-from fedbench.commands import completing, joined
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import meant, visible
 
@@ -25,23 +25,20 @@ COMMANDS = (
     "plan",
     "compare",
     "report",
-    "top",
     "reproduce",
     "tune",
     "merge",
+    "pack",
     "plot",
     "export",
     "plugins",
     "data",
-    "backbones",
     "devices",
     "schema",
-    "completion",
     "doctor",
 )
 GROUP = "fedbench.commands"
 SWEPT = (10_000, 10, 10)  # for `gc.set_threshold`: what is imported stays, and sweeping it took a seventh of a plan
-joined.teach()
 
 
 class Commands(click.Group):
@@ -52,8 +49,7 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            command = getattr(import_module(f"fedbench.commands.{name}"), name)
-            return completing.taught(command, name) if context.resilient_parsing else command
+            return getattr(import_module(f"fedbench.commands.{name}"), name)
         point = _foreign(context).get(name)
         if point is None:
             return None
@@ -69,6 +65,9 @@ class Commands(click.Group):
             hint = meant(args[0], names, f"there are {', '.join(names)}")
             raise click.UsageError(f"no command is called {args[0]!r}; {hint}", context)
         return super().resolve_command(context, args)
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(context, [_expanded(word) for word in args])
 
     def main(self, *args: Any, **choices: Any) -> Any:
         gc.set_threshold(*SWEPT)
@@ -97,12 +96,18 @@ class Commands(click.Group):
             sys.exit(error.exit_code if isinstance(error, Interrupted) else 130)
 
 
+def _expanded(word: str) -> str:
+    """A word of the command line with the home folder for `~` where no shell expands it: `--results=~/x`, `-o~/x`."""
+    found = re.fullmatch(r"(--[a-z-]+=|-[a-z])(~.*)", word, re.DOTALL)
+    return found[1] + os.path.expanduser(found[2]) if found else word
+
+
 def _foreign(context: click.Context) -> dict[str, EntryPoint]:
     """The commands of plugins by name, looked for once."""
-    from fedbench.registry import entrypoints
+    from fedbench.registry import installed
 
     if GROUP not in context.meta:
-        context.meta[GROUP] = {point.name: point for point in entrypoints.points(GROUP)[0]}
+        context.meta[GROUP] = {point.name: point for point in installed.points(GROUP)[0]}
     return context.meta[GROUP]
 
 
@@ -132,5 +137,5 @@ def main() -> None:
     fedbench compare results/quickstart  its leaderboard
     fedbench plan extreme_hetero         what it would compute, and its cost
     fedbench init my_study               a folder for an idea of your own
-    fedbench doctor                      what would stop a run, and the mend
+    fedbench doctor                      what would stop a run, and the fix
     """

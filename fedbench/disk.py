@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedbench.errors import UserError
+from fedbench.errors import CannotWrite, UserError
 from fedbench.words import mebibytes
 
 ELSEWHERE = "Choose another folder with --results DIR."
@@ -52,8 +52,8 @@ def write_atomically(
             os.unlink(temporary)
 
 
-def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> UserError:
-    return UserError(f"{path}: cannot be written ({error.strerror or error}). {mend}")
+def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> CannotWrite:
+    return CannotWrite(f"{path}: cannot be written ({error.strerror or error}). {mend}")
 
 
 def settle(file: Path) -> None:

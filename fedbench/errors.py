@@ -24,6 +24,10 @@ class UnknownName(UserError):
         self.told, self.near = told, near
 
 
+class CannotWrite(UserError):
+    """A file or a folder cannot be written, on a full disk for example."""
+
+
 class DataMissing(UserError):
     """A data set or weights are not on this machine, and fedbench does not download them."""
 

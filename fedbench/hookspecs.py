@@ -138,13 +138,13 @@ def fedbench_register_metrics(register: Register) -> None:
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
     """Where cells run: `make(workers, most, timeout, memory_limit, gpu, **options) ->
-    execute(jobs, on_event)`, see `fedbench.runs.executors.local`.
+    execute(jobs, on_event)`, see `fedbench.runs.local`.
 
     :param elsewhere: optional, True where cells run on other machines.
 
-    A job is a `fedbench.cell.order.Order` as a JSON string. `jobs` is an iterator, and a cell is claimed for this run
-    when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
-    `event` (`started`, `warned`, `resumed`, `torn`, `again`, `round`, `lost`, `stopping`, `ended`) and `folder`, and
+    A job is a `fedbench.cell.order.Order` as a JSON string. `jobs` is an iterator, and a cell is handed out when its
+    job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
+    `event` (`started`, `resumed`, `torn`, `round`, `stopping`, `ended`) and `folder`, and
     answers whether further cells may start. An `execute` that is asked to end by a signal raises
     `fedbench.errors.Interrupted` when its cells have ended.
     """
@@ -155,12 +155,15 @@ def fedbench_register_executors(register: Register) -> None:
 
 @hookspec
 def fedbench_suite_started(suite: str, cells: list[dict[str, Any]], folder: str) -> None:
-    """Called in the main process before the first cell: the suite's name, every cell's manifest, the suite's folder."""
+    """Called before the first cell: the suite's name, every cell's manifest, the suite's folder.
+
+    A third-party plugin is called in a separate process, which ends afterwards; so it is with the next hook.
+    """
 
 
 @hookspec
 def fedbench_suite_finished(suite: str, cells: list[dict[str, Any]], folder: str) -> None:
-    """Called in the main process after the last cell, with the final manifests."""
+    """Called after the last cell, with the final manifests."""
 
 
 @hookspec

@@ -9,6 +9,7 @@ import gc
 import os
 import platform
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +20,7 @@ import psutil
 if TYPE_CHECKING:
     import torch
 
+UNKNOWN = "unknown"
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
 
@@ -29,21 +31,29 @@ def cores() -> int:
 
 def cpu() -> str:
     """The processor's name as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def vendor() -> str:
     """The processor's maker as it names itself: `AuthenticAMD`, `GenuineIntel`, ..., or nothing."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), platform.processor()
-    )
+    return _cpuinfo("vendor_id") or platform.processor()
+
+
+def same_bits() -> dict[str, str]:
+    """What a process needs in its environment, before it loads torch, so that equal products have equal bits.
+
+    On Intel's processors the sums of MKL depend on where in memory a tensor begins, unless it is asked for more.
+    """
+    return {"MKL_CBWR": "AUTO,STRICT"} if vendor() == "GenuineIntel" else {}
+
+
+def _cpuinfo(name: str) -> str:
+    """The first value of that name in Linux's list of processors; "" where there is none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def has_gpu() -> bool:
@@ -79,20 +89,32 @@ def keep_memory() -> None:
 
 
 def describe(device: str) -> dict[str, str | int]:
-    """What a manifest keeps of a machine."""
-    facts: dict[str, str | int] = {
-        "device": device,
-        "cpu": cpu(),
-        "cores": cores(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
+    """What a manifest keeps of a machine. A fact that cannot be read is `unknown`, whatever the reason: no description
+    may end a run."""
+    facts: dict[str, Callable[[], str | int]] = {
+        "device": lambda: device,
+        "cpu": cpu,
+        "cores": cores,
+        "memory_gib": lambda: round(psutil.virtual_memory().total / 2**30),
+        "system": lambda: f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version,
     }
     if device == "cuda":
-        import torch
+        facts["gpu"] = _gpu
+    return {name: _known(read) for name, read in facts.items()}
 
-        facts["gpu"] = torch.cuda.get_device_name()
-    return facts
+
+def _gpu() -> str:
+    import torch
+
+    return torch.cuda.get_device_name()
+
+
+def _known(read: Callable[[], str | int]) -> str | int:
+    try:
+        return read()
+    except Exception:  # of the system, of psutil or of a driver
+        return UNKNOWN
 
 
 def children(pid: int) -> list[int]:
@@ -116,12 +138,12 @@ def package_version(name: str) -> str | None:
 def git_revision(folder: Path) -> str | None:
     """The commit checked out in a folder, with `+` where files differ from it; None outside a repository."""
 
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
+    def git(*words: str) -> bytes:
+        command = ["git", "-C", str(folder), *words]  # bytes: names of files may have any encoding
+        return subprocess.run(command, capture_output=True, check=True, timeout=10).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
-    except (OSError, subprocess.SubprocessError):
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD").decode("ascii") + ("+" if changed else "")
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None

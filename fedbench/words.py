@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -182,13 +183,29 @@ def shown(value: Any, width: int = 60) -> str:
 def nearest(word: str, known: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
     """The names that a wrong one comes close to, whatever its case, the closest first. least: how close, where 1 is
     equal and 0 has nothing in common."""
-    folded = {name.lower(): name for name in known}
-    return [folded[name] for name in difflib.get_close_matches(word.lower(), folded, most, least)]
+    folded = {_folded(name): name for name in known}
+    return [folded[name] for name in difflib.get_close_matches(_folded(word), folded, most, least)]
+
+
+def _folded(name: str) -> str:
+    """What names that look the same have in common."""
+    return unicodedata.normalize("NFKC", name).strip().lower()
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean 'fedra'?`, or what is to be said where no name is near."""
-    return f"did you mean {near[0]!r}?" if (near := nearest(word, known)) else otherwise
+    return f"did you mean {near[0]!r}?{unlike(word, near[0])}" if (near := nearest(word, known)) else otherwise
+
+
+def unlike(word: str, other: str) -> str:
+    """In words how two names differ that look the same, such as ` (upper and lower case differ)`; else ""."""
+    one, two = (unicodedata.normalize("NFKC", name) for name in (word, other))
+    ways = {
+        "letters and accents are encoded in another Unicode form": word != other and one == two,
+        "spaces at an end differ": one != two and one.strip() == two.strip(),
+        "upper and lower case differ": one.strip() != two.strip() and one.strip().casefold() == two.strip().casefold(),
+    }
+    return next((f" ({way})" for way, differs in ways.items() if differs), "")
 
 
 def in_short(value: Any) -> str:
@@ -207,7 +224,7 @@ def suggestion(word: str, known: Iterable[str], what: str = "known") -> str:
     """`; did you mean "fedra"?`, or what there is to choose from; not that where `what` is ""."""
     names = sorted(set(known))
     if near := nearest(word, names):
-        return f"; did you mean {shown(near[0])}?"
+        return f"; did you mean {shown(near[0])}?{unlike(word, near[0])}"
     return f"; {what}: {shortened(names)}" if names and what else ""
 
 

@@ -62,7 +62,6 @@ def each_mutual_kl(exits: Sequence[Tensor], y: Tensor, t: int, ramp_rounds: int,
 
 
 cross_entropy.stacked = each_cross_entropy  # type: ignore[attr-defined]  # how an engine asks for many clients' losses
-cross_entropy.timeless = True  # type: ignore[attr-defined]  # t says nothing to it: a recorded step serves all rounds
 
 
 def make_cross_entropy() -> Objective:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
 from fedbench.cli import main
+from fedbench.results import read_index, read_manifest, write_manifest
+from fedbench.results.files import described
+from fedbench.results.index import commit
+from fedbench.results.store import Store, cell_folders
+from fedbench.results.tables import bytes_of, to_table
 
 TINY = Path(__file__).with_name("tiny_plugin.py")
 MAIN = [sys.executable, "-c", "from fedbench.cli import main; main()"]
@@ -53,11 +58,12 @@ def process(*words: object, cwd: Path, timeout: float = 120) -> subprocess.Compl
     )
 
 
-def fedbench(*words: object, cwd: Path, columns: int = 100) -> Result:
+def fedbench(*words: object, cwd: Path, columns: int | None = 100) -> Result:
     """Run one command in this process, whose server of workers serves all tests. A traceback fails the test."""
     given = list(map(str, words))
+    width = {"COLUMNS": str(columns) if columns else None}
     with chdir(cwd), patch.object(sys, "argv", ["fedbench", *given]):
-        return CliRunner().invoke(main, given, env={"COLUMNS": str(columns)}, catch_exceptions=False)
+        return CliRunner().invoke(main, given, env=width, catch_exceptions=False)
 
 
 def run(*words: object, cwd: Path) -> Result:
@@ -67,10 +73,36 @@ def run(*words: object, cwd: Path) -> Result:
 
 def manifests(folder: Path) -> dict[str, dict]:
     """The manifest of every name in the index of a results folder's suite."""
-    index = json.loads((folder / "tiny" / "index.json").read_text())
-    return {
-        f"{entry['method']}/{entry['seed']}": json.loads(
-            (folder / "tiny" / entry["cell"] / "manifest.json").read_text()
-        )
-        for entry in index["entries"]
-    }
+    index, places = read_index(folder / "tiny"), cell_folders(folder / "tiny")
+    assert index is not None
+    return {f"{entry.method}/{entry.seed}": read_manifest(places(entry.cell)) or {} for entry in index.entries}
+
+
+def written(folder: Path) -> list[dict]:
+    """The manifest of every cell of a results folder's suite that was begun."""
+    index, places = read_index(folder / "tiny"), cell_folders(folder / "tiny")
+    ids = dict.fromkeys(entry.cell for entry in index.entries) if index else ()
+    return [manifest for id in ids if (manifest := read_manifest(places(id)))]
+
+
+def cell_of(folder: Path, method: str, seed: int = 0) -> Path:
+    """The folder of a cell of a results folder's suite."""
+    return cell_folders(folder / "tiny")(manifests(folder)[f"{method}/{seed}"]["id"])
+
+
+def loosen(suite_folder: Path) -> None:
+    """Put every packed cell of a suite into a folder, as it was before its run ended."""
+    index, places = read_index(suite_folder), cell_folders(suite_folder)
+    assert index is not None
+    store = Store(suite_folder, index.tables)
+    for id in store.ids:
+        place, manifest = places(id), store.manifest(id) or {}
+        for kind in manifest.pop("tables"):
+            table = store.rows(kind, id)
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{kind}.parquet").write_bytes(bytes_of(to_table(kind, []) if table is None else table))
+        del manifest["digest"]
+        write_manifest(place, manifest | ({"files": files} if (files := described(place)) else {}))
+    commit(suite_folder, replace(index, tables={}))
+    for table in index.tables.values():
+        (suite_folder / table.file).unlink()

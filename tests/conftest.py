@@ -11,10 +11,16 @@ import sys
 import hypothesis
 import numpy as np
 import pytest
-import torch
-from command import TINY
 
-from fedbench.registry.registry import Registry
+from fedbench import machine
+
+for name, value in machine.same_bits().items():  # as in workers; MKL reads it when it is loaded
+    os.environ.setdefault(name, value)
+
+import torch  # noqa: E402
+from command import TINY  # noqa: E402
+
+from fedbench.registry.registry import Registry  # noqa: E402
 
 torch.set_num_threads(1)
 # A process whose first backward pass comes after a compilation may not run one in its forks, and tests fork.
@@ -101,5 +107,5 @@ def registry(own_cache):
 
 @pytest.fixture(scope="module")
 def plugins(own_cache):
-    """The same, and the tiny one of the tests."""
-    return Registry([str(TINY)])
+    """The same, and the tiny one of the tests, in a process that may import it, as a worker may."""
+    return Registry([str(TINY)], in_place=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import psutil
-from command import TINY, fedbench, write_suite
+from command import TINY, fedbench, write_suite, written
+
+from fedbench.results.store import cell_folders
 
 DYING = Path(__file__).parent / "dying_plugin.py"
 
@@ -26,13 +27,12 @@ def run(folder: Path, *hows: str, words: tuple = ()) -> tuple[dict[str, dict], o
 
 
 def manifests(folder: Path) -> dict[str, dict]:
-    found = (json.loads(file.read_text()) for file in (folder / "r/tiny").glob("*/manifest.json"))
+    found = written(folder / "r")
     return {manifest["config"]["method"].get("how", "fedra"): manifest for manifest in found}
 
 
 def folder_of(folder: Path, how: str) -> Path:
-    (found,) = (folder / "r/tiny").glob(f"small-{how.replace('_', '-')}-0-*")
-    return found
+    return cell_folders(folder / "r/tiny")(manifests(folder)[how]["id"])
 
 
 def all_ended(folder: Path, file: str = "pids") -> bool:

@@ -60,15 +60,15 @@ def kills_itself(folder):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kills_its_supervisor(folder):
+def kills_its_guard(folder):
     leaves_grandchildren(folder, "pids_of_the_unwatched")
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(600)
 
 
-def kills_its_guard(folder):
+def kills_its_server(folder):
     os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)
-    time.sleep(600)
+    raise RuntimeError("it killed the server")
 
 
 def hangs(folder):
@@ -122,7 +122,9 @@ def fills_the_disk(folder):
 
 
 def makes_read_only(folder):
-    subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+    # On top of what is there: a mount with a file open for writing, such as a lock, cannot be made read-only itself.
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
 
 
 def leaves_grandchildren(folder, file="pids"):

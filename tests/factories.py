@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedbench.results import merge_index, write_manifest, write_rows
+from fedbench.disk import hash_of_json
+from fedbench.results import merge_index, read_index, write_manifest, write_rows
 from fedbench.results.columns import SIMULATED
 from fedbench.results.identity import identity
-from fedbench.results.index import Entry
+from fedbench.results.index import Entry, Key
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
 CAPACITIES = (12, 10, 8, 6, 4, 3)
@@ -116,6 +117,18 @@ def layer_row(t: int, layer: int, holders: int = 6, **changes: Any) -> dict[str,
     return row | changes
 
 
+def own_id(suite_folder: Path, resolved: dict[str, Any], key: Key) -> str:
+    """The id of a cell that no other name of the suite has: where one has the same configuration, which would be the
+    same cell, this one's gets a part more."""
+    index = read_index(suite_folder)
+    id = identity(resolved, AS_RUN["fingerprints"], AS_RUN["versions"])
+    names = [entry.key for entry in index.entries if entry.cell == id] if index else []
+    if not names or key in names:
+        return id
+    resolved["made_for"] = hash_of_json(list(key))
+    return identity(resolved, AS_RUN["fingerprints"], AS_RUN["versions"])
+
+
 def write_cell(
     suite_folder: Path,
     method: str,
@@ -142,7 +155,7 @@ def write_cell(
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
     resolved = config(method, seed, **changes)
-    id = identity(resolved, AS_RUN["fingerprints"], AS_RUN["versions"])
+    id = own_id(suite_folder, resolved, (scenario, label or method, variant, seed, candidate))
     name = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}-{id}"
     folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     if status == "finished":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -11,17 +10,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import forkserver
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from command import TINY, write_suite
 
 from fedbench.cell import worker
-from fedbench.cell.events import Listener, Teller
+from fedbench.cell.checkpoint import forget
 from fedbench.cell.order import Order
 from fedbench.cell.state import STRUCTURE, TENSORS
 from fedbench.registry.assets import Assets
@@ -29,6 +24,7 @@ from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_manifest, read_rows
 from fedbench.runs.plan import cells_of
 from fedbench.runs.runner import load
+from fedbench.supervisor import Child, wait
 
 WRITES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")  # audit events, which come before the deed
 
@@ -64,7 +60,7 @@ def order_of(
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
     registry = Registry(files)
     (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
-    place = folder / "s" / cell.folder_name()
+    place = folder / "s" / cell.id
     return Order(place, cell.manifest(), "cpu", files, processes, checkpoint_every=0)
 
 
@@ -77,14 +73,15 @@ def said(folder: str | Path) -> tuple[str, bytes, bytes]:
     """All that a finished cell says, its state to the bit."""
     cell = Path(folder)
     assert (manifest := read_manifest(cell))["status"] == "finished", manifest
-    assert sorted(path.name for path in cell.iterdir()) == sorted(
+    names = sorted(path.name for path in cell.iterdir())
+    assert names == sorted(
         [
             "manifest.json",
             *(f"{kind}.parquet" for kind in ("eval", "rounds", "layers", "exchange", "right")),
             TENSORS,
             STRUCTURE,
         ]
-    )
+    ), names
     return (
         f"{content_hash(cell)} {read_rows(cell, 'right')}",
         (cell / TENSORS).read_bytes(),
@@ -98,18 +95,21 @@ def kill_until_done(order: Order, draw: random.Random, longest: float, toll: Tol
     began = time.monotonic()
     toll.cells += 1
     while True:
-        with started(order) as (process, events):
+        with started(order) as child:
             toll.starts += 1
             until = time.monotonic() + (draw.uniform(0, longest) if toll.kills < kills else 60.0)
-            while listens(events, until - time.monotonic()):
+            while listens(child, until - time.monotonic()):
                 pass
-            done = not process.is_alive() or (read_manifest(order.folder) or {}).get("status") == "finished"
-            if not done:
-                os.killpg(process.pid, signal.SIGKILL)
-                toll.kills += 1
-            process.join()
+            to_the_end = child.ended
+            done = to_the_end or (read_manifest(order.folder) or {}).get("status") == "finished"
+            toll.kills += not done
+            child.kill()
+            while not child.ended:
+                wait([child])
         toll.amid_writes += not done and half_written(order.folder)
         if done:
+            if not to_the_end:  # killed after it had finished, before its checkpoints were gone: the run deletes them
+                forget(order.folder)
             toll.seconds += time.monotonic() - began
             return
 
@@ -119,36 +119,27 @@ def half_written(cell: Path) -> bool:
 
 
 @contextmanager
-def started(order: Order) -> Iterator[tuple[BaseProcess, Listener]]:
-    """A worker that has the order, forked from a process that has torch loaded."""
-    context = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload(["fedbench.cell.worker"])
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=worker.main, args=(order.to_json(), Teller(theirs)))
-    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")  # pytest need not be imported
+def started(order: Order) -> Iterator[Child]:
+    """A worker process that computes the order."""
+    child = Child("fedbench.cell.worker:compute", order.to_json())
     try:
-        process.start()
+        assert heard(child)[0] == {"event": "ready"}
+        yield child
     finally:
-        sys.modules["__main__"] = script
-    theirs.close()
-    events = Listener(ours)
-    try:
-        assert heard(events)[0] == {"event": "ready"}
-        yield process, events
-    finally:
-        process.kill()
-        process.join()
-        events.close()
+        child.close()
 
 
-def heard(events: Listener, seconds: float = 60.0) -> list[dict[str, Any]]:
+def heard(child: Child, seconds: float = 60.0) -> list[dict[str, Any]]:
     """What a worker tells next; nothing where it has ended or was silent for so long."""
-    return events.heard() if wait([events], max(0.0, seconds)) else []
+    until = time.monotonic() + seconds
+    while not (events := child.heard()) and not child.ended and time.monotonic() < until:
+        wait([child], max(0.0, until - time.monotonic()))
+    return events
 
 
-def listens(events: Listener, seconds: float) -> bool:
+def listens(child: Child, seconds: float) -> bool:
     """Whether there is time left and somebody to listen to."""
-    return bool(heard(events, seconds)) and seconds > 0
+    return bool(heard(child, seconds)) and seconds > 0
 
 
 def killed_before_write(order: Order, number: int) -> bool:

@@ -1,15 +1,22 @@
-"""What one cell will cost, as a plan has it."""
+"""What one cell will cost, found in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from fedbench.cell.totals import Totals
+from fedbench.cell.cost_estimate import answer_each
+from fedbench.cell.prices import Prices
+from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 
 
 def totals_of(assets: Assets, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """See `Totals.of`."""
-    with Totals(assets) as known:
-        return known.of(cell_id, config)
+    """See `cost_estimates`. Raises UserError for what is refused or broke."""
+    here = Assets(assets.registry, assets.base, in_place=True)
+    events: list[dict[str, Any]] = []
+    answer_each([(cell_id, config)], assets.registry, lambda id, config: Prices(here).totals(config), events.append)
+    (event,) = events
+    if refused := event["found"].get("refused", event["found"].get("broke")):
+        raise UserError(refused)
+    return event["found"]

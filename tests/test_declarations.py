@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal
 
 import pytest
+from typing_extensions import TypedDict
 
 from fedbench.errors import UserError
-from fedbench.options import Count, Length, Range, Share, Text, declared, faults, judged, told
+from fedbench.options import Count, Length, Range, Share, Text, declared, judged
 from fedbench.registry.registry import Registry
+from fedbench.schema import described, faults
 from fedbench.suite.overlay import NESTED
 
 
@@ -37,7 +39,7 @@ TAKES = declared(maker)
 
 
 def found(option: str, value: Any) -> list[tuple[tuple, str]]:
-    return list(faults(TAKES[option], value))
+    return [(fault.path, fault.message) for fault in faults(TAKES[option], value)]
 
 
 def test_declarations_are_read_from_annotations_and_nothing_else_is():
@@ -59,7 +61,7 @@ def test_declarations_are_read_from_annotations_and_nothing_else_is():
     ],
 )
 def test_what_is_right_is_told_in_words(option, words):
-    assert told(TAKES[option]) == words
+    assert described(TAKES[option]) == words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import fedbench
 
-HOUSE = Path(fedbench.__file__).parent
+HOUSE = Path(fedbench.__file__).resolve().parent
 ROOT = HOUSE.parent
 
 # Only for names in annotations, or asked for by a function that is handed the registry.
@@ -18,27 +18,24 @@ NO_TORCH = [
     "fedbench",
     "fedbench.registry.catalogue",
     "fedbench.cli",
-    "fedbench.commands.checkup",
+    "fedbench.commands.doctor",
     "fedbench.commands.compare",
     "fedbench.commands.export",
     "fedbench_plugins.invert.command",
     "fedbench.commands.plan",
     "fedbench.commands.plot",
     "fedbench.commands.run",
-    "fedbench.report.leaderboards",
-    "fedbench.report.clients",
-    "fedbench.report.paper.records",
-    "fedbench.report.traffic",
+    "fedbench.report.run_scores",
     "fedbench.data",
     "fedbench.data.decode",
     "fedbench.disk",
     "fedbench.runs.estimate",
-    "fedbench.runs.executors.local",
+    "fedbench.runs.local",
     "fedbench_plugins.executors.ray",
-    "fedbench.runs.executors.remote",
+    "fedbench.runs.elsewhere",
     "fedbench_plugins.executors.slurm",
     "fedbench.registry.assets",
-    "fedbench.commands.shelf",
+    "fedbench.commands.dataset_check",
     "fedbench.runs.plan",
     "fedbench.registry.registry",
     "fedbench.commands.watch",

@@ -1,10 +1,13 @@
 """What fedbench asks of, and sets on, the machine."""
 
+import os
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from fedbench import machine
 
 FAULTS = """
 import resource
@@ -54,3 +57,60 @@ def test_what_is_left_alone_goes_when_the_process_ends():
     """No collection finds it before."""
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=60)
     assert done.stdout == "0\ngone\n", done.stderr
+
+
+GIT = r"""#!/bin/sh
+case "$*" in
+  *status*) printf ' M caf\351.txt\n' ;;
+  *rev-parse*) printf '%040d\n' 7 ;;
+esac
+"""
+
+
+def test_a_file_whose_name_is_no_utf_8_does_not_hide_the_revision(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text(GIT)
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert machine.git_revision(tmp_path) == f"{7:040d}+"
+
+
+def test_a_git_that_prints_anything_else_says_nothing(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("#!/bin/sh\nprintf '\\377\\376'\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert machine.git_revision(tmp_path) is None
+
+
+def test_a_processor_is_described_whatever_letters_it_has(tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_bytes(b"vendor_id\t: Caf\xe9\nmodel name\t: Caf\xe9 9000\n")
+    monkeypatch.setattr(machine, "Path", lambda path: tmp_path / "cpuinfo")
+    assert machine.cpu() == "Caf\ufffd 9000" and machine.vendor() == "Caf\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("place", "fact"),
+    [("psutil.virtual_memory", "memory_gib"), ("platform.system", "system"), ("cpu", "cpu"), ("cores", "cores")],
+)
+def test_what_cannot_be_read_of_a_machine_is_unknown(monkeypatch, place, fact):
+    def broken():
+        raise RuntimeError("not here")
+
+    monkeypatch.setattr(f"fedbench.machine.{place}", broken)
+    found = machine.describe("cpu")
+    assert found[fact] == "unknown" and found["python"] == platform.python_version()
+
+
+def test_a_driver_that_does_not_answer_leaves_the_gpu_unknown(monkeypatch):
+    def broken():
+        raise RuntimeError("no CUDA driver")
+
+    monkeypatch.setattr("torch.cuda.get_device_name", broken)
+    assert machine.describe("cuda")["gpu"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "asked"), [("GenuineIntel", {"MKL_CBWR": "AUTO,STRICT"}), ("AuthenticAMD", {}), ("", {})]
+)
+def test_mkl_is_asked_for_the_same_bits_where_it_is_the_one_that_computes(monkeypatch, vendor, asked):
+    monkeypatch.setattr(machine, "vendor", lambda: vendor)
+    assert machine.same_bits() == asked

@@ -10,7 +10,7 @@ from pathlib import Path
 import fedbench
 from fedbench.registry.registry import Registry
 
-HOUSE = Path(fedbench.__file__).parent
+HOUSE = Path(fedbench.__file__).resolve().parent
 
 
 def said(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""The README's commands are the ones that are run, and its example is a plugin that works."""
+"""README.md and AGENTS.md: their commands, example, tables, citation and map."""
 
 import os
 import re
@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 from fedbench.families.allocation import draw
 from fedbench.registry.registry import Registry
+from sitemaking.components import own
+from sitemaking.quoted import families, methods, pairs
 
 README = Path("README.md").read_text(encoding="utf-8")
 
@@ -40,9 +43,9 @@ def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
 def newcomers_path() -> tuple[list[str], list[str]]:
     """The commands that install, and those from there to a leaderboard with a method of one's own."""
     (first,) = [block for block in fenced("sh") if "pip install" in block and "fedbench run" in block]
-    (own,) = [block for block in fenced("sh") if "fedbench init" in block]
-    install = [part for part in first.strip().split(" && ") if "fedbench run" not in part]
-    return install, [line.partition("  #")[0] for line in own.strip().splitlines()]
+    (own,) = re.findall(r"`(fedbench init [^`]*)`", README)
+    install = [part for part in first.replace("\n", " && ").split(" && ") if part and "fedbench run" not in part]
+    return install, own.split(" && ")
 
 
 def test_a_method_of_ones_own_is_six_commands_away():
@@ -67,7 +70,7 @@ def test_the_newcomers_commands_end_with_a_leaderboard(tmp_path):
     assert re.search(r"^mine +\d", done.stdout, flags=re.MULTILINE), "the method of one's own has a row"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/findings.md", "docs/leaderboard.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/findings.md", "docs/findings_tables.md", "docs/leaderboard.md"])
 def test_every_figure_of_a_table_is_in_the_reference_results(page):
     """Tables under `<!-- fedbench compare ... -->` are what that command prints from the committed results."""
     from click.testing import CliRunner
@@ -78,17 +81,40 @@ def test_every_figure_of_a_table_is_in_the_reference_results(page):
     quoted = re.findall(r"<!-- fedbench (compare .*?) -->\n```\n(.*?)\n```", text, flags=re.DOTALL)
     assert quoted
     for command, table in quoted:
-        printed = CliRunner().invoke(main, shlex.split(command)).output
+        printed = CliRunner(env={"COLUMNS": None}).invoke(main, shlex.split(command)).output
         assert table in "\n".join(line.rstrip() for line in printed.splitlines()), command
 
 
-def test_it_has_two_screens():
-    assert len(README.splitlines()) <= 120
+def test_tables_of_differences_are_those_of_the_reference_results():
+    text = Path("docs/findings_tables.md").read_text("utf-8")
+    quoted = re.findall(r"<!-- pairs (\S+) (\w+)((?: \w+)*) -->\n(.*?)\n\n", text + "\n", flags=re.DOTALL)
+    assert quoted
+    for folder, method, others, table in quoted:
+        assert table == pairs(folder, method, others.split()), (folder, method)
+
+
+def test_pages_that_are_read_first_are_short():
+    assert len(README.splitlines()) <= 90
+    assert len(Path("AGENTS.md").read_text("utf-8").splitlines()) <= 40
+
+
+def test_the_table_of_methods_is_that_of_the_catalogue():
+    assert f"<!-- methods -->\n{methods()}\n\n" in README
+    names = {name for name, component in own().components["method"].items()}
+    assert {method.name for _, here in families().values() for method in here} == names
+
+
+def test_it_is_cited_as_the_citation_file_has_it():
+    citation = YAML(typ="safe").load(Path("CITATION.cff").read_text("utf-8"))
+    (bibtex,) = fenced("bibtex")
+    for key in ("title", "version", "license"):
+        assert f"{{{citation[key]}}}" in bibtex
+    assert citation["authors"][0]["name"] in bibtex
 
 
 def test_the_map_names_every_folder_and_no_other():
-    house = README.partition("## Where to go on")[2].split("```")[1].strip()
+    (tree,) = re.findall(r"^```\n(fedbench/ .*?)```", Path("AGENTS.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
     tops = ("fedbench", "plugins", "suites", "results", "tests", "docs")
     rooms = [path for top in ("fedbench", "plugins") for path in Path(top).iterdir() if list(path.glob("*.py"))]
-    assert sorted(re.findall(r"(\w+)/", house)) == sorted([*tops, *(room.name for room in rooms)])
-    assert len(house.splitlines()) <= 10
+    assert sorted(re.findall(r"(\w+)/", tree)) == sorted([*tops, *(room.name for room in rooms)])
+    assert len(tree.splitlines()) <= 10

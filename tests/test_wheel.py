@@ -12,7 +12,7 @@ import pytest
 
 import fedbench
 
-ROOT = Path(fedbench.__file__).parent.parent
+ROOT = Path(fedbench.__file__).resolve().parent.parent
 BUILD = "import sys; out = sys.argv[1]; from setuptools import build_meta as b; b.build_wheel(out); b.build_sdist(out)"
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
 

@@ -83,7 +83,7 @@ def test_a_wrong_name_gets_the_nearest_one_or_what_there_is():
     known = ["fedra", "exclusive"]
     assert meant("fedr", known) == "did you mean 'fedra'?"
     assert meant("xyz", known, "ask") == "ask"
-    assert meant("FedRA", ["Fedra"]) == "did you mean 'Fedra'?"
-    assert suggestion("FEDRA", known) == '; did you mean "fedra"?'
+    assert meant("FedRA", ["Fedra"]) == "did you mean 'Fedra'? (upper and lower case differ)"
+    assert suggestion("FEDRA", known) == '; did you mean "fedra"? (upper and lower case differ)'
     assert suggestion("xyz", known, "there are") == "; there are: exclusive, fedra"
     assert suggestion("xyz", known, "") == suggestion("xyz", []) == ""

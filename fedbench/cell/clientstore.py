@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cell.writer import Writer
-from fedbench.disk import hash_of_bytes, hash_of_file
+from fedbench.disk import cannot_write, hash_of_bytes, hash_of_file, settle, write_atomically
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ class ClientStore:
 
     A method's state refers to them as `state["clients"] = {str(client id): key}`; a client that never took part has
     no entry. Putting changes nothing that is there, so that a state remains what it was for as long as somebody
-    refers to it, and equal states have equal keys. What is put may wait in memory until `settle`: a checkpoint settles
-    what it is to name, and what no state refers to any more by then has never been written.
+    refers to it, and equal states have equal keys. What is put outlives the process at once, and the machine from
+    `settle` on: a checkpoint settles what it is to name.
 
     Of several processes that compute a cell together one writes and deletes files; the stores of the others `follow`.
 
@@ -39,50 +38,51 @@ class ClientStore:
         """folder: made with the first file; by default a temporary one that ends with the store."""
         self._given = folder
         self.pinned: dict[str, frozenset[str]] = {}
-        self.writer = Writer()
+        self._unsettled: set[Path] = set()
         self._followed: dict[str, bytes] | None = None  # of a store that follows: what it was given, by key
 
     def follow(self) -> None:
         """From now on write and delete nothing: to be called in a copy of the process whose files these are. What is
         put stays in memory until a sweep finds that the other process has written it too."""
-        self._followed = {file.stem: content for file, content in self.writer.copied().items()}
+        self._followed = {}
 
     @cached_property
     def folder(self) -> Path:
         if self._given is not None:
             return Path(self._given)
         made = tempfile.mkdtemp(prefix="fedbench-clients-")
-        weakref.finalize(self, _end, self.writer, made)
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
         return Path(made)
 
     def put(self, tensors: Mapping[str, Tensor]) -> str:
-        """The key of these tensors, which `get` knows from now on. Raises UserError where they, or others before them,
-        cannot be written."""
+        """The key of these tensors, which `get` knows from now on. Raises UserError where they cannot be written."""
         from safetensors.torch import save
 
         content = save(_here(tensors))
         key = hash_of_bytes(content)
         if self._followed is not None:
             self._followed[key] = content
-        elif self.writer.get(self._file(key)) is None and not self._whole(key):
-            self.writer.put(self._file(key), content)
+        elif not self._whole(key):
+            write_atomically(self._file(key), content, lasting=False)
+            self._unsettled.add(self._file(key))
         return key
 
     def settle(self) -> None:
         """Return when all that was put, and not swept since, is on the disk. Raises UserError where it cannot be."""
-        self.writer.settle()
-
-    def close(self) -> None:
-        """Write nothing any more."""
-        self.writer.close()
+        for file in sorted(self._unsettled):
+            try:
+                settle(file)
+            except OSError as error:
+                raise cannot_write(file, error) from error
+        self._unsettled.clear()
 
     def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]:
         """The tensors of that key by name, in the names' order, in memory of their own. Raises UserError where they are
         missing or torn."""
         from safetensors.torch import load
 
-        waiting = self.writer.get(self._file(key)) if self._followed is None else self._followed.get(key)
-        content = self._read(key) if waiting is None else waiting
+        own = (self._followed or {}).get(key)
+        content = self._read(key) if own is None else own
         # safetensors gives them in a random order, and sums over them would not come out the same twice.
         return {name: _sent(value, device) for name, value in sorted(load(content).items())}
 
@@ -115,7 +115,7 @@ class ClientStore:
         if not self._exists():
             return
         wanted = {self._file(key) for key in keys_of(state).union(*self.pinned.values())}
-        self.writer.keep(wanted)
+        self._unsettled &= wanted
         for file in self.folder.iterdir() if self.folder.is_dir() else ():
             if file not in wanted and (torn or file.suffix == _SUFFIX):
                 file.unlink(missing_ok=True)
@@ -155,9 +155,3 @@ def _sent(value: Tensor, device: str) -> Tensor:
     """A copy on that device, for which a GPU is not waited."""
     there = device.startswith("cuda")
     return value.pin_memory().to(device, non_blocking=True) if there else value.to(device, copy=True)
-
-
-def _end(writer: Writer, folder: str) -> None:
-    """A temporary folder ends."""
-    writer.close()
-    shutil.rmtree(folder, ignore_errors=True)

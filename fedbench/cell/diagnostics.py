@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from fedbench.families.aggregation import client_weights, mean
 from fedbench.models.adapter import LowRank
-from fedbench.models.additions import FROZEN
 from fedbench.models.backbone import Blocks
+from fedbench.models.lowrank import FROZEN
 from fedbench.models.places import matches, trained_layers
 from fedbench.types import Plan, Report, Uploads
 

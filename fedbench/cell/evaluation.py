@@ -14,7 +14,6 @@ from torch import Tensor
 from fedbench.cell.pixels import Pixels
 from fedbench.cell.reasons import Diverged
 from fedbench.cell.shares import TEST, Share
-from fedbench.engine.answering import answer
 from fedbench.engine.team import ALONE, Team
 from fedbench.method import Predict
 from fedbench.models.globalmodel import GlobalModel
@@ -165,8 +164,7 @@ def _logits(given: Any, images: int, classes: int) -> dict[str, Tensor]:
 
 
 def answered(predict: Predict, images: Pixels, indices: np.ndarray) -> Tensor | Mapping[str, Tensor]:
-    """What is predicted of these images: from features where those are kept and nothing else is read; on a GPU by less
-    work, whose sums come in another order."""
+    """What is predicted of these images: from features where those are kept and nothing else is read."""
     constant = isinstance(predict, GlobalModel) and predict.reads_features
     x, _ = images.features(indices) if constant else images(indices)
-    return answer(predict, x) if x.is_cuda and x.dim() == 4 else predict(x)
+    return predict(x)

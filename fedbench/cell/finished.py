@@ -76,7 +76,7 @@ def _trial(folder: Path, manifest: Mapping[str, Any], registry: Registry, device
     kept = load(folder)
     config = config_of(manifest)
     _same_files(folder, manifest["versions"], registry)
-    assets = Assets(registry)
+    assets = Assets(registry, in_place=True)
     source = assets.backbone(config["backbone"])
     dataset = assets.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
     now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
@@ -93,11 +93,11 @@ def _finished(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     if manifest is None:
         near = folder if folder.is_dir() else folder.parent
-        cells = sorted(file.parent.name for file in near.glob("*/manifest.json"))
+        cells = sorted(file.parent.name for file in near.glob(f"*/{TENSORS}"))
         there = f"In {near} there are {shortened(cells, 8)}." if cells else ""
         raise UserError(
             f"{folder}: not the folder of a cell (it has no manifest.json). "
-            + (there or "Wanted is a folder in that of a suite, such as results/quickstart/skew-METHOD-0-4534df823ed3.")
+            + (there or "Wanted is a folder in that of a suite, such as results/quickstart/cells/4534df823ed3.")
         )
     if manifest["status"] != "finished":
         raise UserError(

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.cell.checkpoint import EVERY
-from fedbench.results.claims import Claim
 
-WHERE_THERE = ("claim", "probe", "until", "turn")  # not written where they are not
+WHERE_THERE = ("until", "seen")  # not written where they are not
 
 
 def config_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,11 +28,11 @@ class Order:
     """A cell to compute.
 
     folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
-    compute it together · checkpoint_every: seconds · fresh: whether to begin anew · gpu_fraction: of a GPU's memory,
-    the most it may take; None: all · claim: where other runs may be at the folder too, see `results.claims` · probe:
-    where the cell is but to be tried, the further arguments of `fedbench.cell.timing.probe` · until: after which round
-    it ends as `halved`, to go on another time; None: after its last · turn: cells where it is equal may be computed in
-    turn by one process, see `cell.turns`; None: this one has a process of its own.
+    compute it together · checkpoint_every: seconds · fresh: whether to start from the beginning · gpu_fraction: of a
+    GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to go on another time;
+    None: after its last · seen: the hash of the manifest that the run found in the folder (`hash_of_json`). A cell that
+    has ended with another one since was computed by another run, and is left as it is; None: it is computed all the
+    same.
     """
 
     folder: Path
@@ -44,10 +43,8 @@ class Order:
     checkpoint_every: float = EVERY
     fresh: bool = False
     gpu_fraction: float | None = None
-    claim: Claim | None = None
-    probe: Mapping[str, Any] | None = None
     until: int | None = None
-    turn: str | None = None
+    seen: str | None = None
 
     def to_json(self) -> str:
         told = {**vars(self), "folder": str(self.folder)}

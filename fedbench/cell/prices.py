@@ -1,24 +1,29 @@
-"""What many cells will cost: a method and its model are built once for all cells that differ in nothing it looks at."""
+"""Cost estimates from shapes: a method is built once for all cells that differ in nothing that it reads."""
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fedbench.cell.alike import of_one_method
+import torch
+
+from fedbench import machine
+from fedbench.cell.cost_estimate import Tell, answer_each, of_one_method
 from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger
 from fedbench.cell.trial import Trial, check_ranks, fitted
 from fedbench.cell.world import World
+from fedbench.devices.feasibility import outlooks
 from fedbench.devices.fitting import Costs, offered
 from fedbench.errors import NotApplicable
 from fedbench.method import Setup
 from fedbench.models.undrawn import shapes_alone
 from fedbench.registry.assets import Assets
-from fedbench.types import SIZES, Scenario, Size
+from fedbench.registry.registry import Registry
+from fedbench.types import SIZES, Client, Dataset, Device, Scenario, Size
 
 Config = Mapping[str, Any]
 T = TypeVar("T")
@@ -28,6 +33,43 @@ LOOKED_AT = ("seed", "clients", *SIZES, "proxy")
 OF_METHODS = ("method", "adapter", "backbone", "profile", "precision", "engine")  # which no world depends on
 WORLDS, METHODS, VARIANTS = 64, 8, 16  # kept at a time; the last: of one method, for what it has looked at
 REGISTERED = 3_000_000  # clients of all worlds that are kept, unless one alone has more
+
+
+def estimates(asked: Mapping[str, Any], tell: Tell) -> None:
+    """In a child process: tell what cells cost, see `cost_estimates`.
+
+    Args:
+        asked: the plugin `files` and the `base` of `Assets`, and the `cells`.
+        tell: see `answer_each`.
+    """
+    machine.leave_alone()
+    registry = Registry(asked["files"], in_place=True)
+    known = Prices(Assets(registry, asked["base"]))
+    answer_each(asked["cells"], registry, lambda id, config: known.totals(config), tell)
+
+
+def feasible(asked: Mapping[str, Any], tell: Tell) -> None:
+    """In a child process: tell which sizes of cells' methods fit devices, as JSON under `rows`, see `outlooks`.
+
+    Args:
+        asked: as of `estimates`, and how many `images` a client has, and the `devices` of each cell by its id, the
+            server's the last.
+        tell: see `answer_each`.
+    """
+    registry = Registry(asked["files"], in_place=True)
+    assets = Assets(registry, asked["base"])
+
+    def trial_of(config: Config, dataset: Dataset, clients: Sequence[Client]) -> Trial:
+        source = assets.source(config["backbone"])
+        with torch.device("meta"):
+            return Trial(config, registry, "meta", source, dataset, clients, fitting=True)
+
+    def answer(id: str, config: Config) -> dict[str, Any]:
+        *there, server = [Device(**one) for one in asked["devices"][id]]
+        found = outlooks(config, assets, there, server, asked["images"], trial_of)
+        return {"rows": [one.to_json() for one in found]}
+
+    answer_each(asked["cells"], registry, answer, tell)
 
 
 class _Noting:

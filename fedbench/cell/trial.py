@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,15 +19,14 @@ from fedbench.cell.deployment import Deployment
 from fedbench.cell.evaluation import Evaluation
 from fedbench.cell.federation import Federation
 from fedbench.cell.ledger import Ledger, Rows
+from fedbench.cell.plugin_output_checks import checked, checked_metric, checked_round, plugin_fault
 from fedbench.cell.shares import TEST
 from fedbench.cell.state import taken_apart
-from fedbench.cell.turns import source_of
-from fedbench.cell.watched import Watched
 from fedbench.cell.world import World
 from fedbench.devices.fitting import Costs, offered
 from fedbench.engine.cohort import can_train
 from fedbench.engine.cohort import train as train_together
-from fedbench.engine.groups import ROWS
+from fedbench.engine.passes import ROWS
 from fedbench.engine.sequential import train as train_one_by_one
 from fedbench.engine.shortcuts import fast
 from fedbench.engine.team import ALONE, Team
@@ -38,10 +37,18 @@ from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.models.copying import copied
 from fedbench.models.once import attaching
 from fedbench.registry.registry import Registry, dataset_of
-from fedbench.seeding import generator
+from fedbench.seeding import generator, seed_of
 from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Size, Uploads
 
 Config = Mapping[str, Any]
+
+
+def source_of(config: Mapping[str, Any], registry: Registry, load: bool = True) -> Source:
+    """The backbone of a cell. What of it is random (`pretrained: false`) is drawn by the seed. Raises UserError."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(config["seed"], use="backbone"))
+        source: Source = registry.make("backbone", config["backbone"], load=load)
+    return source
 
 
 class Trial:
@@ -62,27 +69,26 @@ class Trial:
         world: World | None = None,
         setup: Callable[..., Setup] = Setup,
         fitting: bool = False,
-        watched: Watched | None = None,
         federation: Federation | None = None,
     ) -> None:
         """device `meta` builds shapes alone, for `totals` · source, dataset, clients, world: where they are made
         already, the source for this trial alone · store: where clients' own tensors lie, by default in a temporary
         folder that ends with the trial · setup: what makes the method's · fitting: where clients have devices, leave
-        them every size, for the method to be asked what it offers · watched: what is noticed of others' plugins ·
+        them every size, for the method to be asked what it offers ·
         federation: of that world, where its sizes are known already. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
-        self.watched = watched or Watched(registry, config)
+        self.component = registry.catalogue.find("method", config["method"]["name"])
         self.store = store or ClientStore()
-        self.source = source = source or source_of(config, registry, device != "meta")[0]
+        self.source = source = source or source_of(config, registry, device != "meta")
         fits = bool(config.get("devices")) and not fitting and federation is None  # whether sizes are to be found
         shapes = replace(source, model=copied(source.model)) if fits and device == "meta" else None
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         self.model = body_of(source.model, origin=json.dumps(config["backbone"], sort_keys=True))
         images = (source.mean, source.std)
         self.world = world = world or World(
-            config, registry, self.dataset, self.model.num_layers, images, device, clients, self.watched
+            config, registry, self.dataset, self.model.num_layers, images, device, clients
         )
         self.train, self.proxy, self.federation = world.train, world.proxy, federation or world.federation
         if fits:
@@ -97,7 +103,7 @@ class Trial:
 
     def _evaluation(self, registry: Registry) -> Evaluation:
         metrics = {
-            ref["name"]: self.watched.metric(ref["name"], registry.make("metric", ref))
+            ref["name"]: checked_metric(registry.catalogue.find("metric", ref["name"]), registry.make("metric", ref))
             for ref in self.config["evaluation"]["metrics"]
         }
         images, test = self.config["evaluation"]["batch_size"], self.world.test
@@ -123,7 +129,7 @@ class Trial:
                 return ref
             ref = {"name": ref} if isinstance(ref, str) else ref
             found = registry.make(kind, ref, setup=setup)
-            return found if self.device == "meta" else self.watched.wrapped(kind, ref["name"], found)
+            return found if self.device == "meta" else checked(registry.catalogue.find(kind, ref["name"]), found)
 
         setup = made(
             backbone=self.model,
@@ -150,7 +156,7 @@ class Trial:
         """The clients with sizes, see `fitted`, for which the method is built from shapes alone. Raises
         NotApplicable."""
         with torch.device("meta"):
-            shapes = shapes or source_of(self.config, registry, load=False)[0]
+            shapes = shapes or source_of(self.config, registry, load=False)
             twin = Trial(
                 self.config, registry, "meta", shapes, self.dataset, store=self.store, world=self.world, fitting=True
             )
@@ -184,10 +190,6 @@ class Trial:
             for kind, precision in zip(kinds, before, strict=True):
                 kind.fp32_precision = precision
 
-    def _calling(self) -> AbstractContextManager[None]:
-        """Around what the method computes, and with it the modules of adapter and backbone."""
-        return self.watched.calling("method", self.config["method"]["name"])
-
     @property
     def shares(self) -> int:
         """How many processes can run it together: at most one for each client of a round."""
@@ -209,7 +211,7 @@ class Trial:
 
     def _test(self, state: State, t: int, tables: dict[str, Rows]) -> None:
         """Enter into the tables how good the models of a state are, after round t counted from 1."""
-        with self._calling(), self.precision(), fast(self.model) if self.fast else nullcontext():
+        with self.precision(), fast(self.model) if self.fast else nullcontext():
             answers = self.evaluation.answers(functools.partial(self.method.predictor, state), self.team)
             tables["eval"] += self.ledger.eval(t, self.evaluation.scored(answers))
         tables["right"] = self.ledger.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
@@ -218,9 +220,8 @@ class Trial:
         """Enter into the tables how good the model of a state is at every size, and what each client can run of it,
         after round t counted from 1."""
         tested, found = self.evaluation.only(TEST), {}
-        with self._calling():
-            sizes = self.deployment.sizes  # what they need is measured of the model as it is, not of its faster ways
-        with self._calling(), self.precision(), fast(self.model) if self.fast else nullcontext():
+        sizes = self.deployment.sizes  # what they need is measured of the model as it is, not of its faster ways
+        with self.precision(), fast(self.model) if self.fast else nullcontext():
             for one in sizes:
                 answers = tested.answers(self.deployment.predictor(state, one), self.team)
                 found[one.size] = tested.scored(answers)
@@ -232,6 +233,13 @@ class Trial:
         if keys_of(before) or keys_of(state):
             self.team.meet()
         self.store.sweep(state)
+
+    def _refuse_unkept(self, state: State) -> None:
+        """Raises UserError for a state that cannot be kept: now, not after the last round."""
+        try:
+            taken_apart(state)
+        except UserError as error:
+            raise plugin_fault(self.component, str(error), self.method.round) from error
 
     def run(
         self,
@@ -252,18 +260,16 @@ class Trial:
         due, self.team = ledger.evaluated, team
         if team.rank:
             self.store.follow()
-        with self._calling():
-            state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
+        state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
         if progress.state is not None:
             state = progress.state
         for t in range(progress.round, self.rounds):
             cohort = ledger.clocked.cohort(t, self.method)
             before = state
             chance = generator(self.seed, t, use="round")
-            state, report = self.watched.round(self.method, before, t, cohort, chance)
+            state, report = checked_round(self.component, self.method, before, t, cohort, chance)
             if t == 0:
-                with self._calling():
-                    taken_apart(state)  # what cannot be kept is refused now, not after the last round
+                self._refuse_unkept(state)
             clients = ledger.enter(tables, t, report)
             if on_layers:
                 on_layers(ledger.layers(t, self.model, before, state, report))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-# Imported before the workers are forked, so that each starts with them in place (see runs/executors/workers.py).
+# Imported before the workers are forked, so that each starts with them in place (see runs/preloaded.py).
 import pandas  # noqa: F401  (pyarrow imports it with its first table)
 import pyarrow.parquet  # noqa: F401
 import torch
@@ -18,24 +18,22 @@ import torch._dynamo  # (its optimizers ask for it with their first step)
 
 from fedbench import machine
 from fedbench.cell.checkpoint import Checkpoints, Progress, forget
-from fedbench.cell.events import Teller
+from fedbench.cell.events import last_rows, news
 from fedbench.cell.finished import keep
-from fedbench.cell.news import last_rows, news
 from fedbench.cell.order import Order, config_of
+from fedbench.cell.plugin_output_checks import PluginFault
 from fedbench.cell.reasons import Diverged, out_of_memory, place
-from fedbench.cell.timing import probe
 from fedbench.cell.trial import Trial
-from fedbench.cell.turns import Shared, in_turn
-from fedbench.cell.watched import Watched
+from fedbench.disk import hash_of_json
 from fedbench.engine.team import Team, together
-from fedbench.errors import NotApplicable, UserError, told
+from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.choice import declare
-from fedbench.results.claims import Taken, joined
 from fedbench.results.columns import ONLY_WITH_ROWS
 from fedbench.results.files import cleared, described
-from fedbench.results.status import HALVED, KEPT
+from fedbench.results.lock import Held, cell_lock
+from fedbench.results.status import ENDED, HALVED, KEPT, TAKEN
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -48,40 +46,30 @@ class Halved(Exception):
     """The cell has come as far as it was ordered to, and can go on from its checkpoint."""
 
 
-class Unsure(Exception):
-    """A cell has failed in a process that had computed others; it is computed once more, in one of its own."""
+LOCK = 5.0  # seconds to wait for a cell's lock: others hold it for a moment when they look at the cell
 
 
-def main(job: str, teller: Teller, onward: Callable[[], str | None] = lambda: None) -> None:
-    """The entry point of a worker process: a job is an order as one JSON string, events go back through a pipe.
+def compute(job: str, send: Send) -> dict[str, Any]:
+    """What runs in a worker process: computes the cell of an order, and returns its `status`, `reason` and `seconds`.
 
-    onward: says that a cell has ended and that the process could take another, and returns that job, if there is one.
+    Args:
+        job: an `Order` as a JSON string.
+        send: takes the events of `fedbench.cell.events`.
     """
-    os.setsid()  # a process group of its own, so that whatever it starts can be ended with it
     torch.set_num_threads(1)
     machine.keep_memory()
 
-    def send(event: dict[str, Any]) -> None:
+    def sending(event: dict[str, Any]) -> None:
         try:
-            teller.tell(event)
-        except OSError:  # the run was killed: the cell stays `running` on disk, and the next run takes it up
+            send(event)
+        except OSError:  # the run was killed: the cell stays `running` on disk, and the next run goes on with it
             os._exit(1)
 
-    def computed(order: Order, shared: Shared | None) -> str:
-        if shared and shared.number:
-            send({"event": "ready"})
-        end = run(order, send, order.processes, lambda: bool(asked), shared)
-        return str(end["status"])
-
-    send({"event": "ready"})
+    sending({"event": "ready"})
     order, asked = Order.from_json(job), list[int]()
-    if order.probe is not None:
-        send({"event": "probed", **tried(order)})
-    else:
-        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the server of workers blocks it
-        in_turn(order, computed, lambda: bool(asked), onward)
-    teller.close()
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    end = run(order, sending, order.processes, lambda: bool(asked))
+    return {key: end.get(key) for key in ("status", "reason", "seconds")}
 
 
 def run(
@@ -89,28 +77,37 @@ def run(
     send: Send = lambda event: None,
     processes: int = 1,
     stopping: Callable[[], bool] = lambda: False,
-    shared: Shared | None = None,
 ) -> dict[str, Any]:
     """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
-    processes: how many may compute the cell together; more than one only where torch has not used threads yet ·
-    stopping: asked after each round; where it says so, the cell ends as `interrupted`, with a checkpoint · shared:
-    what it has in common with the cells before and after it in this process. A cell that another run has taken over is
-    left to it; one that fails after others in its process stays `running`, for nobody knows whether they are to blame.
+    Args:
+        order: which cell, and how.
+        send: takes its events.
+        processes: how many may compute the cell together; more than one only where torch has not used threads yet.
+        stopping: asked after each round; where it is true, the cell ends as `interrupted`, with a checkpoint.
+
+    A cell that another run computes, or has computed since this run saw it, is `taken` and stays as it is.
     """
+    taken = {**order.manifest, "status": TAKEN, "reason": "another run computes it", "seconds": 0.0}
     try:
-        with joined(order.claim) as check:
-            return _ended(_Computation(order, send, stopping, check, shared), processes)
-    except (Taken, Unsure) as left:
-        return {**order.manifest, "status": "running", "reason": str(left), "seconds": 0.0}
+        with cell_lock(order.folder, LOCK):
+            if order.seen and _is_done(order):
+                return taken
+            return _ended(_Computation(order, send, stopping), processes)
+    except Held:
+        return taken
+
+
+def _is_done(order: Order) -> bool:
+    """Whether another run has computed the cell since this one saw it."""
+    manifest = read_manifest(order.folder)
+    return manifest is not None and manifest["status"] in ENDED and hash_of_json(manifest) != order.seen
 
 
 def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
-    """The last manifest of a cell, however it ended. Raises Taken, Unsure."""
+    """The last manifest of a cell, however it ended."""
     try:
         outcome = cell.run(processes)
-    except Taken:
-        raise
     except Stopped as reason:
         outcome = {"status": "interrupted", "reason": str(reason)}
     except Halved as reason:
@@ -118,43 +115,28 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}
     except UserError as error:
-        outcome = {"status": "failed", "reason": f"{error}{cell.blame(error)}"}
+        outcome = {"status": "failed", "reason": f"{error}{cell.place(error)}"}
     except Diverged as error:
-        outcome = {"status": "failed", "reason": f"{error}{cell.blame(error)}", "diverged": True}
+        outcome = {"status": "failed", "reason": str(error), "diverged": True}
     except (Exception, SystemExit) as error:  # one cell's fault must not become another's
         outcome = {
             "status": "failed",
-            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}"
-            + place(error, cell.registry.files.values())
-            + ("" if out_of_memory(error) else cell.blame(error)),
+            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}" + cell.place(error),
             "traceback": traceback.format_exc(),
         }
-    if outcome["status"] == "failed" and cell.shared and cell.shared.number:
-        cell.tell({"event": "unsure", "reason": outcome["reason"]})
-        raise Unsure(outcome["reason"])
     return cell.end(outcome)
 
 
 class _Computation:
     """A cell at work: its manifest, how far it is, and what is told and kept after every round."""
 
-    def __init__(
-        self,
-        order: Order,
-        send: Send,
-        stopping: Callable[[], bool],
-        check: Callable[[], None],
-        shared: Shared | None = None,
-    ) -> None:
-        """check: raises Taken where the cell is another run's; asked before anything is written."""
-        self.order, self.folder, self.shared = order, order.folder, shared
-        self.lasting = shared is None  # waiting for a disk takes as long as a small cell
-        self.registry = shared.registry if shared else Registry(order.plugins)
-        self.tell, self.stopping, self.check = send, stopping, check
+    def __init__(self, order: Order, send: Send, stopping: Callable[[], bool]) -> None:
+        self.order, self.folder = order, order.folder
+        self.registry = Registry(order.plugins, in_place=True)
+        self.tell, self.stopping = send, stopping
         self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.progress = Progress()
-        self.watched: Watched | None = None
         self.began = time.perf_counter()
 
     def run(self, processes: int) -> dict[str, Any]:
@@ -169,19 +151,16 @@ class _Computation:
         self.manifest |= {what: said for what, said in told.items() if said}
         declare(measures)
         self._take_up(device)
-        try:
-            self._compute(device, processes)
-        finally:
-            self.checkpoints.store.close()
+        self._compute(device, processes)
         self._write_tables()
-        keep(self.folder, self.trial, lasting=self.lasting)
+        keep(self.folder, self.trial)
         return {"status": "finished", "files": described(self.folder)}
 
     def _compute(self, device: str, processes: int) -> None:
         """All rounds that are left."""
         write_manifest(self.folder, self.manifest)
         self._call("fedbench_cell_started")
-        self.trial = trial = self._built(config_of(self.manifest), device)
+        self.trial = trial = Trial(config_of(self.manifest), self.registry, device, store=self.checkpoints.store)
         if trial.left_out:
             self.manifest["left_out"] = trial.left_out
         if trial.federation.turnout is not None:
@@ -197,29 +176,14 @@ class _Computation:
 
         together(min(processes, trial.shares), work)
 
-    def _built(self, config: dict[str, Any], device: str) -> Trial:
-        made: dict[str, Any] = {}
-        if self.shared:
-            source = self.shared.source(config)
-            made = {"source": source, "dataset": self.shared.dataset(config, source.image_size)}
-        self.watched = watched = Watched(self.registry, config)
-        return Trial(config, self.registry, device, store=self.checkpoints.store, watched=watched, **made)
-
-    def blame(self, error: BaseException) -> str:
-        """Whose plugin an exception is likely to come from, in words that follow on its own; or ""."""
-        return self.watched.blame(error) if self.watched else ""
-
-    def _warned(self) -> None:
-        """Tell and keep what was noticed of others' plugins since the last time."""
-        if new := self.watched.warnings[len(self.manifest.get("warnings", ())) :] if self.watched else ():
-            self.manifest["warnings"] = list(self.watched.warnings) if self.watched else []
-            self.tell({"event": "warned", "reasons": list(new)})
+    def place(self, error: BaseException) -> str:
+        """The plugin's file that an exception came through, in words that follow on its own; or ""."""
+        return "" if isinstance(error, PluginFault) else place(error, self.registry, self.manifest["config"])
 
     def _write_tables(self) -> None:
-        self.check()
         for kind, rows in self.progress.tables.items():
             if rows or kind not in ONLY_WITH_ROWS:
-                write_rows(self.folder, kind, rows, lasting=self.lasting)
+                write_rows(self.folder, kind, rows)
 
     def _take_up(self, device: str) -> None:
         """Clear the folder of what a killed run left half written, and go on from the checkpoint."""
@@ -237,8 +201,6 @@ class _Computation:
             self.tell({"event": "resumed", "round": self.progress.round})
 
     def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
-        self.check()
-        self._warned()
         self.manifest["round"] = t
         tested = last_rows(self.progress.tables["eval"], t)
         self._call("fedbench_round_finished", round=t, rows=rows, evaluation=tested)
@@ -260,8 +222,6 @@ class _Computation:
 
     def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
         """Write the last manifest, and return it."""
-        self.check()
-        self._warned()
         self.manifest = {**self.manifest, **outcome, "seconds": self._seconds()}
         done = outcome["status"] in KEPT
         if done:
@@ -280,14 +240,6 @@ class _Computation:
     def _seconds(self) -> float:
         """What the cell took, its earlier runs up to the checkpoint included."""
         return round(time.perf_counter() - self.began, 3)
-
-
-def tried(order: Order) -> dict[str, Any]:
-    """The `rates` of a cell by a short probe, or the `reason` why there are none; nothing is written."""
-    try:
-        return {"rates": probe(config_of(order.manifest), Registry(order.plugins), order.device, **(order.probe or {}))}
-    except Exception as error:  # a plugin's; the other cells' times are wanted all the same
-        return {"reason": told(error)}
 
 
 def resolved(device: str) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from fedbench.cell.federation import Federation, refuse_idle
 from fedbench.cell.pixels import NORMALIZE, Pixels
+from fedbench.cell.reasons import check_command
 from fedbench.cell.shares import Share, of_clients, of_domains, of_validation
-from fedbench.cell.watched import Watched
 from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_images, loaded, refusal
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
@@ -35,27 +35,24 @@ class World:
         normalised: tuple[Any, Any],
         device: str = "cpu",
         clients: Sequence[Client] | None = None,
-        watched: Watched | None = None,
     ) -> None:
         """num_layers: L of the backbone · normalised: mean and deviation that its images are brought to · clients:
-        where they are dealt already · watched: what is noticed of others' plugins. Raises UserError."""
+        where they are dealt already. Raises UserError."""
         self.config, self.seed, self.dataset = config, config["seed"], dataset
-        watched = watched or Watched(registry, config)
-        with watched.calling("dataset", config["data"]["name"]):
-            self.splits = splits = loaded(dataset, config["data"]["name"])
-            if clients is None:
-                self._refuse_images()
+        self.splits = splits = loaded(dataset, config["data"]["name"])
+        if clients is None:
+            self._refuse_images(registry)
         mean, std = NORMALIZE.get(config["data"]["normalize"], normalised)
         self.train, self.test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
         if clients is None:
             ref = config["data"]["partition"]
             partition = registry.make("partition", ref)
             self.proxy = proxy_of(splits.train, config["data"].get("proxy"), self.seed)
-            with watched.calling("partition", ref["name"]):
-                clients = dealt(partition, splits.train, len(dataset.domains), self.seed, self.proxy)
-                if fault := fault_of_clients(clients, len(splits.train)):
-                    raise UserError(f"the partition {ref['name']!r} cannot be used: {fault}")
-                refuse_idle(clients := Clients.of(clients))
+            clients = dealt(partition, splits.train, len(dataset.domains), self.seed, self.proxy)
+            if fault := fault_of_clients(clients, len(splits.train)):
+                hint = check_command(registry.catalogue.find("partition", ref["name"]))
+                raise UserError(f"the partition {ref['name']!r} cannot be used: {fault}{hint}")
+            refuse_idle(clients := Clients.of(clients))
             validation = config["evaluation"].get("validation")
         else:  # what was dealt to whom is not known, and one image stands for the server's
             self.proxy, validation = np.arange(1 if config["data"].get("proxy") else 0), None
@@ -63,13 +60,14 @@ class World:
         kept, self._held = without_validation(splits.train, registered, validation, self.seed)
         self.federation = Federation(config, kept, num_layers, self.train)
 
-    def _refuse_images(self) -> None:
+    def _refuse_images(self, registry: Registry) -> None:
         """Raises UserError for images and labels with which nothing could be computed."""
         faults = [fault_of_images(getattr(self.splits, split), self.dataset, split) for split in ("train", "test")]
         if not any(faults) and not self.by_client:
             faults.append(fault_of_domains(self.splits.test, self.dataset))
+        name = self.config["data"]["name"]
         for fault in filter(None, faults):
-            raise refusal(self.config["data"]["name"], fault)
+            raise refusal(name, fault + check_command(registry.catalogue.find("dataset", name)))
 
     @property
     def by_client(self) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fedbench.errors import UserError
 
@@ -19,6 +21,39 @@ class SuiteFile(click.Path):
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False)
+
+    def shell_complete(
+        self, context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """YAML files in the folder that the word begins with, and shipped suites; else files as the shell has them."""
+        from fedbench.suite.shipped import names
+
+        files = (file.as_posix() for file in sorted(Path(incomplete).parent.glob("*.y*ml")))
+        found = [name for name in (*files, *names()) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
+
+
+def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A completion by the names under `key` (`scenarios` or `methods`) of the suite on the command line.
+
+    The suite is read without being checked: a key press cannot wait for that. Whatever goes wrong offers nothing.
+    """
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        from fedbench.suite.node import Problems
+        from fedbench.suite.shipped import found
+        from fedbench.suite.yaml import read
+
+        # Behind an option whose value is being typed, click holds the arguments among what is left to parse.
+        given = context.params.get("suite") or next(iter(context.args), "")
+        try:
+            entries = read(found(given), Problems()).plain()[key]
+            names = [entry["name"] if isinstance(entry, dict) else entry for entry in entries]
+        except Exception:  # a suite half written, or none: the command itself says what is wrong
+            return []
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
 SUITE = click.argument("suite", type=SuiteFile())
@@ -46,9 +81,23 @@ FORM = click.option(
 )
 
 _CELLS = (
-    click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios, e.g. 'all_*'."),
+    click.option(
+        "--scenario",
+        "scenarios",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=of_suite("scenarios"),
+        help="Only these scenarios, e.g. 'all_*'.",
+    ),
     click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these places of a sweep."),
-    click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods of the suite."),
+    click.option(
+        "--method",
+        "methods",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=of_suite("methods"),
+        help="Only these methods of the suite.",
+    ),
     click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="These seeds instead of the suite's."),
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting, e.g. train.rounds=3."),
     click.option("--profile", type=click.Choice(["paper", "reference"]), help="A paper's text, or its released code."),
@@ -97,6 +146,14 @@ class Amount(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
         number = super().convert(value, param, context)
         return number if math.isfinite(number) else self.fail(f"{value!r} is no amount.", param, context)
+
+
+TIMEOUT = click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=Amount(min=0, min_open=True),
+    help="The most that a plugin may take to be read, or to say what a cell costs.  [30, 120]",
+)
 
 
 def workers(jobs: str) -> str | int:

@@ -11,11 +11,11 @@ import click
 
 from fedbench.commands.choices import FORM, Amount
 from fedbench.commands.output import put, tell_left_out
-from fedbench.commands.reading import VERIFY, keeping, uncollected
+from fedbench.commands.reading import uncollected
 from fedbench.errors import UserError
 
 if TYPE_CHECKING:
-    from fedbench.report.page import View
+    from fedbench.report.frames import Frame
     from fedbench.results import Found, Result
 
 # By parameter, the options that ask for something else than leaderboards, one at a time.
@@ -49,7 +49,10 @@ MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
     metavar="ROUND",
     help="Which round counts: final, best (on validation images), last4; or bytes=2GB, flops=1e15, joules=2kWh: the "
     "last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated "
-    "(without an amount: than the cheapest method does in all).",
+    "(without an amount: than the cheapest method, no control, does in all).",
+)
+@click.option(
+    "--budget", metavar="AMOUNT", help="With --at bytes, flops, joules or seconds: how much, such as 2GB or 1h 30min."
 )
 @click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
 @click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
@@ -66,9 +69,9 @@ MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
 @click.option("--costs", is_flag=True, help="What leaves the clients, what they are sent, and who computes how much.")
 @click.option("--paper", "beside", is_flag=True, help="Beside the paper's numbers that the suite names.")
 @click.option(
-    "--pairs", is_flag=True, help="Every two methods: better, worse, equal or not told; or all with --baseline."
+    "--pairs", is_flag=True, help="Every two methods: better, worse, equal or inconclusive; or all with --baseline."
 )
-@click.option("--ranks", is_flag=True, help="Ranks over the scenarios of each suite, and who is told apart over them.")
+@click.option("--ranks", is_flag=True, help="Ranks over the scenarios of each suite, and tie groups over them.")
 @click.option(
     "--reach",
     metavar="SCORE",
@@ -104,18 +107,18 @@ MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
     "--where",
     multiple=True,
     metavar="CONDITION",
-    help="Only lines that fit, e.g. 'accuracy > 80', 'memory <= 100MB', 'group ~ *a*'; of several all must hold.",
+    help="Only rows that fit: a column, an operator, a value, such as 'accuracy > 80' or 'memory <= 100MB'; all must "
+    "hold.",
 )
 @click.option(
     "--sort",
     multiple=True,
     metavar="COLUMN",
-    help="Order lines by it, the best first; or COLUMN:asc, COLUMN:desc. Of several the first counts most.",
+    help="Sort rows by it, the best first; or COLUMN:asc, COLUMN:desc. Of several the first counts most.",
 )
-@click.option("--columns", multiple=True, metavar="A,B,...", help="Only these columns beside the names, in this order.")
+@click.option("--columns", multiple=True, metavar="A,B,...", help="Only these columns after the names, in this order.")
 @click.option("--no-pager", is_flag=True, help="Print at once what is longer than the screen.")
 @click.option("--hash", "hashes", is_flag=True, help="Only a hash of what each PATH says, without timings.")
-@VERIFY
 @FORM
 def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
     """Print a leaderboard for every scenario under PATH (results/ if none is given), or a summary of many.
@@ -159,36 +162,44 @@ def _show(
     sort: Sequence[str],
     columns: Sequence[str],
     no_pager: bool,
-    verify: bool,
     **asked: Any,
 ) -> None:
     """Print what is asked for. asked: as of `fedbench.report.views.chosen`, and by parameter those of VIEWS."""
-    from fedbench.report import views
+    from fedbench.report import filters, views
     from fedbench.report.grouping import select
-    from fedbench.report.selection.selection import selection
-    from fedbench.report.undecided import undecided
+    from fedbench.report.tuning import undecided
 
-    told = {name: asked[name] for name in ("images", "reach", "pareto")}
+    needed = {name: asked[name] for name in ("images", "reach", "pareto")}
     kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
     given = _one([option for option, value in kinds.items() if value], fail_on)
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants)
-    wanted = selection(columns, where, sort)
+    wanted: dict[str, Any] = {"where": where, "sort": sort, "columns": columns}
     tell = partial(put, form=form, paged=not no_pager)
-    two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not wanted
+    asked["at"] = _at(asked["at"], asked.pop("budget"))
+    two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())
     if two or given == ["--changes"]:
-        asking = partial(_changes, paths, chosen, fail_on, asked, must=not two, verify=verify)
-        if asking(lambda view: tell(wanted.of(view) if wanted else view)):
+        asking = partial(_changes, paths, chosen, fail_on, asked, must=not two)
+        if asking(tell=lambda found: tell(filters.chosen(found, **wanted)), people=form in views.PEOPLE):
             return
-    found = _found(_in(paths), chosen, given, verify)
-    asked |= told
+    found = _found(_in(paths), chosen, given)
     lacks = undecided(found, _in(paths))
     if found.results or form in ("csv", "json"):
         try:
-            tell(views.chosen(found.results, *given, form=form, wanted=wanted, **asked))
+            kind = given[0] if given else ""
+            tell(views.chosen(found.results, kind, form=form, **wanted, **asked, **needed))
         except UserError as error:  # perhaps for want of what is left out
             left = (f"Left out: {line}" for line in found.wrong)
             raise UserError("\n".join(filter(None, [str(error), lacks, *left]))) from error
     tell_left_out(found.wrong, lacks)
+
+
+def _at(at: str, budget: str | None) -> str:
+    """The round that counts, with its budget. Raises: UserError for a budget of nothing."""
+    if budget is None:
+        return at
+    if at not in ("bytes", "flops", "joules", "seconds"):
+        raise UserError("--budget needs --at bytes, --at flops, --at joules or --at seconds")
+    return f"{at}={budget}"
 
 
 def _one(given: Sequence[str], fail_on: str | None) -> list[str]:
@@ -205,9 +216,7 @@ def _in(paths: Sequence[str]) -> Sequence[str]:
     return paths or ("results",)
 
 
-def _found(
-    paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], given: Sequence[str], verify: bool
-) -> Found:
+def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], given: Sequence[str]) -> Found:
     """What is compared, its tables read as far as a view needs them. Of a tuning nothing is left out: without a
     candidate another could win."""
     from fedbench.results import Found, examine, load
@@ -216,8 +225,7 @@ def _found(
     if "--tuning" in given:
         return Found(chosen(load(paths, candidates=True)), [])
     more = [table for view in given for table in MORE_TABLES.get(view, ())]
-    with keeping(verify) as kept:
-        return examine(paths, keeping=kept).only(chosen).read((*COMPARED, *more))
+    return examine(paths).only(chosen).read((*COMPARED, *more))
 
 
 def _alone() -> None:
@@ -226,7 +234,7 @@ def _alone() -> None:
     given = [
         param.opts[0]
         for param in context.command.params
-        if param.name not in (None, "paths", "hashes", "verify", "no_pager")
+        if param.name not in (None, "paths", "hashes", "no_pager")
         and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
@@ -252,31 +260,31 @@ def _changes(
     chosen: Callable[[Sequence[Result]], list[Result]],
     fail_on: str | None,
     asked: Mapping[str, Any],
-    tell: Callable[[View], None],
+    *,
+    tell: Callable[[Frame], None],
+    people: bool,
     must: bool,
-    verify: bool,
 ) -> bool:
     """Set two folders against each other, and end with exit code 1 as asked; False where it need not be and they share
     no name."""
-    from fedbench.report.changes.found import changes
-    from fedbench.report.changes.names import shared
-    from fedbench.report.changes.page import view
-    from fedbench.report.measures import AT
+    from fedbench.report.changes import changes
+    from fedbench.report.changes_tables import for_people, for_programs
+    from fedbench.report.run_scores import AT
     from fedbench.report.views import refuse
     from fedbench.results import examine
+    from fedbench.results.diff import CellSummary, diff, shared
 
     if len(paths) != 2:
         raise UserError(f"--changes takes two PATHs, before and after, and not {len(paths)}")
     refuse("--changes", asked)
-    with keeping(verify) as kept_apart:
-        there = [examine([path], keeping=kept_apart) for path in paths]
+    there = [examine([path]) for path in paths]
     sides = [one.results for one in there]
     if not must and not (asked["at"] in AT and shared(*sides)):
         return False
     kept = set(map(id, chosen([*sides[0], *sides[1]])))
-    before, after = ([result for result in side if id(result) in kept] for side in sides)
-    found = changes((paths[0], paths[1]), before, after, asked["metric"], asked["at"], asked["equivalent"])
-    tell(view(found))
+    before, after = ([CellSummary.of(result) for result in side if id(result) in kept] for side in sides)
+    found = changes((paths[0], paths[1]), diff(before, after), asked["metric"], asked["at"], asked["equivalent"])
+    tell(for_people(found) if people else for_programs(found))
     tell_left_out(list(dict.fromkeys([*there[0].wrong, *there[1].wrong, *found.faults])))
     if (fail_on == "worse" and found.worse) or (fail_on == "different" and found.different):
         sys.exit(1)

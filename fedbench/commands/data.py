@@ -12,7 +12,7 @@ from fedbench.commands.output import listing
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedbench.commands.shelf import Shelf
+    from fedbench.commands.dataset_check import Shelf
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 ROOT = click.option("--root", metavar="DIR", help="Where it lies, if not in its own folder of the data folder.")
@@ -46,8 +46,8 @@ def list_(as_json: bool, plugins: tuple) -> None:
 
     Data sets are looked for in ./data/NAME, or in $FEDBENCH_DATA/NAME. No file is opened.
     """
+    from fedbench.commands.dataset_check import entries
     from fedbench.commands.screen import Screen
-    from fedbench.commands.shelf import entries
     from fedbench.data import data_dir, root_of
     from fedbench.disk import cache_dir
     from fedbench.registry.registry import Registry
@@ -92,8 +92,8 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     """
     import sys
 
+    from fedbench.commands.dataset_check import Shelf, entries
     from fedbench.commands.screen import Screen
-    from fedbench.commands.shelf import Shelf, entries
     from fedbench.data.sources import MISSING
     from fedbench.errors import UserError
     from fedbench.registry.registry import Registry
@@ -135,30 +135,28 @@ def prepare(
     """
     from rich.filesize import decimal
 
+    from fedbench.commands.dataset_check import Shelf
     from fedbench.commands.screen import Screen
-    from fedbench.commands.shelf import Shelf
     from fedbench.registry.registry import Registry
 
     shelf = Shelf(Registry(plugins), name, _options(root, sets))
     console = Screen(soft_wrap=True)
     unpacked = shelf.unpack(unverified)
-    done = shelf.prepare(
-        image_size, (lambda said: None) if as_json else (lambda said: console.print(said, markup=False))
-    )
+    done = shelf.prepare(image_size, (lambda said: None) if as_json else (lambda said: console.print(said)))
     if as_json:
         facts = {**vars(done), "cache": str(done.cache) if done.cache else None}
         _print_json({"name": name, "image_size": image_size, "unpacked": [str(folder) for folder in unpacked], **facts})
         return
     for folder in unpacked:
-        console.print(f"unpacked {folder}", markup=False)
+        console.print(f"unpacked {folder}")
     width = max(map(len, done.images))
     for domain, (train, test) in done.images.items():
-        console.print(f"{domain:{width}} {train:>9,} training {test:>8,} test images", markup=False)
+        console.print(f"{domain:{width}} {train:>9,} training {test:>8,} test images")
     if done.skipped:
         console.print(f"{len(done.skipped):,} of {done.listed:,} images cannot be read and were left out")
     took = "there already" if done.known else f"took {done.seconds:.1f} s"
     if done.cache and done.size is not None:
-        console.print(f"{decimal(done.size)} at {image_size} pixels, {took}: {done.cache}", markup=False)
+        console.print(f"{decimal(done.size)} at {image_size} pixels, {took}: {done.cache}")
     else:
         console.print(f"{name} keeps nothing in the cache")
 

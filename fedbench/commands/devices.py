@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import FORM, SuiteFile, cells
-from fedbench.commands.output import put
-from fedbench.errors import NotApplicable, UserError
+from fedbench.commands.choices import FORM, TIMEOUT, SuiteFile, cells
+from fedbench.commands.output import put, warn_of_lost
+from fedbench.errors import UserError
 
 if TYPE_CHECKING:
-    from fedbench.report.gear import Found, Where
+    from fedbench.report.device_tables import Found, Where
     from fedbench.suite import Suite
+    from fedbench.types import Device
 
 ALL = "all_devices"  # the scenario of a backbone without a suite
 BACKBONE = """suite: devices
@@ -28,11 +30,13 @@ methods: [{methods}]
 @cells
 @click.option("--backbone", metavar="NAME", help="All methods with this backbone, in place of a suite.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
+@TIMEOUT
 @FORM
 def devices(
     suite: str | None,
     backbone: str | None,
     images: int,
+    timeout: float | None,
     form: str,
     plugins: tuple,
     scenarios: tuple,
@@ -50,27 +54,33 @@ def devices(
     fedbench devices suites/extreme_hetero.yaml --format markdown
 
     Scenarios that give their clients no devices are shown on all devices that come with fedbench, by memory.
+
+    Exit code: 0, or 1 where a plugin fails, which a note names.
     """
     from fedbench.devices.table import SHIPPED
-    from fedbench.report.gear import listed
+    from fedbench.report.device_tables import listed
 
     if suite is None and backbone is None:
         put(listed(list(SHIPPED.values())), form)
         return
     if suite is not None and backbone is not None:
         raise UserError("devices: a suite or --backbone, not both")
+    from fedbench.cell.cost_estimate import DEADLINE
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
-    from fedbench.report.gear import fitting
+    from fedbench.report.device_tables import fitting, shared
     from fedbench.suite import load
 
-    registry = Registry(plugins)
+    registry = Registry(plugins, timeout=timeout)
     if suite is None:
         loaded = _of_backbone(str(backbone), methods, registry, choices)
     else:
         loaded = load(suite, registry.catalogue, **choices)
-    found, missing, ruled = _found(loaded, (scenarios, methods, seeds, variants), Assets(registry, loaded.base), images)
-    put(fitting(loaded.name, found, missing, images, ruled), form)
+    chosen, assets = (scenarios, methods, seeds, variants), Assets(registry, loaded.base)
+    found, missing, ruled, failed = _found(loaded, chosen, assets, images, timeout or DEADLINE)
+    fits = fitting(loaded.name, found, missing, images, ruled)
+    put(fits if form in ("csv", "json") else shared(fits), form)
+    sys.exit(1 if warn_of_lost(registry) or failed else 0)
 
 
 def _of_backbone(name: str, methods: Sequence[str], registry: Any, choices: Mapping[str, Any]) -> Suite:
@@ -88,30 +98,57 @@ def _of_backbone(name: str, methods: Sequence[str], registry: Any, choices: Mapp
         return load(file, registry.catalogue, **choices)
 
 
-def _found(loaded: Suite, chosen: tuple, assets: Any, images: int) -> tuple[dict[Where, Found], list[str], str]:
-    """What fits by scenario, variant, backbone and method; notes on those without a size; what sizes must fit into."""
-    from fedbench.cell.outlook import outlooks
+def _found(
+    loaded: Suite, chosen: tuple, assets: Any, images: int, timeout: float
+) -> tuple[Mapping[Where, Found], list[str], str, bool]:
+    """What fits by scenario, variant, backbone and method; notes on those without a size; what sizes must fit into;
+    whether a plugin has failed."""
+    from dataclasses import asdict
+
+    from fedbench.cell.cost_estimate import Asking, of_one_method
+    from fedbench.devices.feasibility import Outlook
+
+    points: dict[tuple[Where, str], str] = {}
+    devices: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    rules: dict[str, None] = {}
+    for number, point in enumerate(loaded.points(*chosen)):
+        key, id = ((point.scenario, point.variant, point.backbone), point.method), str(number)
+        if key in points:
+            continue  # another seed
+        points[key] = id
+        devices[id] = [asdict(one) for one in _devices_of(point.config.get("devices"))]
+        groups.setdefault(of_one_method(point.config), []).append((id, point.config))
+        rules[_told(point.config.get("fit", {"memory": True}))] = None
+    given = {"devices": devices, "images": images}
+    asking = Asking("fedbench.cell.prices:feasible", assets, timeout, list(groups.values()), given)
+    for _ in asking.run():
+        pass
+    found: dict[Where, dict[str, Any]] = {}
+    missing: dict[str, None] = {}
+    failed = False
+    for (where, method), id in points.items():
+        answer = asking.found[id]
+        if refused := answer.get("refused"):
+            raise UserError(refused)
+        if "rows" in answer:
+            found.setdefault(where, {})[method] = [Outlook.from_json(one) for one in answer["rows"]]
+            continue
+        (kind, reason), *_ = answer.items()
+        failed |= kind != "not_applicable"
+        missing[f"{method}: {kind.replace('_', ' ')}: {reason}"] = None
+    return found, list(missing), "; ".join(rules), failed
+
+
+def _devices_of(given: Mapping[str, Any] | None) -> list[Device]:
+    """The devices of a scenario, by default all that come with fedbench, and the server's."""
     from fedbench.devices.dealt import server_of
     from fedbench.devices.table import SERVER, SHIPPED, device_of
 
-    found: dict[Where, dict[str, Any]] = {}
-    missing: dict[str, None] = {}
-    rules: dict[str, None] = {}
-    for point in loaded.points(*chosen):
-        given = point.config.get("devices")
-        where = point.scenario, point.variant, point.backbone
-        if point.method in found.setdefault(where, {}):
-            continue  # another seed
-        there, server = list(SHIPPED.values()), SHIPPED[SERVER]
-        if given:
-            named = given.get("by_client") or given.get("by_domain") or given["shares"]
-            there, server = [device_of(name, given["known"][name]) for name in dict.fromkeys(named)], server_of(given)
-        rules[_told(point.config.get("fit", {"memory": True}))] = None
-        try:
-            found[where][point.method] = outlooks(point.config, assets, there, server, images)
-        except NotApplicable as reason:
-            missing[f"{point.method}: not applicable: {reason}"] = None
-    return {where: rows for where, rows in found.items() if rows}, list(missing), "; ".join(rules)
+    if not given:
+        return [*SHIPPED.values(), SHIPPED[SERVER]]
+    named = given.get("by_client") or given.get("by_domain") or given["shares"]
+    return [*(device_of(name, given["known"][name]) for name in dict.fromkeys(named)), server_of(given)]
 
 
 def _told(fit: Mapping[str, Any]) -> str:

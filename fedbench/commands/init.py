@@ -22,15 +22,14 @@ def init(folder: str) -> None:
     from pathlib import Path
 
     from fedbench.errors import UserError
-    from fedbench.scaffold import filled, put
-    from fedbench.suite import editors
+    from fedbench.scaffold import SCHEMA, filled, knowing, put
 
     name = Path(os.path.abspath(folder)).name
     study = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_.-")
     if not study:
         raise UserError(f"{folder}: a study is called after its folder, and this has no letter that a suite can have")
     made = filled("study", {"STUDY": study})
-    put({**made, Path(editors.SCHEMA): editors.knowing("allocation", "my_allocation")}, Path(folder))
+    put({**made, Path(SCHEMA): knowing("allocation", "my_allocation")}, Path(folder))
     click.echo(
         f"{folder} has a suite, an allocation and a README. Next:\n"
         f"  cd {shlex.quote(folder)}\n"

@@ -12,15 +12,20 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fedbench.registry.registry import Registry
+    from fedbench.report.frames import Frame
     from fedbench.report.page import View
 
 
-def put(view: View, form: str, paged: bool = False) -> None:
+PIPED = 10_000  # letters of a line where nothing is cut or folded
+
+
+def put(view: Frame | View, form: str, paged: bool = False) -> None:
     """rich is for a terminal; the others are those of `fedbench.report.text`. paged: in a pager where that is a
     terminal and there is more than it shows."""
     from fedbench.commands.screen import Screen
 
-    screen = Screen()
+    screen = Screen(width=wide())
     if form == "rich":
         from fedbench.report.terminal import show
 
@@ -35,6 +40,11 @@ def put(view: View, form: str, paged: bool = False) -> None:
         _page(text)
     else:
         click.echo(text, nl=False, color=True)
+
+
+def wide() -> int | None:
+    """The width of what is printed: the terminal's, or COLUMNS; where output is piped, as much as it needs."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED
 
 
 def _page(text: str) -> None:
@@ -70,3 +80,10 @@ def listing(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def warn_of_lost(registry: Registry) -> bool:
+    """Name on stderr the plugins that ended or hung the process that imported them; whether there are any."""
+    for message in registry.lost.values():
+        click.echo(f"! {message}", err=True)
+    return bool(registry.lost)

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, cells, workers
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, TIMEOUT, cells, workers
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from rich.console import Console
 
     from fedbench.runs.estimate import Estimate
@@ -23,6 +21,7 @@ STATUS = len("finished")  # letters of a status that are shown on any terminal
 @cells
 @RESULTS
 @click.option("--cost", is_flag=True, help="Estimate the time too; a new kind of cell is tried for a moment.")
+@TIMEOUT
 @DEVICE
 @JOBS
 @click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
@@ -30,14 +29,11 @@ def plan(
     suite: str,
     results: str,
     cost: bool,
+    timeout: float | None,
     device: str,
     jobs: str,
     as_json: bool,
     plugins: tuple,
-    scenarios: tuple,
-    methods: tuple,
-    seeds: tuple,
-    variants: tuple,
     **choices,
 ) -> None:
     """Show the cells of SUITE: how many rounds and images, the FLOPs and bytes of all clients together, what is done.
@@ -46,42 +42,35 @@ def plan(
     fedbench plan suites/extreme_hetero.yaml
     fedbench plan suites/quickstart.yaml --cost --jobs 2
     fedbench plan suites/quickstart.yaml --set train.rounds=100 --json
+
+    Exit code: 0, or 1 where a plugin fails, whose cells are marked.
     """
     import json
+    import sys
     from pathlib import Path
 
-    from fedbench.commands.patience import Patience
+    from fedbench.commands.output import warn_of_lost
+    from fedbench.commands.screen import Spinner
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
     from fedbench.runs.forecast import forecast
     from fedbench.runs.options import Options
     from fedbench.runs.runner import load
 
-    options = Options(results=results, device=device, jobs=workers(jobs))
-    with Patience(f"Planning {suite}") as patience:
-        registry = Registry(plugins)
+    options = Options(results=results, device=device, jobs=workers(jobs), timeout=timeout)
+    with Spinner(f"Planning {suite}") as spinner:
+        registry = Registry(plugins, timeout=timeout)
+        chosen = {key: choices.pop(key) for key in ("scenarios", "methods", "seeds", "variants")}
         loaded = load(suite, registry, **choices)
-        chosen = {"scenarios": scenarios, "methods": methods, "seeds": seeds, "variants": variants}
-
-        def trying() -> AbstractContextManager:
-            patience.stop()
-            return _trying()
-
         folder, assets = Path(results) / loaded.name, Assets(registry, loaded.base)
-        given = (loaded, chosen, folder, registry, assets, options)
-        rows, time = forecast(*given, trying if cost else None, patience.tell)
+        rows, time = forecast(loaded, chosen, folder, registry, assets, options, cost, spinner.tell)
     if as_json:
         sums = {"time": time.summary()} if time else {}
         click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))
     else:
         _show(loaded.name, rows, time)
-
-
-def _trying() -> AbstractContextManager:
-    """What is shown while cells are tried."""
-    from fedbench.commands.screen import Screen
-
-    return Screen(stderr=True).status("How fast is this machine? Trying cells for a moment ...")
+    lost = warn_of_lost(registry)
+    sys.exit(1 if lost or any("failed" in row for row in rows) else 0)
 
 
 def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
@@ -156,7 +145,8 @@ def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool, named: d
     time = [lasting(row["simulated_seconds"]) if "simulated_seconds" in row else "-"] if simulated else []
     time += [roughly(row["seconds"]) if row.get("seconds") is not None else "-"] if timed else []
     if "flops" not in row:
-        return [*names, *"----", *time, "n/a" if "not_applicable" in row else "?"]
+        status = "n/a" if "not_applicable" in row else "failed" if "failed" in row else "?"
+        return [*names, *"----", *time, status]
     moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
     return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, *time, _status_of(row, named)]
 
@@ -186,9 +176,13 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     console.print(
         f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up"
-        + (f", without the {counted(unknown, 'cell')} marked ?." if unknown else "."),
+        + (f", without the {counted(unknown, 'cell')} marked {_marks(rows)}." if unknown else "."),
         style="bold",
     )
+
+
+def _marks(rows: list[dict]) -> str:
+    return " or ".join(sorted({"failed" if "failed" in row else "?" for row in rows if "unknown" in row}))
 
 
 def _duration(console: Console, time: Estimate) -> None:
@@ -201,8 +195,7 @@ def _duration(console: Console, time: Estimate) -> None:
         where = counted(time.workers, "core")
     if time.left:
         length = roughly(time.left) + (f" left of {roughly(time.total)}" if time.left < time.total else "")
-        probe = f"a probe of {roughly(time.probing)}" if time.probing else "an earlier probe"
-        found = " and ".join(probe if source == "probe" else source for source in sorted(time.sources))
+        found = " and ".join("probes" if source == "probe" else source for source in sorted(time.sources))
         text = f"About {length} on {where}" + (f", from {found} on this machine." if found else ".")
     else:
         text = f"Nothing is left of about {roughly(time.total)} on {where}."
@@ -214,8 +207,9 @@ def _notes(console: Console, rows: list[dict]) -> None:
     from rich.text import Text
 
     reasons = Table.grid(padding=(0, 2))
-    for key, mark in (("not_applicable", "n/a"), ("unknown", "?"), ("seconds_unknown", "-")):
-        for reason in sorted({f"{row['names'][0][1]}: {row[key]}" for row in rows if row.get(key)}):
+    for key, mark in (("not_applicable", "n/a"), ("unknown", "?"), ("failed", "failed"), ("seconds_unknown", "-")):
+        given = [row for row in rows if row.get(key) and (key != "unknown" or "failed" not in row)]
+        for reason in sorted({f"{row['names'][0][1]}: {row['unknown' if key == 'failed' else key]}" for row in given}):
             reasons.add_row(Text(mark, style="dim"), Text(reason, style="dim", overflow="fold"))
     if reasons.rows:
         console.print(reasons)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedbench.commands.choices import PLUGINS, Amount
-from fedbench.commands.output import listing
+from fedbench.commands.output import listing, warn_of_lost
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from fedbench.registry.catalogue import Catalogue, Component
 
 VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour each is printed in
+
+
+_TIMEOUT = click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=Amount(min=0, min_open=True),
+    help="The most that a third-party plugin may take to be imported.  [30]",
+)
 
 
 class NewKind(click.ParamType):
@@ -50,8 +60,9 @@ def plugins() -> None:
 @plugins.command("list", short_help="What is installed, and what it registers.")
 @click.option("--components", is_flag=True, help="List what the plugins register too (imports them the first time).")
 @click.option("--kind", metavar="KIND", help="Only components of this kind, e.g. allocation.")
+@_TIMEOUT
 @PLUGINS
-def list_(components: bool, kind: str | None, plugins: tuple) -> None:
+def list_(components: bool, kind: str | None, timeout: float | None, plugins: tuple) -> None:
     """List the installed plugins by their metadata alone, or with --components what they register.
 
     \b
@@ -61,10 +72,10 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
     from fedbench.commands.screen import Screen
     from fedbench.registry.registry import Registry
 
-    registry, console = Registry(plugins), Screen()
+    registry, console = Registry(plugins, timeout=timeout), Screen()
     if components or kind:
         _components(registry.catalogue, kind, console)
-        return
+        sys.exit(1 if registry.lost else 0)
     rows = [
         (name, registry.package(name), registry.version(name)) for name in (*registry.entry_points, *registry.files)
     ]
@@ -81,30 +92,31 @@ def list_(components: bool, kind: str | None, plugins: tuple) -> None:
 
 @plugins.command("show", short_help="What a component is, its options and defaults.")
 @click.argument("name")
+@_TIMEOUT
 @PLUGINS
-def show(name: str, plugins: tuple) -> None:
+def show(name: str, timeout: float | None, plugins: tuple) -> None:
     """Show every component called NAME: what it is, its package, what its options mean, and their defaults.
 
     \b
     fedbench plugins show fedra
-    """
-    import json
 
+    Exit code: 0, or 1 where a plugin could not be read.
+    """
     from rich.padding import Padding
     from rich.text import Text
 
     from fedbench.commands.screen import Screen
-    from fedbench.options import told
-    from fedbench.registry.catalogue import REQUIRED, SET_UP
+    from fedbench.registry.catalogue import SET_UP
     from fedbench.registry.registry import Registry
 
-    catalogue, console = Registry(plugins).catalogue, Screen()
+    registry, console = Registry(plugins, timeout=timeout), Screen()
+    catalogue = registry.catalogue
+    lost = warn_of_lost(registry)
     for component in _named(catalogue, name):
         if clash := catalogue.clashes.get(f"{component.kind} {name}"):
             console.print(Text(f"! {clash}", "yellow"), soft_wrap=True)
-        console.print(
-            f"[bold]{component.name}[/bold], {component.kind} of {component.package} (plugin {component.plugin})"
-        )
+        origin = f", {component.kind} of {component.package} (plugin {component.plugin})"
+        console.print(Text.assemble((component.name, "bold"), origin))
         for paragraph in (component.summary, *filter(None, component.details.split("\n\n"))):
             console.print(Padding(Text(paragraph), (0, 0, 0, 2)))
         said = [component.better and f"{component.better} is better", component.unit, component.format]
@@ -114,21 +126,32 @@ def show(name: str, plugins: tuple) -> None:
             console.print(Padding(Text(f"Does not depend on {', '.join(component.ignores)}."), (0, 0, 0, 2)))
         if component.paper:
             console.print(Padding(Text(f"Paper: {component.paper}"), (0, 0, 0, 2)))
-        rows = [
-            (
-                key,
-                "required" if default == REQUIRED else json.dumps(default),
-                told(component.takes[key]) if key in component.takes else "",
-                _in_profiles(component, key),
-            )
-            for key, default in component.options.items()
-        ]
-        heads = ("option", "default", "takes", "in a profile")
-        filled = [i for i in range(len(heads)) if i < 2 or any(row[i] for row in rows)]
-        if rows:
-            console.print(listing([heads[i] for i in filled], [[row[i] for i in filled] for row in rows]))
+        if component.options:
+            console.print(_options(component))
         if component.open:
             console.print("  and any further option, which is passed on", style="dim")
+    sys.exit(1 if lost else 0)
+
+
+def _options(component: Component) -> Table:
+    """The options of a component: default, allowed values and values in profiles."""
+    import json
+
+    from fedbench.registry.catalogue import REQUIRED
+    from fedbench.schema import described
+
+    rows = [
+        (
+            key,
+            "required" if default == REQUIRED else json.dumps(default),
+            described(component.takes[key]) if key in component.takes else "",
+            _in_profiles(component, key),
+        )
+        for key, default in component.options.items()
+    ]
+    heads = ("option", "default", "takes", "in a profile")
+    filled = [i for i in range(len(heads)) if i < 2 or any(row[i] for row in rows)]
+    return listing([heads[i] for i in filled], [[row[i] for i in filled] for row in rows])
 
 
 @plugins.command("check", short_help="Whether components keep their contracts.")
@@ -138,9 +161,9 @@ def show(name: str, plugins: tuple) -> None:
     "--deadline", type=Amount(min=0, min_open=True), metavar="SECONDS", help="How long one check may take.  [300]"
 )
 @PLUGINS
-def check(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) -> None:
+def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) -> None:
     """Check components against the contracts of their kinds: those of a .py file, of a plugin or package, or those
-    called NAME. What is checked runs in a process of its own.
+    called NAME. Each check runs in a separate process.
 
     \b
     fedbench plugins check mine.py
@@ -150,25 +173,23 @@ def check(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) -> 
     Exit code: 0 all keep their contract, 1 some do not, or could not be tried. `fedbench.testing` offers the same
     checks to your own tests.
     """
-    import sys
-
     from rich.text import Text
 
+    from fedbench.commands.plugin_check import DEADLINE, Check
     from fedbench.commands.screen import Screen
-    from fedbench.runs.executors.signals import raising
-    from fedbench.testing.apart import DEADLINE, Apart
+    from fedbench.runs.signals import raising
 
     console, options = Screen(), dict(map(_option, sets))
-    apart, sound = Apart(names, plugins, options, deadline or DEADLINE), True
+    check, sound = Check(names, plugins, options, deadline or DEADLINE), True
     try:
         with raising():  # a signal ends the process that judges, too
-            for one in apart.verdicts():
-                sound &= one.verdict == "ok"
-                console.print(Text.assemble((f"{one.verdict:7} ", VERDICTS[one.verdict]), one.what))
-                if one.why:
-                    console.print(Text(f"{'':8}{one.why}"), soft_wrap=True)
+            for verdict, what, why in check.verdicts():
+                sound &= verdict == "ok"
+                console.print(Text.assemble((f"{verdict:7} ", VERDICTS[verdict]), what))
+                if why:
+                    console.print(Text(f"{'':8}{why}"), soft_wrap=True)
     finally:
-        sys.stderr.write(apart.printed)
+        sys.stderr.write(check.printed)
     sys.exit(0 if sound else 1)
 
 

@@ -13,15 +13,16 @@ import click
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
 from fedbench.commands.output import tell_left_out
 from fedbench.errors import Interrupted
-from fedbench.runs.executors.signals import raising
+from fedbench.runs.signals import raising
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
 
+    from fedbench.registry.registry import Registry
     from fedbench.results import Found
-    from fedbench.runs.outcome import Listen
+    from fedbench.runs.outcome import Listen, Outcome
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -60,8 +61,6 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Start no more cells after N failures.")
 @click.option("--force", is_flag=True, help="Run finished cells again too.")
 @click.option("--shard", type=Shard(), help="Only the I-th of N parts of the cells; `fedbench merge` joins them.")
-@click.option("--own-processes", is_flag=True, help="Compute no small cells in turn in one process.")
-@click.option("--every-cell", is_flag=True, help="Compute also cells that are equal in all that matters.")
 @click.option(
     "--tracker", "trackers", multiple=True, metavar="NAME", help="Who is told of every round: mlflow, tensorboard."
 )
@@ -90,8 +89,7 @@ def run(
     on from there. Exit code: 0 all fine, 1 some cells failed or are left over, 2 the input is wrong; 130 ended by
     Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
     """  # fmt: skip
-    from fedbench.commands.patience import Patience
-    from fedbench.commands.screen import Screen
+    from fedbench.commands.screen import Screen, Spinner
     from fedbench.commands.trackers import files
     from fedbench.commands.watch import Watch
     from fedbench.registry.registry import Registry
@@ -100,23 +98,21 @@ def run(
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet, plugins = quiet or as_json, (*plugins, *files(trackers))
     try:
-        with raising(), Watch(Screen(), quiet) as watch, Patience(f"Preparing {suite}", quiet) as patience:
+        with raising(), Watch(Screen(), quiet) as watch, Spinner(f"Preparing {suite}", quiet) as spinner:
 
             def observe(name: str, cells: list, missing: list) -> Listen:
-                patience.stop()
+                spinner.stop()
                 return watch(name, cells, missing)
 
             given: dict[str, Any] = {"sets": sets, "plugins": plugins, "jobs": workers(jobs), **choices}
-            outcome = runner.run(suite, observe=observe, preparing=patience.tell, **given)
+            outcome = runner.run(suite, observe=observe, preparing=spinner.tell, **given)
     except Interrupted as interrupted:
         with suppress(OSError):  # the terminal was closed
             _tell_how_to_resume(choices["force"], choices["results"])
         sys.exit(interrupted.exit_code)
     if as_json:
         click.echo(json.dumps(_summary(outcome), indent=1))
-    elif not quiet:
-        _close(outcome, Registry(plugins).catalogue.roles)
-    sys.exit(1 if outcome.failed or outcome.left or outcome.undecided else 0)
+    sys.exit(_end(outcome, Registry(plugins), quiet))
 
 
 def _tell_how_to_resume(force: bool, results: str) -> None:
@@ -131,24 +127,33 @@ def _tell_how_to_resume(force: bool, results: str) -> None:
     )
 
 
-def _close(outcome, roles: dict[str, str]) -> None:
+def _end(outcome: Outcome, registry: Registry, quiet: bool) -> int:
+    """Print what came out, and the plugins that failed. Returns the exit code."""
+    from fedbench.commands.output import warn_of_lost
+
+    if not quiet:
+        _close(outcome, registry.catalogue.roles)
+    lost = warn_of_lost(registry)
+    return 1 if outcome.failed or outcome.left or outcome.undecided or lost else 0
+
+
+def _close(outcome: Outcome, roles: dict[str, str]) -> None:
     """The leaderboards, or a summary of many, and what to do next."""
     from rich.text import Text
 
+    from fedbench.commands.output import wide
     from fedbench.commands.screen import Screen
     from fedbench.commands.watch import left_out
     from fedbench.report.terminal import show
-    from fedbench.report.undecided import undecided
+    from fedbench.report.tuning import undecided
     from fedbench.report.views import chosen
     from fedbench.results.choice import first_metric
-    from fedbench.results.expected import EXPECTED
-    from fedbench.runs.executors.output import OUTPUT
+    from fedbench.results.expected import read_expected
     from fedbench.words import counted, duration
 
-    console = Screen()
+    console = Screen(width=wide())
     console.print(
         f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
-        + (f", {len(outcome.twins)} taken from equal ones" if outcome.twins else "")
         + (f", {len(outcome.elsewhere)} by other runs" if outcome.elsewhere else "")
         + (f", {outcome.kept} kept from before" if outcome.kept else "")
     )
@@ -160,14 +165,12 @@ def _close(outcome, roles: dict[str, str]) -> None:
         console.print()
         show(chosen(results, metric=metric, roles=roles), console)
         console.print()
-    again = f"fedbench compare {outcome.folder}" + ("" if metric == "accuracy" else f" --metric {metric}")
+    compare = shlex.join(["fedbench", "compare", str(outcome.folder)])
+    again = compare + ("" if metric == "accuracy" else f" --metric {shlex.quote(metric)}")
     console.print(f"Results: {outcome.folder}    Again: {again}", soft_wrap=True)
-    if (outcome.folder / EXPECTED).is_file():
-        console.print(f"Beside the paper: fedbench compare {outcome.folder} --paper", soft_wrap=True)
-    spoke = {name for name in outcome.manifests if (outcome.folder / name / OUTPUT).is_file()}
-    if quietly := spoke - outcome.failed.keys():
-        told = f"{counted(len(quietly), 'finished cell')} printed something: {outcome.folder}/*/{OUTPUT}"
-        console.print(Text(told, style="dim"), soft_wrap=True)
+    if read_expected(outcome.folder):
+        console.print(f"Beside the paper: {compare} --paper", soft_wrap=True)
+    spoke = _list_printed(console, outcome)
     for event in outcome.left_out:
         console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
     if outcome.failed:
@@ -184,30 +187,48 @@ def _close(outcome, roles: dict[str, str]) -> None:
 
 
 def _read(folder: Path) -> Found:
-    from fedbench.commands.reading import keeping
     from fedbench.results import examine
     from fedbench.results.result import COMPARED
 
-    with keeping() as kept:
-        return examine([folder], keeping=kept).read(COMPARED)
+    return examine([folder]).read(COMPARED)
 
 
-def _list_failed(console: Console, outcome, spoke: set[str]) -> None:
+def _list_printed(console: Console, outcome: Outcome) -> set[str]:
+    """The names of the cells that printed anything. Finished ones are counted on the console."""
+    from rich.text import Text
+
+    from fedbench.results.identity import id_in
+    from fedbench.results.index import CELLS
+    from fedbench.results.store import cell_folders
+    from fedbench.runs.local import OUTPUT
+    from fedbench.words import counted
+
+    places = cell_folders(outcome.folder)
+    spoke = {name for name in outcome.manifests if (places(id_in(name)) / OUTPUT).is_file()}
+    if quietly := spoke - outcome.failed.keys():
+        told = f"{counted(len(quietly), 'finished cell')} printed something: {outcome.folder}/{CELLS}/*/{OUTPUT}"
+        console.print(Text(told, style="dim"), soft_wrap=True)
+    return spoke
+
+
+def _list_failed(console: Console, outcome: Outcome, spoke: set[str]) -> None:
     """Where the reasons of the first failures stand, or the reason where it could not be written down.
 
     spoke: the cells that printed anything.
     """
     from rich.text import Text
 
+    from fedbench.results.identity import id_in
     from fedbench.results.manifest import read_manifest
-    from fedbench.runs.executors.output import OUTPUT
+    from fedbench.results.store import cell_folders
+    from fedbench.runs.local import OUTPUT
     from fedbench.words import counted
 
     number = counted(len(outcome.failed), "cell")
     console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")
     for name in list(outcome.failed)[:MOST_SHOWN]:
         also = f", {OUTPUT}" if name in spoke else ""
-        place, failed = outcome.folder / name, outcome.failed[name]
+        place, failed = cell_folders(outcome.folder)(id_in(name)), outcome.failed[name]
         written = (read_manifest(place) or {}).get("status") == failed["status"]
         told = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
         console.print(Text(f"  {outcome.titles[name]}: {told}"), soft_wrap=True)
@@ -215,13 +236,12 @@ def _list_failed(console: Console, outcome, spoke: set[str]) -> None:
         console.print(f"  and {left} more")
 
 
-def _summary(outcome) -> dict:
+def _summary(outcome: Outcome) -> dict:
     return {
         "suite": outcome.suite,
         "folder": str(outcome.folder),
         "ran": outcome.ran,
         "elsewhere": len(outcome.elsewhere),
-        "twins": len(outcome.twins),
         "seconds": round(outcome.seconds, 3),
         "counts": dict(outcome.counts),
         "left": outcome.left,

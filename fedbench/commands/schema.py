@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MEND = "Choose another folder."
 
 
-@click.command(short_help="The JSON Schema of suites, for editors.")
+@click.command(short_help="The JSON Schema of suites, for scaffold.")
 @click.option("--install", metavar="DIR", type=click.Path(file_okay=False), help="Write it beside the suites of DIR.")
 @click.option("--built-in", is_flag=True, help="Only with what comes with fedbench.")
 @PLUGINS
@@ -30,11 +30,12 @@ def schema(install: str | None, built_in: bool, plugins: tuple) -> None:
     fedbench schema --install . --plugin mine.py
     fedbench schema > suite.schema.json
     """
+    from fedbench import scaffold
     from fedbench.registry.registry import Registry
-    from fedbench.suite import editors, json_schema
+    from fedbench.suite import json_schema
 
     catalogue = Registry(plugins).catalogue
-    text = editors.dumped(json_schema(_own(catalogue) if built_in else catalogue))
+    text = scaffold.dumped(json_schema(_own(catalogue) if built_in else catalogue))
     if install is None:
         click.echo(text, nl=False)
         return
@@ -45,17 +46,17 @@ def schema(install: str | None, built_in: bool, plugins: tuple) -> None:
 def installed(folder: Path, schema: bytes) -> Iterator[tuple[Path, bool]]:
     """Write a schema into a folder and its line into every suite there that names none; each file, and whether it was
     changed. Raises UserError for a folder that is not there or cannot be written to."""
+    from fedbench import scaffold
     from fedbench.disk import write_atomically
     from fedbench.errors import UserError
-    from fedbench.suite import editors
 
     if not folder.is_dir():
         raise UserError(f"--install: there is no folder {folder}")
-    wanted = {folder / editors.SCHEMA: schema}
+    wanted = {folder / scaffold.SCHEMA: schema}
     for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         text = _text(file)
-        if editors.is_suite(text):
-            wanted[file] = (text if editors.has_line(text) else editors.beside(text)).encode()
+        if scaffold.is_suite(text):
+            wanted[file] = (text if scaffold.has_line(text) else scaffold.beside(text)).encode()
     for file, content in wanted.items():
         changed = not file.exists() or file.read_bytes() != content
         if changed:

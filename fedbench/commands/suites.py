@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
+
+
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from fedbench.suite.shipped import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+NAME = click.argument("name", shell_complete=_names)
 
 
 @click.group(short_help="List, show and copy the suites that ship with fedbench.")
@@ -34,7 +45,7 @@ def list_() -> None:
 
 
 @suites.command(short_help="Print one.")
-@click.argument("name")
+@NAME
 def show(name: str) -> None:
     """Print the suite NAME, as it is written.
 
@@ -47,7 +58,7 @@ def show(name: str) -> None:
 
 
 @suites.command(short_help="Copy one, to change it.")
-@click.argument("name")
+@NAME
 @click.argument("file", required=False, type=click.Path())
 def copy(name: str, file: str | None) -> None:
     """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. What the suite reads
@@ -59,12 +70,12 @@ def copy(name: str, file: str | None) -> None:
     """
     from pathlib import Path
 
-    from fedbench.scaffold import put
-    from fedbench.suite.shipped import copied, named
+    from fedbench.scaffold import copied, put
+    from fedbench.suite.shipped import named
 
     source = named(name)
     target = Path(file or source.name)
     if target.is_dir():
         target /= source.name
     put(copied(source, target))
-    click.echo(f"{target}: run it with `fedbench run {target}`")
+    click.echo(f"{target}: run it with `{shlex.join(['fedbench', 'run', str(target)])}`")

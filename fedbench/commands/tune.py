@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -56,7 +57,7 @@ def tune(
     if open_ := [" · ".join(filter(None, one.key)) for one in contests if one.key not in winners]:
         raise UserError(
             f"{Path(results) / loaded.name}: {len(open_)} of {len(contests)} winners are not known, such as that of "
-            f"{open_[0]}.\n`fedbench run {suite}` finds them."
+            f"{open_[0]}.\n`{shlex.join(['fedbench', 'run', suite])}` finds them."
         )
     seeds = tuple(dict.fromkeys(seeds)) or loaded.seeds
     text = text_of(replace(loaded, seeds=seeds).tuned(winners), registry.catalogue, Path(output or "").parent)
@@ -64,7 +65,7 @@ def tune(
         click.echo(text, nl=False)
     else:
         write_atomically(Path(output), lambda draft: draft.write_text(text, encoding="utf-8"))
-        click.echo(f"{output}: run it with `fedbench run {output}`")
+        click.echo(f"{output}: run it with `{shlex.join(['fedbench', 'run', output])}`")
 
 
 def _must_be_free(output: str | None, force: bool) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbench.commands.bars import Bars
-from fedbench.report.measures import is_fraction
+from fedbench.report.run_scores import is_fraction
 from fedbench.results.identity import id_in
 from fedbench.results.status import HALVED
 from fedbench.runs.outcome import Listen
@@ -52,23 +52,20 @@ class Watch:
         self.began: dict[str, float] = {}
         self.done = 0
         self.stopping = False
-        self.warned = set[str]()  # of the whole run, whatever its stages
 
     def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Listen:
         self.cells = {cell.id: cell for cell in missing}
         self.total, self.done = len(missing), 0
-        self.title = {cell.folder_name(): cell.title for cell in cells}
-        kept, as_others = len(cells) - len(missing), sum(cell.awaits for cell in missing)
+        kept = len(cells) - len(missing)
         self.pace = pace_of(missing, kept)
         names = sum(len(cell.points) for cell in cells)
         if self.quiet:
             return self.event
         same = f" under {names} names" if names > len(cells) else ""
-        heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total - as_others} to run"
-        heading += f", {as_others} equal to others" if as_others else ""
+        heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total} to run"
         self.console.print(Text.assemble((suite, "bold"), heading), soft_wrap=True)
         if self.console.is_terminal and missing:
-            self.bars = Bars(self.console, sum(cell.rounds for cell in missing if not cell.awaits))
+            self.bars = Bars(self.console, sum(cell.rounds for cell in missing))
             self.bars.start()
         return self.event
 
@@ -90,8 +87,8 @@ class Watch:
     def _show(self, event: dict[str, Any]) -> None:
         self.pace.note(event)
         if event["event"] == "waiting":
-            cells, holders = counted(event["cells"], "cell"), ", ".join(event["holders"])
-            self.console.print(f"Waiting for {cells} that another run computes: {holders}", soft_wrap=True)
+            cells = counted(event["cells"], "cell")
+            self.console.print(f"Waiting for {cells} that another run computes", soft_wrap=True)
             return
         if event["event"] == "left_out":
             self.console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
@@ -112,35 +109,24 @@ class Watch:
                 self.console.print(Text(told, style="dim"), soft_wrap=True)
             if self.bars:
                 self.bars.advance(folder, event["round"])
-        elif event["event"] in ("torn", "warned"):
-            said = self.warned if event["event"] == "warned" else set()  # of a plugin the same holds for each cell
+        elif event["event"] == "torn":
             for reason in event["reasons"]:
-                if reason not in said:
-                    self.console.print(Text(reason, style="yellow"), soft_wrap=True)
-                said.add(reason)
+                self.console.print(Text(reason, style="yellow"), soft_wrap=True)
         elif event["event"] == "stopping" and not self.stopping:
             self.stopping = True
             self.console.print(
                 f"Finishing the current round, for at most {event['seconds']:g} s; Ctrl-C again stops at once.",
                 style="yellow",
             )
-        elif event["event"] == "lost":
-            told = f"{cell.title} was lost and runs again: {event['reason']}"
-            self.console.print(Text(told, style="yellow"), soft_wrap=True)
-        elif event["event"] == "again":
-            told = f"{cell.title} runs again, in a process of its own: {event['reason']}"
-            self.console.print(Text(told, style="dim"), soft_wrap=True)
         elif event["event"] == "ended":
             self._ended(event, cell, duration(time.monotonic() - self.began[folder]))
-        elif event["event"] == "twin":
-            self._ended(event, cell, f"as {self.title.get(event['of'], event['of'])}")
-        elif event["event"] in ("elsewhere", "unclaimed"):
-            self._ended(event, cell, "by another run" if event["event"] == "elsewhere" else "not started")
+        elif event["event"] == "elsewhere":
+            self._ended(event, cell, "by another run")
 
     def _ended(self, event: dict[str, Any], cell: Cell, took: str) -> None:
         self.done += event["status"] != "taken"
         if self.bars:
-            self.bars.clear(event["folder"], 0 if event["status"] == "taken" or cell.awaits else cell.rounds)
+            self.bars.clear(event["folder"], 0 if event["status"] == "taken" else cell.rounds)
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
         line = Text.assemble(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 DECODE_VERSION = 1
+WIDE = {"I": "32-bit integers", "F": "32-bit floats"}  # by Pillow's mode
+BITS_PER_SAMPLE = 258  # a tag of TIFF
 MOST_TOLD = 10  # images that cannot be read
 
 
@@ -46,6 +48,7 @@ def image_dataset(
     unreadable: str = "fail",
     resize: str = "antialiased",
     otherwise: str = "",
+    notes: Sequence[str] = (),
 ) -> Dataset:
     """The data set of the images in `train` and `test`, decoded to (3, H, H) on the first load: to uint8, see
     `pixels`, or with `resize: reference` to float32, see `unclamped`.
@@ -53,7 +56,7 @@ def image_dataset(
     root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every image,
     paths, labels, domains, H = `image_size`, `interpolation`, the versions of what decodes, and which images cannot be
     opened. What cannot be read is left out of the cache; `unreadable` says whether that is an error. otherwise: what
-    helps a class without a readable image, beside mending one.
+    helps a class without a readable image, beside mending one · notes: of the data set.
 
     Raises: UserError for an unknown option value; from `load`, unless they are skipped, for all images that cannot be
     opened or decoded, in one message, or for the classes that lost all their images in a domain to `skip`.
@@ -70,8 +73,8 @@ def image_dataset(
     kind = "float32" if resize == "reference" else "uint8"
     facts += [resize, package_version("torch")] if resize == "reference" else []  # as it was before there were any
     facts += [{"left out": lost}] if lost else []
+    facts += ["deep"] * any(path.lower().endswith((".tif", ".tiff")) for path in paths)  # once decoded otherwise
     fingerprint = hash_of_json(facts)
-
     build = functools.partial(_decoded, store, train, test, image_size, kind, interpolation, hashes)
 
     def load() -> Splits:
@@ -82,7 +85,8 @@ def image_dataset(
         return splits
 
     size = (len(train) + len(test)) * 3 * image_size**2 * (4 if kind == "float32" else 1)
-    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, functools.partial(_complaint, store))
+    why = functools.partial(_complaint, store)
+    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, why, notes=tuple(notes))
 
 
 def _decoded(
@@ -186,14 +190,24 @@ def _rgb(encoded: bytes, upright: bool) -> Image.Image:
         if upright:
             with suppress(Exception):  # the pixels are read: a damaged EXIF block costs the orientation, not the image
                 image = ImageOps.exif_transpose(opened)
-        if image.mode.startswith("I;16"):  # Pillow would clip 16 bits at 255, which leaves a white square
-            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-        if image.mode in (
-            "P",
-            "PA",
-        ):  # a palette's own transparency is unfolded first, then dropped like any alpha
+        if bits := _grey_bits(opened):  # Pillow would clip them at 255, which leaves a white square
+            image = Image.fromarray((np.asarray(image) >> (bits - 8)).astype(np.uint8))
+        elif image.mode in WIDE:
+            raise ValueError(
+                f"its pixels are {WIDE[image.mode]}, of which nothing says what is white: save it with 8 or 16 bits"
+            )
+        if image.mode in ("P", "PA"):  # a palette's own transparency is unfolded first, then dropped like any alpha
             image = image.convert("RGBA")
         return image.convert("RGB")
+
+
+def _grey_bits(opened: Image.Image) -> int:
+    """How many bits a grey value has that has more than 8, where the file's format says so; else 0."""
+    if opened.format in ("PPM", "PNG") and opened.mode == "I":  # Pillow's own scale for more than 8 bits
+        return 16
+    if not opened.mode.startswith("I;16"):
+        return 0
+    return int(getattr(opened, "tag_v2", {}).get(BITS_PER_SAMPLE, (16,))[0])  # TIFF has greys of 12 bits, too
 
 
 def resized(image: Image.Image, image_size: int, interpolation: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +152,7 @@ class Source:
         lines = [f"{name}: {len(lacking)} of {len(self.parts)} parts missing in {root}"]
         lines[0] += "; if they lie elsewhere, set its option `root`" if usual else ""
         if packed:
-            where = "" if usual else f" --root {root}"
+            where = "" if usual else f" --root {shlex.quote(str(root))}"
             lines.append(f"to unpack {shortened(packed, PARTS_TOLD)}: fedbench data prepare {name}{where}")
         for group in ([part for part in absent if part.archive], [part for part in absent if not part.archive]):
             if group:

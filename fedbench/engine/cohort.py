@@ -9,37 +9,29 @@ that a client does not hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
-from fedbench.engine import evening, rounding, sequential, shortcuts
-from fedbench.engine.groups import Part, grouped, joined, merged
-from fedbench.engine.leaves import Leaves
-from fedbench.engine.losses import Losses
-from fedbench.engine.passes import Batch, halved, inputs_of, passes
-from fedbench.engine.pulling import Pulling
-from fedbench.engine.readout import Answers, ReadOut
-from fedbench.engine.replay import Replayed
-from fedbench.engine.standing import forget, standing
-from fedbench.engine.stepped import clip_each, others_frozen
+from fedbench.engine import sequential, shortcuts
+from fedbench.engine.leaves import Leaves, Pulling
+from fedbench.engine.passes import Batch, Part, grouped, halved, inputs_of, joined, merged, passes
+from fedbench.engine.readout import Answers, ReadOut, Tokens, losses_of
 from fedbench.engine.team import ALONE, Team
-from fedbench.engine.tokens import Tokens
 from fedbench.models.adapter import Stack, stacked
-from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.draws import Draws
-from fedbench.models.lowrank import Terms
+from fedbench.models.lowrank import FROZEN, Terms, load_additions
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.places import places
+from fedbench.models.places import holds, layer_of, name_of, places
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
-
-REPLAYED_BYTES = 2**32  # of saved activations at most: larger steps are bound by the GPU, not by launching kernels
 
 
 def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, team: Team = ALONE) -> Uploads:
@@ -79,67 +71,52 @@ def train_within(
 ) -> Part:
     """`train_group`, and where a GPU's memory does not suffice for it, one half of its clients after the other."""
     try:
-        return train_group(model, start, plan, cohort, job, group, sum(sizes[n] for n in group))
+        return train_group(model, start, plan, cohort, job, group)
     except torch.OutOfMemoryError:
         if len(group) == 1:
             raise
-    forget(model)
     halves = halved(model, group, sizes)  # out here, where no traceback holds the tensors of what was tried
     return merged([train_within(model, start, plan, cohort, job, half, sizes) for half in halves], halves, plan)
 
 
 def train_group(
-    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int], size: int
+    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int]
 ) -> Part:
-    """All steps of the clients of one group. size: what they add up to in a pass, see `passes`."""
+    """All steps of the clients of one group."""
     began = time.perf_counter()
-    take, part = ways(model, start, plan, cohort, job, group, size)
+    leaves = Leaves(model, start, plan, group)
+    draws = {n: Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)) for n in group}
+    take = Step(model, leaves, plan, job, draws)
     inputs_from = inputs_of(model, plan, cohort)
     batches = {n: iter(inputs_from(n)) for n in group}
-    told: list[tuple[list[int], Tensor]] = []
+    losses: list[tuple[list[int], Tensor]] = []
     for step in range(max((int(cohort.steps[n]) for n in group), default=0)):
         now = {n: next(batches[n], None) for n in group if step < int(cohort.steps[n])}
         inputs = {n: batch for n, batch in now.items() if batch is not None}
         if not inputs:
             break
-        told.append((list(inputs), take(inputs)))
+        losses.append((list(inputs), take(inputs)))
     work = (plan.M[list(group)].sum(1) * cohort.steps[list(group)]).double()
-    return part() | {
-        "loss": means(told, group),
+    return leaves.part() | {
+        "loss": means(losses, group),
         "seconds": (time.perf_counter() - began) * work / work.sum().clamp(min=1),  # shared out by layers x steps
     }
 
 
-def ways(
-    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, group: Sequence[int], size: int
-) -> tuple[Callable[[dict[int, Batch]], Tensor], Callable[[], Part]]:
-    """How a group takes a step, and what it has in the end: on a GPU, where passes are small, by steps recorded once
-    for all rounds, or at least for this one."""
-    recorded = model.device.type == "cuda" and size <= REPLAYED_BYTES
-    if recorded and size * plan.M[list(group)].numel() <= REPLAYED_BYTES * plan.M[list(group)].sum():
-        stands = standing(model, start, plan, job, group, Step)
-        if stands is not None:
-            return stands, stands.part
-    leaves = Leaves(model, start, plan, group)
-    draws = {n: Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)) for n in group}
-    step = Step(model, leaves, plan, job, draws)
-    return Replayed(step, draws.values()) if recorded else step, leaves.part
-
-
-def means(told: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[int]) -> Tensor:
+def means(steps_taken: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[int]) -> Tensor:
     """(n,) float64 on the CPU: the mean of each client's losses, 0 without one. Waits for a GPU once.
 
-    told: of every step, the clients that took it and their losses.
+    steps_taken: of every step, the clients that took it and their losses.
     """
     sums: dict[int, Tensor] = {}
     steps = dict.fromkeys(group, 0)
-    for clients, span in groupby(told, lambda step: list(step[0])):
+    for clients, span in groupby(steps_taken, lambda step: list(step[0])):
         losses = [loss for _, loss in span]
         if any(n in sums for n in clients):  # the same ones, but for those that have finished
             losses.insert(0, torch.stack([sums[n] for n in clients]))
         total = sum(losses[1:], losses[0])
         sums |= dict(zip(clients, total.unbind(), strict=True))
-    for n in (n for clients, _ in told for n in clients):
+    for n in (n for clients, _ in steps_taken for n in clients):
         steps[n] += 1
     each = torch.stack([sums[n] / steps[n] for n in sums]).double().tolist() if sums else []
     found = dict(zip(sums, each, strict=True))
@@ -154,12 +131,11 @@ class Step:
         trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
         self.optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
         self.pull = Pulling(model, leaves, job.pull, plan) if job.pull else None
-        self.losses = Losses(job.objective)
 
     def __call__(self, inputs: dict[int, Batch]) -> Tensor:
         leaves, plan, pull = self.leaves, self.plan, self.pull
         answers = forward(self.model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, self.draws)
-        each = self.losses.of(answers, {n: y for n, (_, y) in inputs.items()}, self.job.t)
+        each = losses_of(self.job.objective, answers, {n: y for n, (_, y) in inputs.items()}, self.job.t)
         if self.optimizer is None or not each.requires_grad:  # nobody here trains anything in this round
             return each.detach()
         self.optimizer.zero_grad()
@@ -177,14 +153,12 @@ class Step:
 
 def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]) -> list[Answers]:
     """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of some clients."""
-    clients, drawn = list(x), {n: len(part) for n, part in x.items()}
+    clients, sizes = list(x), {n: len(part) for n, part in x.items()}
     for n in clients:
         draws[n].begin()
-    rows, sizes = evening.together(x)
-    tokens, out = Tokens(sizes, drawn), ReadOut(model, leaves, plan, draws)
-    own = [draws[n] for n in clients]
-    with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), own, drawn=list(drawn.values()))):
-        tokens.put(clients, rounding.rounded(model.embed(rows)))
+    tokens, out = Tokens(sizes), ReadOut(model, leaves, plan, draws)
+    with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), [draws[n] for n in clients])):
+        tokens.put(clients, rounded(model.embed(torch.cat(list(x.values())))))
     deepest = {n: sum(leaves.held[n]) for n in clients}
     if tokens.of(clients).dim() == 2:  # features, see `reads_features`
         out.read(tokens, deepest)
@@ -194,7 +168,7 @@ def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], dra
     for j in range(model.num_layers):
         held = [n for n in clients if leaves.held[n][j]]
         ending = [n for n in held if depth[n] + 1 == deepest[n]] if shortcuts.reads_class_token(model, j) else []
-        if ending and not shortcuts.pass_apart(ending, held, tokens.at[held[0]].rows):
+        if len(ending) < len(held) and not pays_apart(model):
             ending = []
         for some, is_last in parts_of(held, ending, [n for n in held if lowest[n] > j]):
             if some:
@@ -203,6 +177,12 @@ def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], dra
         out.read(tokens, {n: depth[n] for n in held if depth[n] < deepest[n]})
     out.read(tokens, deepest)  # together, in whichever layers they have ended
     return out.answers(sizes)
+
+
+def pays_apart(model: Blocks) -> bool:
+    """Whether some clients of a layer go through it apart from the others where that saves work: not on a GPU, where
+    launching a further pass takes longer."""
+    return model.device.type == "cpu"
 
 
 def parts_of(held: list[int], ending: list[int], asleep: list[int]) -> Iterator[tuple[list[int], bool]]:
@@ -227,9 +207,72 @@ def layer(
 
     is_last: nothing but the class token is read afterwards, and T = 1 is enough.
     """
-    block, values, sizes = model.blocks[j], leaves.layer(j, clients), [tokens.sizes[n] for n in clients]
-    x = tokens.of(clients)
-    stack = Stack(values, sizes, draws, x.shape[1] if is_last else None, [tokens.drawn[n] for n in clients])
-    with stacked(block, stack):
-        out = shortcuts.last_layer(block, x) if is_last else shortcuts.run(block, x, stack)
-    return out if leaves.masks is None else leaves.masks.passed(j, sizes, out, x)
+    block, x = model.blocks[j], tokens.of(clients)
+    sizes, T = [tokens.sizes[n] for n in clients], x.shape[1] if is_last else None
+    with stacked(block, Stack(leaves.layer(j, clients), sizes, draws, T)):
+        out: Tensor = shortcuts.last_layer(block, x) if is_last else block(x)
+    return out
+
+
+def rounded(tokens: Tensor) -> Tensor:
+    """The tokens in bfloat16 on a GPU, where `precision: bf16` makes products so; elsewhere as they are.
+
+    torch's autocast leaves what layers add to in float32: residuals are read and written with twice the bytes. Norms
+    compute in float32 all the same, and so do adapters, their gradients and the optimiser. Worth 4 % on an H200.
+    """
+    rounds = tokens.is_cuda and torch.is_autocast_enabled("cuda")
+    if not rounds or tokens.dim() != 3 or torch.get_autocast_dtype("cuda") != torch.bfloat16:
+        return tokens
+    return tokens.bfloat16()
+
+
+def clip_each(leaves: Leaves, most: float) -> None:
+    """Scale each client's gradient, over all its layers and classifiers, to a norm of at most `most`."""
+    theirs = [(tensor.grad, clients) for tensor, _, clients in leaves if tensor.grad is not None and clients]
+    norms: dict[int, list[Tensor]] = {}
+    for grad, clients in theirs:
+        for n, norm in zip(clients, vector_norm(grad.flatten(1), dim=1).unbind(), strict=True):
+            norms.setdefault(n, []).append(norm)
+    factors: dict[int, Tensor] = {}
+    for length in {len(own): 0 for own in norms.values()}:  # clients of equally many tensors at once
+        some = [n for n, own in norms.items() if len(own) == length]
+        norm = vector_norm(torch.stack([one for n in some for one in norms[n]]).view(len(some), length), dim=1)
+        factors |= dict(zip(some, (most / (norm + 1e-6)).clamp(max=1.0).unbind(), strict=True))
+    for grad, clients in theirs:
+        grad.mul_(torch.stack([factors[n] for n in clients]).view(-1, *[1] * (grad.dim() - 1)))
+
+
+@contextmanager
+def others_frozen(
+    leaves: Leaves, plan: Plan, answers: Sequence[Answers], pulled: Collection[str] = ()
+) -> Iterator[None]:
+    """Around an optimiser step: momentum and weight decay move nothing of a client that has taken all its steps, and
+    nothing that its objective did not use, as an optimiser of its own would not.
+
+    answers: of those who take the step, after the backward pass, with their gradients retained · pulled: places that a
+    further term of their losses uses.
+    """
+    used = {
+        n: [exit for exit, o in zip(plan.exits[n], alike.exits, strict=True) if o.grad is not None]
+        for alike in answers
+        for n in alike.clients
+    }
+
+    def moves(n: int, place: str) -> bool:
+        if place in pulled:
+            return n in used
+        exits, j = used.get(n, []), layer_of(place)
+        if j is None:
+            return bool(exits) and holds({exit.classifier for exit in exits}, name_of(place))
+        beneath = sum(leaves.held[n][:j])
+        return beneath < max((exit.depth for exit in exits), default=0)
+
+    still = []
+    for tensor, place, clients in leaves:
+        moving = [moves(n, place) for n in clients]
+        if not all(moving):
+            still.append((tensor.detach(), moving, tensor.detach().clone()))
+    yield
+    for tensor, moving, kept in still:
+        rows = zip(tensor.unbind(), kept.unbind(), moving, strict=True)
+        tensor.copy_(torch.stack([new if moved else old for new, old, moved in rows]))

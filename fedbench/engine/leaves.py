@@ -1,4 +1,5 @@
-"""What a group of clients trains: one tensor for all holders of an adapter, a row for each of them."""
+"""What a group of clients trains: one tensor for all holders of an adapter, a row for each of them; and what a job's
+pull adds to the gradients of these tensors, in closed form."""
 
 from __future__ import annotations
 
@@ -9,37 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedbench.engine.groups import Part
+from fedbench.engine.passes import Part
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import Terms, pairs
-from fedbench.models.places import holders, layer_of, places, trainers
-from fedbench.types import Plan
+from fedbench.models.places import holders, places, trainers
+from fedbench.types import Plan, Pull
 
 READ_OUT = ("norm.", "fc_norm.", "attn_pool.", "head")  # timm's modules after the layers begin so
-
-
-@dataclass(frozen=True)
-class Masks:
-    """Of a step that stands, which all clients take through all layers: what of it is theirs.
-
-    layers: (N, L) bool, M · active: (N,) bool, who has not finished yet.
-    """
-
-    layers: Tensor
-    active: Tensor
-
-    def passed(self, j: int, sizes: Sequence[int], out: Tensor, before: Tensor) -> Tensor:
-        """What clients have after layer j, which gave `out` (B_1 + ... + B_N, T, D): those that do not hold it have
-        what they had."""
-        held = self.layers[:, j].split(1)
-        rows = torch.cat([one.expand(B) for one, B in zip(held, sizes, strict=True)])
-        return torch.where(rows.view(-1, 1, 1), out, before[:, : out.shape[1]])
-
-    def moving(self, place: str, clients: Sequence[int], dim: int) -> Tensor:
-        """(n, 1, ...) bool: whose rows of the tensor at `place` a step may move."""
-        j = layer_of(place)
-        mask = self.active if j is None else self.active & self.layers[:, j]
-        return pick(mask, range(len(mask)), clients).view(-1, *[1] * (dim - 1))
 
 
 class Leaves:
@@ -47,11 +24,8 @@ class Leaves:
 
     at: by place · trainers: whose rows they are · fixed, holders: the rows of all that hold a tensor which some of them
     do not train, and whose they are · within, loaded, begun: of tensors that are trained in part, which coordinates of
-    each row are, the rows as training began, and as the server gave them · held: M, of all clients of the round ·
-    masks: where a step stands, what of it is whose.
+    each row are, the rows as training began, and as the server gave them · held: M, of all clients of the round.
     """
-
-    masks: Masks | None = None
 
     def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan, group: Sequence[int]) -> None:
         self.trainers: dict[str, list[int]] = {}
@@ -188,3 +162,65 @@ class _Picked(torch.autograd.Function):
         own = dict(zip(ctx.which, grad.unbind(), strict=True))
         none = torch.zeros_like(grad[0])
         return torch.stack([own.get(i, none) for i in range(ctx.all)]), None
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The factors A (n, R, ...) and B (n, out, R, ...) of one low-rank adapter, and which of its terms are pulled to
+    0, `terms` (n, R) bool."""
+
+    A: Tensor
+    B: Tensor
+    terms: Tensor
+
+    def add(self, strength: float) -> None:
+        """The gradient of strength ||B_tail|| ||A_tail||, client by client; 0 where a norm is 0, as autograd has it."""
+        in_A, in_B = self._beside(self.A, 1), self._beside(self.B, 2)
+        A, B = self.A.detach() * in_A, self.B.detach() * in_B
+        a, b = (x.flatten(1).norm(dim=1) for x in (A, B))  # (n,)
+        for leaf, tail, own, other in ((self.A, A, a, b), (self.B, B, b, a)):
+            factor = torch.where(own > 0, strength * other / own.where(own > 0, 1.0), 0.0)
+            _add(leaf, tail * factor.view(-1, *[1] * (leaf.dim() - 1)))
+
+    def _beside(self, rows: Tensor, axis: int) -> Tensor:
+        """The terms as a mask beside rows whose axis of terms is `axis`."""
+        shape = [len(rows)] + [1] * (rows.dim() - 1)
+        shape[axis] = self.terms.shape[1]
+        return self.terms.view(shape)
+
+
+class Pulling:
+    """A pull on the tensors of a group. w_start is what they hold as this is made.
+
+    places: of the tensors that it pulls.
+    """
+
+    def __init__(self, model: Blocks, leaves: Leaves, pull: Pull, plan: Plan) -> None:
+        self.pull = pull
+        self.terms: list[tuple[Tensor, Tensor, Tensor | float]] = []
+        self.tails: list[Tail] = []
+        self.places: set[str] = set()
+        if pull.everywhere:
+            linear = dict(places(pull.linear)) if pull.linear else {}
+            for place, w in leaves.at.items():
+                g = pick(linear[place], trainers(plan, place), leaves.trainers[place]) if linear else 0.0
+                self.terms.append((w, w.detach().clone(), g))
+            self.places |= leaves.at.keys()
+        if pull.tails is not None:
+            for pair in pairs(model):
+                clients = leaves.trainers[pair.A]
+                if clients and clients == leaves.trainers[pair.B]:
+                    tail = torch.arange(pair.rank) >= pull.tails[clients, None]  # (n, R)
+                    self.tails.append(Tail(leaves.at[pair.A], leaves.at[pair.B], tail.to(model.device)))
+                    self.places |= {pair.A, pair.B}
+
+    def add(self) -> None:
+        """Add the gradient, strength (w - w_start) - linear and that of the tails, to every tensor's own."""
+        for w, w_start, g in self.terms:
+            _add(w, self.pull.strength * (w.detach() - w_start) - g)
+        for tail in self.tails:
+            tail.add(self.pull.tail_strength)
+
+
+def _add(w: Tensor, gradient: Tensor) -> None:
+    w.grad = gradient if w.grad is None else w.grad.add_(gradient)

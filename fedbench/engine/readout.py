@@ -1,20 +1,81 @@
-"""What is read of many clients' tokens at once: features, and the logits of their classifiers."""
+"""The tokens of many clients between the layers, and what is read of them: features, logits and losses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedbench.engine.leaves import Leaves
-from fedbench.engine.tokens import Tokens
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
 from fedbench.models.kernels import linears
-from fedbench.types import Plan
+from fedbench.types import Objective, Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """What several clients got in one pass: their rows (B_1 + ... + B_n, T, D), one client's after the other's."""
+
+    clients: tuple[int, ...]
+    sizes: tuple[int, ...]
+    rows: Tensor
+
+    @cached_property
+    def parts(self) -> dict[int, Tensor]:
+        return dict(zip(self.clients, self.rows.split(self.sizes), strict=True))
+
+
+class Tokens:
+    """The tokens of every client as they are now."""
+
+    def __init__(self, sizes: dict[int, int]) -> None:
+        """sizes: B_n of every client."""
+        self.sizes = sizes
+        self.at: dict[int, Together] = {}
+
+    def put(self, clients: Sequence[int], rows: Tensor) -> None:
+        """What these clients got of a pass."""
+        made = Together(tuple(clients), tuple(self.sizes[n] for n in clients), rows)
+        self.at |= dict.fromkeys(clients, made)
+
+    def of(self, clients: Sequence[int]) -> Tensor:
+        """(B_1 + ... + B_n, T, D): these clients' rows, copied only where they were not together."""
+        first = self.at[clients[0]]
+        if first.clients == tuple(clients) and all(self.at[n] is first for n in clients):
+            return first.rows
+        return joined([self.at[n].parts[n] for n in clients])
+
+    def alike(self, clients: Sequence[int]) -> list[list[int]]:
+        """The clients in groups that have equally many rows of equally many tokens each."""
+        groups: dict[Any, list[int]] = {}
+        for n in clients:
+            groups.setdefault((self.sizes[n], self.at[n].rows.shape[1]), []).append(n)
+        return list(groups.values())
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """The parts one after the other."""
+    joint: Tensor = parts[0] if len(parts) == 1 else _Joined.apply(*parts)
+    return joint
+
+
+class _Joined(torch.autograd.Function):
+    """torch.cat, whose gradient is cut in one operation rather than in as many as there are parts."""
+
+    @staticmethod
+    def forward(ctx: Any, *parts: Tensor) -> Tensor:
+        ctx.sizes = [len(part) for part in parts]
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        return grad.split(ctx.sizes)
 
 
 @dataclass(frozen=True)
@@ -53,9 +114,8 @@ class ReadOut:
 
     def _features(self, tokens: Tokens, clients: list[int]) -> Tensor:
         """(n, B, D)"""
-        sizes, drawn = [tokens.sizes[n] for n in clients], [tokens.drawn[n] for n in clients]
-        draws = [self.draws[n] for n in clients]
-        with stacked(self.model, Stack(self.leaves.read_out(clients), sizes, draws, drawn=drawn)):
+        sizes, draws = [tokens.sizes[n] for n in clients], [self.draws[n] for n in clients]
+        with stacked(self.model, Stack(self.leaves.read_out(clients), sizes, draws)):
             features = self.model.features(tokens.of(clients))
         return features.view(len(clients), sizes[0], -1)
 
@@ -80,3 +140,25 @@ class ReadOut:
         if logits.requires_grad:
             logits.retain_grad()  # which tells what the objective used
         return logits
+
+
+def losses_of(objective: Objective, answers: Sequence[Answers], y: Mapping[int, Tensor], t: int) -> Tensor:
+    """(n,) the loss of each client, in the order of y: the labels (B_n,) of each.
+
+    An objective that has a function of many clients' exits (n, B, C) and labels (n, B), `objective.stacked`, is called
+    once for clients with equal batch sizes and numbers of exits. Any other is called client by client.
+    """
+    found: dict[int, Tensor] = {}
+    for alike in answers:
+        labels = torch.stack([y[n] for n in alike.clients])
+        stacked = getattr(objective, "stacked", None) if len(labels) > 1 else None
+        each = _one_by_one(objective, alike.exits, labels, t) if stacked is None else stacked(alike.exits, labels, t)
+        if alike.clients == list(y):
+            return each
+        found |= dict(zip(alike.clients, each.unbind(), strict=True))
+    return torch.stack([found[n] for n in y])
+
+
+def _one_by_one(objective: Objective, exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
+    rows = zip(*(o.unbind() for o in exits), strict=True)
+    return torch.stack([objective(list(own), labels, t) for own, labels in zip(rows, y.unbind(), strict=True)])

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 
 from fedbench.models.adapter import seed_dropout
-from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
-from fedbench.models.lowrank import Terms, pairs, scaled
+from fedbench.models.lowrank import FROZEN, Terms, load_additions, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.places import by_layer, holders, places, trained_by
 from fedbench.seeding import generator
@@ -58,7 +57,7 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
 
     start: `{"r": [{name: tensor}] * L, "shared": {name: tensor}}`; a tensor with one more axis than its
     parameter is one row for each client that holds it, in order. `frozen`, if there: additions to the frozen weights,
-    see `fedbench.models.additions`.
+    see `fedbench.models.lowrank`.
     """
     load_additions(model, start.get(FROZEN))
     parameters, begun, terms = model.trained(), dict(places(start)), Terms(model, plan)

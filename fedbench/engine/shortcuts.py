@@ -8,31 +8,26 @@ values, but neither their queries nor their projection nor their MLP. All of it 
 from __future__ import annotations
 
 import functools
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 
-from fedbench.models.adapter import Stack, drawn
 from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear, gelu_of_product
 from fedbench.models.uncompiled import Attention, Block, Mlp
 
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128
-COMPILED_FROM = 2**22  # numbers (rows x tokens x channels) on a GPU; a pass of fewer waits for Python instead
-APART_FROM = 0.25  # of a layer's clients end in it
 
 
 @contextmanager
 def fast(model: nn.Module) -> Iterator[None]:
     """Inside, on a CPU, the model's frozen linear layers, short attentions and MLPs take the faster ways.
 
-    Elsewhere nothing is put in the modules' place: torch's own kernels are the faster ones there, and blocks that are
-    to be compiled once for all have to stay alike.
+    Elsewhere torch's own kernels are the faster ones.
     """
     changed = []
     here = all(parameter.device.type == "cpu" for parameter in model.parameters())
@@ -53,45 +48,6 @@ def fast(model: nn.Module) -> Iterator[None]:
             del vars(module)["forward"]
 
 
-def run(block: nn.Module, x: Tensor, stack: Stack) -> Tensor:
-    """block(x), whose adapters use a stack: compiled on a GPU where its tokens are many; where they are few, compiling
-    would not pay. Batches of uneven sizes are run plainly: each number and order of sizes would be compiled anew."""
-    if not (stack.even and pays(x)):
-        return block(x)
-    with drawn(block, x, stack):
-        own = x.clone() if len(stack.sizes) == 1 else x  # no view, as those of several are none
-        return compiled(_called)(block, own)
-
-
-def pays(x: Tensor) -> bool:
-    """Whether a pass of these tokens is worth being compiled."""
-    return x.is_cuda and x.numel() >= COMPILED_FROM
-
-
-@functools.cache
-def compiled(how: Callable[[nn.Module, Tensor], Tensor]) -> Callable[[nn.Module, Tensor], Tensor]:
-    """how(module, x) compiled, one function for all blocks and numbers of rows; plain where this machine cannot."""
-    from torch._dynamo.exc import TorchDynamoException  # the compiler takes seconds to import
-
-    quick = torch.compile(how, dynamic=True)
-
-    def block(module: nn.Module, x: Tensor) -> Tensor:
-        nonlocal quick
-        try:
-            return quick(module, x)
-        except TorchDynamoException as error:
-            warnings.warn(f"torch.compile failed, going on without it: {error}", stacklevel=2)
-            quick = how
-            return how(module, x)
-
-    return block
-
-
-def _called(module: nn.Module, x: Tensor) -> Tensor:
-    made: Tensor = module(x)
-    return made
-
-
 def reads_class_token(model: Blocks, j: int) -> bool:
     """Whether layer j is a plain timm ViT block of a model that reads its class token, which stands first."""
     block = model.blocks[j]
@@ -102,15 +58,6 @@ def reads_class_token(model: Blocks, j: int) -> bool:
         and type(block) is Block
         and is_plain_attention(block.attn)
     )
-
-
-def pass_apart(ending: Sequence[int], held: Sequence[int], x: Tensor) -> bool:
-    """Whether clients that end in a layer pass it apart from the others that hold it, for their class token alone: on a
-    CPU always; on a GPU, where a further pass takes time to launch, of large passes unless they are few.
-
-    x: tokens of some of them.
-    """
-    return not x.is_cuda or len(ending) == len(held) or (pays(x) and len(ending) >= APART_FROM * len(held))
 
 
 def last_layer(block: nn.Module, x: Tensor) -> Tensor:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import nn
 
 from fedbench.cell.finished import reopen
 from fedbench.cell.trial import Trial
@@ -18,7 +20,7 @@ from fedbench.disk import cannot_write, put_in_place
 from fedbench.errors import UserError
 from fedbench.export import loralib, merged, peft
 from fedbench.export.card import base, card, made, note
-from fedbench.export.parts import Parts, parts_of
+from fedbench.export.parts import Parts, check_adapters, parts_of
 from fedbench.models.backbone import Architecture
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.registry.registry import Registry
@@ -58,7 +60,7 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
         )
     parts = parts_of(model, trial.evaluation.test.images.x.shape[-1])
     with _put_in_place(out, force) as folder:
-        architecture, making = _written(folder, form, trial, parts, [str(file) for file in registry.files.values()])
+        architecture, making = _written(folder, form, trial, parts, registry)
         if len(model.exits) > 1:
             save_file(parts.exits(), folder / EXITS)
         config = card(form, trial, parts, architecture, load([cell]))
@@ -68,15 +70,28 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
 
 
 def _written(
-    folder: Path, form: str, trial: Trial, parts: Parts, files: Sequence[str]
+    folder: Path, form: str, trial: Trial, parts: Parts, registry: Registry
 ) -> tuple[Architecture | None, str]:
-    """Write the tensors; returns how timm makes the model they go into, where known, and the lines that make it."""
+    """Write the tensors and load them back; returns how timm makes the model they go into, where known, and the lines
+    that make it. Raises UserError where the model loaded back answers otherwise than the cell's."""
     if form == "merged":
         architecture = merged.architecture_of(parts, trial.source)
         merged.write(folder, parts, architecture)
         return architecture, made(architecture, parts.num_classes)
-    FORMATS[form].write(folder, parts)
-    return trial.source.architecture, base(trial, parts, form, files)
+    making = base(trial, parts, form, [str(file) for file in registry.files.values()])
+    adapters = {"peft": peft, "loralib": loralib}[form]
+    adapters.write(folder, parts)
+    check_adapters(form, _backbone(trial, parts, registry), parts, *adapters.read(folder, parts))
+    return trial.source.architecture, making
+
+
+def _backbone(trial: Trial, parts: Parts, registry: Registry) -> nn.Module:
+    """The pre-trained backbone with a classifier, of the cell's layers alone: what the lines of `base` make."""
+    model: Any = registry.make("backbone", dict(trial.config["backbone"])).model.eval()
+    model.reset_classifier(parts.num_classes)
+    if not parts.whole:
+        model.blocks = type(model.blocks)(*[model.blocks[j] for j in parts.layers])
+    return cast(nn.Module, model)
 
 
 def _must_be_free(out: Path, force: bool) -> None:

@@ -9,7 +9,7 @@ from fedbench import __version__
 from fedbench.cell.pixels import NORMALIZE
 from fedbench.cell.trial import Trial
 from fedbench.errors import UserError
-from fedbench.export.parts import HEAD, Parts, adapters_of
+from fedbench.export.parts import Parts, adapters_of
 from fedbench.models.backbone import Architecture
 from fedbench.results import Result
 from fedbench.results.scores import Scores, average, by_domain
@@ -31,7 +31,7 @@ def card(form: str, trial: Trial, parts: Parts, architecture: Architecture | Non
             "mean": list(mean),
             "std": list(std),
             "num_classes": parts.num_classes,
-            "classifier": HEAD,
+            "classifier": parts.heads[0] if len(parts.heads) == 1 else list(parts.heads),
             "label_names": list(trial.dataset.classes),
         },
     }

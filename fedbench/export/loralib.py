@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from fedbench.errors import UserError
 from fedbench.export.parts import Parts, adapters_of, plain
@@ -37,3 +38,8 @@ def write(folder: Path, parts: Parts) -> None:
     for name, adapter in parts.adapters.items():
         tensors |= {f"{name}.lora_A": plain(adapter.A), f"{name}.lora_B": plain(adapter.B)}
     save_file(tensors, folder / FILE)
+
+
+def read(folder: Path, parts: Parts) -> tuple[dict[str, Tensor], float]:
+    """What `write` wrote, and the alpha that config.json says."""
+    return load_file(folder / FILE), adapters_of(parts, "loralib")[1].alpha

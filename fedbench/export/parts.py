@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from fedbench.models.adapter import LowRank
 from fedbench.models.globalmodel import GlobalModel
 
 HEAD = "head"
+CLOSE = 1e-3  # of the largest logit: what float32 may lose where sums are taken in another order
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,9 @@ class Parts:
 
     model: the global model · layers: the backbone's layers up to the deepest classifier, which are blocks 0, 1,
     ... here · frozen: the parameters and buffers without adapters and classifier · adapters: by the name of the
-    layer each stands on · image_size: pixels a side.
+    layer each stands on · image_size: pixels a side · heads: the names of the plain model's classifiers. A distilled
+    model answers by the mean of two, each on a token of its own: the cell's one reads the mean of the tokens, so that
+    both are equal to it.
     """
 
     model: GlobalModel
@@ -30,6 +33,7 @@ class Parts:
     frozen: Mapping[str, Tensor]
     adapters: Mapping[str, LowRank]
     image_size: int
+    heads: Sequence[str] = (HEAD,)
 
     @property
     def whole(self) -> bool:
@@ -46,8 +50,8 @@ class Parts:
         return cast(nn.Linear, self.model.blocks.classifiers[self.model.last.classifier])
 
     def head(self) -> dict[str, Tensor]:
-        """The deepest classifier's `head.weight` (C, D) and `head.bias` (C,)."""
-        return {f"{HEAD}.{name}": plain(p) for name, p in self.classifier.named_parameters()}
+        """The deepest classifier's `head.weight` (C, D) and `head.bias` (C,), under every name of `heads`."""
+        return {f"{head}.{name}": plain(p) for head in self.heads for name, p in self.classifier.named_parameters()}
 
     def exits(self) -> dict[str, Tensor]:
         """All classifiers under their own names: `exit3.weight`, ..."""
@@ -93,7 +97,16 @@ def parts_of(model: GlobalModel, image_size: int) -> Parts:
         {name: plain(tensor) for name, tensor in frozen.items() if name},
         {named(name): adapter for name, adapter in low_rank.items() if named(name)},
         image_size,
+        _heads(root),
     )
+
+
+def _heads(root: nn.Module) -> tuple[str, ...]:
+    """Where a timm model has its classifiers."""
+    ask: Any = getattr(root, "get_classifier", tuple)
+    found = ask()
+    own = found if isinstance(found, tuple) else (found,)
+    return tuple(name for name, module in root.named_modules() if any(module is one for one in own)) or (HEAD,)
 
 
 def adapters_of(parts: Parts, form: str) -> tuple[list[str], LowRank]:
@@ -110,6 +123,34 @@ def adapters_of(parts: Parts, form: str) -> tuple[list[str], LowRank]:
     if any((other.rank, other.alpha, other.dropout) != (one.rank, one.alpha, one.dropout) for other in others):
         raise UserError(f"--format {form}: the adapters have unequal ranks or scales; try --format merged")
     return list(parts.adapters), one
+
+
+@torch.no_grad()
+def agrees(model: nn.Module, parts: Parts) -> bool:
+    """Whether a plain model gives the logits of the cell's, to float32's rounding."""
+    size = (2, 3, parts.image_size, parts.image_size)
+    x = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    found, wanted = model(x), parts.logits(x)
+    return found.shape == wanted.shape and bool((found - wanted).abs().max() <= CLOSE * wanted.abs().max())
+
+
+def check_adapters(form: str, model: nn.Module, parts: Parts, tensors: Mapping[str, Tensor], alpha: float) -> None:
+    """Put what was written of adapters and classifiers onto a plain model with the frozen weights, which must then
+    answer as the cell's does. tensors: `NAME.lora_A`, `NAME.lora_B`, and those of classifiers, as read from the file.
+
+    Raises UserError where the model has no such parts, or answers otherwise.
+    """
+    state = {name: tensor for name, tensor in tensors.items() if ".lora_" not in name}
+    for name, adapter in parts.adapters.items():
+        A, B, W = tensors[f"{name}.lora_A"], tensors[f"{name}.lora_B"], model.get_parameter(f"{name}.weight")
+        state[f"{name}.weight"] = replace(adapter, weight=W, A=A, B=B, alpha=alpha).merged()
+    if unknown := model.load_state_dict(state, strict=False).unexpected_keys:
+        raise UserError(f"--format {form}: the backbone as its library makes it has no {', '.join(unknown)}")
+    if not agrees(model, parts):
+        raise UserError(
+            f"--format {form}: loaded back, these files answer otherwise than the cell's model: "
+            f"{type(model).__name__} does not answer by one linear classifier on its pooled features"
+        )
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from fedbench.export.parts import HEAD, Parts, adapters_of, plain
+from fedbench.export.parts import Parts, adapters_of, plain
 
 PREFIX = "base_model.model."
 TENSORS, CONFIG = FILES = "adapter_model.safetensors", "adapter_config.json"
@@ -34,10 +35,22 @@ def write(folder: Path, parts: Parts) -> None:
         "lora_alpha": one.alpha,
         "lora_dropout": one.dropout,
         "target_modules": targets,
-        "modules_to_save": [HEAD],
+        "modules_to_save": list(parts.heads),
         "bias": "none",
         "fan_in_fan_out": False,
         "use_dora": False,
         "use_rslora": False,
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
+def read(folder: Path, parts: Parts) -> tuple[dict[str, Tensor], float]:
+    """What `write` wrote, by timm's names as `check_adapters` takes them, and alpha."""
+    tensors = load_file(folder / TENSORS)
+    names = {name: name.removeprefix(PREFIX) for name in tensors}
+    alpha = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["lora_alpha"]
+    return {_short(short): tensors[name] for name, short in names.items()}, alpha
+
+
+def _short(name: str) -> str:
+    return name.removesuffix(".weight") if ".lora_" in name else name

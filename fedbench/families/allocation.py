@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
-from fedbench.models.additions import FROZEN
+from fedbench.models.lowrank import FROZEN
 from fedbench.models.places import layer_of
 from fedbench.types import Plan
 

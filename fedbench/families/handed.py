@@ -14,13 +14,12 @@ from fedbench.families.allocation import nothing_known
 from fedbench.families.own import Fresh, Own
 from fedbench.method import Predict, Setup, State
 from fedbench.models.adapter import fold
-from fedbench.models.additions import FROZEN, load_additions
 from fedbench.models.backbone import Blocks, load
+from fedbench.models.cost import holding_of
+from fedbench.models.counting import to_run
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.holding import holding_of
-from fedbench.models.lowrank import Terms, scaled
+from fedbench.models.lowrank import FROZEN, Terms, load_additions, scaled
 from fedbench.models.places import places
-from fedbench.models.running import to_run
 from fedbench.types import GLOBAL, Cohort, Exit, Plan, Size
 
 # (model, state, layers held, their classifiers) -> how such a client's model answers

@@ -20,11 +20,11 @@ from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
-from fedbench.models.additions import FROZEN, bytes_added, load_additions
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.copying import moved
+from fedbench.models.cost import Holding, holding_of, whole
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.holding import Holding, holding_of, whole
+from fedbench.models.lowrank import FROZEN, bytes_added, load_additions
 from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report, Uploads
 
 ExitsOf = Callable[[int], list[Exit]]
@@ -105,7 +105,7 @@ def layerwise(
 class Layerwise:
     """The method itself, of the parts that `layerwise` names: r_j of every layer and what is shared are the state.
 
-    A state may have `frozen`, additions to the frozen weights by place (see `fedbench.models.additions`), and `added`,
+    A state may have `frozen`, additions to the frozen weights by place (see `fedbench.models.lowrank`), and `added`,
     the rank of what came to them last, which is what is sent; aggregators set both.
     """
 

@@ -14,9 +14,8 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import client_weights, mean, weighted_mean
 from fedbench.families.regularizer import refuse_feddyn
 from fedbench.method import Setup, State
-from fedbench.models.additions import ADDED, FROZEN
 from fedbench.models.backbone import Blocks
-from fedbench.models.lowrank import Pair, pairs, rank_of
+from fedbench.models.lowrank import ADDED, FROZEN, Pair, pairs, rank_of
 from fedbench.models.places import mapped, name_of, places, trained_by
 from fedbench.types import Cohort, Plan, Scenario, Uploads
 

@@ -130,7 +130,7 @@ class Blocks(Body):
 
     Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the
     features after any number of layers through the frozen final norm. bases: the weights as they came, where something
-    is added to them, see `fedbench.models.additions`.
+    is added to them, see `fedbench.models.lowrank`.
     """
 
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:
@@ -184,19 +184,13 @@ class Blocks(Body):
         where `reads_features` says so."""
         if x.dim() == 2:
             return [self.classifiers[exit.classifier](x) for exit in exits]
-        return self.run(x, layers, exits, nn.Module.__call__)
-
-    def run(
-        self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit], through: Callable[..., Tensor]
-    ) -> list[Tensor]:
-        """The same, where through(block, tokens) runs each of them."""
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)
         tokens, logits = self.embed(x), {}
         for depth in range(len(layers) + 1):
             if depth > 0:
-                tokens = through(self.blocks[layers[depth - 1]], tokens)
+                tokens = self.blocks[layers[depth - 1]](tokens)
             if depth in at:
                 features = self.features(tokens)
                 logits.update({name: self.classifiers[name](features) for name in at[depth]})

@@ -7,24 +7,149 @@ import functools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, Classifier
-from fedbench.models.counting import counted
-from fedbench.models.holding import Holding, whole
+from fedbench.models.counting import counted, to_answer
 from fedbench.models.lowrank import pairs
-from fedbench.models.once import identity, once
+from fedbench.models.once import Parameters, identity, once, parameters_of
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.places import holds, name_of, named_by, of_classifier
-from fedbench.models.running import to_answer
-from fedbench.models.shape import Shape
-from fedbench.types import ClientCost, Exit, Objective, Sent
+from fedbench.types import ClientCost, Exit, Objective, Plan, Sent
 
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.
 _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One client's part of a plan: of the layers it holds, in order, whether it trains them, how many rank-one terms of
+    their adapters it has, and how many of these it trains; None where terms are not told apart.
+
+    Terms that it holds and does not train are part of its frozen weights, W + sum b a^T, as in Fed-PLoRA: they are
+    sent, and cost nothing to compute. frozen: patterns of tensors that nobody trains.
+    """
+
+    trained: tuple[bool, ...]
+    exits: tuple[Exit, ...]
+    ranks: tuple[int, ...] | None = None
+    trained_ranks: tuple[int, ...] | None = None
+    frozen: tuple[str, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        return len(self.trained)
+
+    @property
+    def computed(self) -> tuple[int | None, ...]:
+        """The rank with which each layer's adapters are computed."""
+        return self.trained_ranks or self.ranks or (None,) * self.depth
+
+    @property
+    def even(self) -> bool:
+        """Whether all its layers are alike."""
+        return len(set(zip(self.trained, self.computed, strict=True))) < 2
+
+    def of(self, layers: list[int], exits: tuple[Exit, ...]) -> Holding:
+        """The same of these of its layers, in this order."""
+
+        def some(values: tuple[int, ...] | None) -> tuple[int, ...] | None:
+            return None if values is None else tuple(values[i] for i in layers)
+
+        return replace(
+            self,
+            trained=tuple(self.trained[i] for i in layers),
+            exits=exits,
+            ranks=some(self.ranks),
+            trained_ranks=some(self.trained_ranks),
+        )
+
+    def freezes(self, name: str) -> bool:
+        """Whether nobody trains the tensor of that name."""
+        return any(fnmatchcase(name, pattern) for pattern in self.frozen)
+
+
+def whole(depth: int, exits: list[Exit]) -> Holding:
+    """So many layers, all of them trained in full."""
+    return Holding((True,) * depth, tuple(exits))
+
+
+def holding_of(plan: Plan, n: int) -> Holding:
+    """What the client at position n holds."""
+    S_n = plan.M[n].nonzero().flatten()
+    ranks, tuned = (
+        None if terms is None else tuple(terms[n, S_n].sum(-1).tolist()) for terms in (plan.terms, plan.trained_terms)
+    )
+    if ranks is None and plan.trained_terms is not None:
+        ranks = (plan.trained_terms.shape[-1],) * len(S_n)
+    return Holding(tuple(plan.trains[n, S_n].tolist()), tuple(plan.exits[n]), ranks, tuned, tuple(plan.frozen))
+
+
+class Shape:
+    """A model with its adapters and classifiers, which nobody changes any more: which parameters it has, of which
+    shapes, and which of them are trained. Their values make no difference. It is looked at once for all prices, since
+    walking through hundreds of modules takes longer than adding up what is found there."""
+
+    def __init__(self, model: Blocks) -> None:
+        self.model = model
+        self.r = functools.cache(model.r)  # see `Blocks`
+
+    def frozen_bytes(self, layers: int) -> int:
+        """See `Blocks.frozen_bytes`."""
+        outside, one = self._frozen
+        return outside + layers * (one - outside)
+
+    @cached_property
+    def _frozen(self) -> tuple[int, int]:
+        """Of no layer, and of one."""
+        return self.model.frozen_bytes(0), self.model.frozen_bytes(1)
+
+    @cached_property
+    def shared(self) -> dict[str, nn.Parameter]:
+        """See `Blocks.shared`."""
+        return self.model.shared()
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """See `once.parameters_of`."""
+        return parameters_of(self.model)
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The rank of every low-rank adapter, at the places of both its factors."""
+        return {place: pair.rank for pair in pairs(self.model) for place in (pair.A, pair.B)}
+
+    @cached_property
+    def dropouts(self) -> tuple[float, ...]:
+        """The rates of adapters' dropouts, of which parameters do not tell."""
+        return tuple(filter(None, map(_dropout, self.model.modules())))
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether every block has the same modules, down to the rates of dropout, and the same parameters, trainable in
+        the same places."""
+
+        def look(block: nn.Module) -> list[Hashable]:
+            modules: list[Hashable] = [(name, type(part), _dropout(part)) for name, part in block.named_modules()]
+            return modules + [(name, p.shape, p.requires_grad) for name, p in block.named_parameters()]
+
+        first, *others = self.model.blocks
+        expected = look(first)
+        return all(look(block) == expected for block in others)
+
+    def held(self, layer: int) -> list[tuple[str, Tensor]]:
+        """What is trained in a layer, by its place."""
+        return [(f"r/{layer}/{name}", p) for name, p in self.r(layer).items()]
+
+
+def _dropout(module: nn.Module) -> float:
+    return module.p if isinstance(module, SeededDropout) else 0.0
 
 
 @dataclass(frozen=True)

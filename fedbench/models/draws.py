@@ -29,14 +29,6 @@ class Draws:
         if self.generator.device.type != "cpu":  # a recorded step must not depend on what was left
             self.ahead = []
 
-    def asks(self) -> tuple[list[int], list[int], list[Tensor]]:
-        """What is known of the step before and of this one, for `ask_again`."""
-        return self.before, self.asked, self.ahead
-
-    def ask_again(self, asks: tuple[list[int], list[int], list[Tensor]]) -> None:
-        """As if no step had begun since."""
-        self.before, self.asked, self.ahead = asks
-
     def numbers(self, count: int) -> Tensor:
         """(count,) float32"""
         if not self.ahead:

@@ -1,4 +1,5 @@
-"""The low-rank adapters of a model and their rank-one terms: where they stand, and who holds and trains which."""
+"""The low-rank adapters of a model: where they stand, who holds and trains which of their rank-one terms, and what a
+server has added to the frozen weights under them (FLoRA, FedEx-LoRA)."""
 
 from __future__ import annotations
 
@@ -7,12 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import layer_of, trainers
+from fedbench.models.places import holders, layer_of, trainers
 from fedbench.types import Plan
+
+FROZEN = "frozen"  # under which a state keeps its additions, {place of the adapter: (out, in)}
+ADDED = "added"  # and the ranks of those that were made last, {place: rank}
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,40 @@ def scaled(model: Blocks, scale: float | None) -> Iterator[None]:
 def weights(model: Blocks) -> dict[str, Tensor]:
     """The frozen W under every low-rank adapter, by the adapter's place."""
     return {_place(path): module.low_rank().weight for path, module in _modules(model)}
+
+
+@torch.no_grad()
+def load_additions(model: Blocks, values: Mapping[str, Tensor] | None) -> None:
+    """Let the model's frozen weights be W + addition where there is one, and W, to the bit, everywhere else.
+
+    values: by the adapter's place (`r/<layer>/<module>`, `shared/<module>`), in the shape of its W. Raises UserError
+    for a place where no low-rank adapter stands.
+    """
+    values = values or {}
+    if not values and not model.bases:
+        return
+    under = weights(model)
+    if unknown := [place for place in values if place not in under]:
+        raise UserError(f"a frozen addition is meant for {unknown[0]}, where no low-rank adapter stands")
+    for place in {*values, *model.bases}:
+        weight = under[place]
+        base = model.bases.setdefault(place, weight.detach().clone())
+        weight.copy_(base + values[place].view_as(base) if place in values else base)
+        if place not in values:
+            del model.bases[place]
+
+
+def bytes_added(state: Mapping[str, Any], plan: Plan) -> list[int]:
+    """What the additions that were made last take of what each client is sent, those to the weights that it holds:
+    factors of their rank, or the matrix where that is smaller. Who kept the weights but missed rounds would need more.
+    """
+    bytes_of = [0] * len(plan.M)
+    for place, rank in state.get(ADDED, {}).items():
+        matrix = state[FROZEN][place]
+        size = matrix.element_size() * min(matrix.numel(), rank * sum(matrix.flatten(1).shape))
+        for n in holders(plan, place):
+            bytes_of[n] += size
+    return bytes_of
 
 
 class Terms:

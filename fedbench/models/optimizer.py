@@ -20,10 +20,7 @@ def make_optimizer(
     """
     common = {"lr": options["lr"], "weight_decay": options["weight_decay"], "fused": fused or None}
     if options["name"] == "adamw":
-        on_gpu = any(parameter.is_cuda for parameter in parameters)
-        optimizer = torch.optim.AdamW(parameters, capturable=fused and on_gpu, **common)
-        optimizer._warned_capturable_if_run_uncaptured = True  # the steps before a recording are meant to be without
-        return optimizer
+        return torch.optim.AdamW(parameters, **common)
     return torch.optim.SGD(parameters, momentum=options["momentum"], **common)
 
 

@@ -1,4 +1,4 @@
-"""What is known of backbones and data: layers, domains, fingerprints. Computed once, then read from disk."""
+"""Facts about backbones and data: layers, domains, fingerprints. Computed once, then read from disk."""
 
 from __future__ import annotations
 
@@ -11,27 +11,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fedbench
+from fedbench import errors, supervisor
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.data.sources import located
 from fedbench.disk import remembered
-from fedbench.errors import UnknownName, UserError
+from fedbench.errors import Broke, UnknownName, UserError
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
-from fedbench.types import SIZES, Dataset
+from fedbench.types import SIZES, Dataset, Splits
 from fedbench.words import counted, nearest
 
 if TYPE_CHECKING:
     from fedbench.models.backbone import Source
 
 Ref = Mapping[str, Any]
+ASKING = 120.0  # seconds that a third-party backbone or data set may take to give its facts
+DECODING = 3600.0  # seconds that a third-party data set may take to be decoded, and its images to be dealt to clients
 
 
 class Assets:
-    """Facts about backbones and data, kept in the cache folder under a hash of all they depend on."""
+    """Facts about backbones and data, kept in the cache folder under a hash of all they depend on.
 
-    def __init__(self, registry: Registry, base: str | Path | Mapping[str, str] = "") -> None:
-        """base: of `located`; the current folder if not given."""
+    Facts of third-party components are computed in a child process with a deadline, unless this one is a worker.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        base: str | Path | Mapping[str, str] = "",
+        *,
+        in_place: bool = False,
+    ) -> None:
+        """Args:
+        registry: what is installed.
+        base: of `located`; the current folder if not given.
+        in_place: whether this process may call third-party components, as it may where its registry says so.
+        """
         self.registry, self.base = registry, base
+        self.in_place = in_place or registry.in_place
         self._datasets: dict[str, dict[int, Dataset]] = {}  # by what makes them, and by image size
         self._sources: dict[str, Source] = {}
         self._backbones: dict[str, dict[str, Any]] = {}  # and what weights are at their paths
@@ -50,6 +67,8 @@ class Assets:
         """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
 
         def compute() -> dict[str, Any]:
+            if self._is_foreign("backbone", ref):
+                return dict(self._asked("backbone", [dict(ref)], ("backbone", ref)))
             source = self.source(ref)  # first, for it may refuse the name before torch is imported
             from fedbench.models.backbone import body_of
 
@@ -68,6 +87,8 @@ class Assets:
         Raises UserError where it does not exist."""
 
         def compute() -> str:
+            if self._is_foreign("backbone", ref):
+                return str(self._asked("refuses_size", [dict(ref), size], ("backbone", ref)))
             import torch
 
             model, own = self.source(ref).model.eval(), self.backbone(ref)["image_size"]
@@ -113,10 +134,13 @@ class Assets:
 
     def dataset(self, data: Ref, image_size: int) -> Dataset:
         """The data set of a `data` section, loaded once, however it is dealt to clients; its own image size wins over
-        the backbone's."""
-        data = located(data, self.base)
+        the backbone's. Of a third-party one the images are read by workers alone."""
+        given, data = data, located(data, self.base)
         sizes, size = self._sizes(data), data.get("image_size") or image_size
-        if size not in sizes:
+        if size not in sizes and self._is_foreign("dataset", data):
+            facts = self._asked("dataset_facts", [dict(given), image_size], ("dataset", data))
+            sizes[size] = Dataset(tuple(facts["domains"]), tuple(facts["classes"]), facts["fingerprint"], _unread)
+        elif size not in sizes:
             with self.registry.blaming("dataset", data["name"]):
                 found = dataset_of(data, self.registry, image_size)
                 sizes[size] = dataclasses.replace(found, load=functools.cache(found.load))
@@ -126,9 +150,18 @@ class Assets:
         """What is known already of a data set, by image size."""
         return self._datasets.setdefault(json.dumps(dataset_ref(data), sort_keys=True), {})
 
+    def dataset_facts(self, data: Ref, image_size: int) -> dict[str, Any]:
+        """The domains, classes and fingerprint of a data set."""
+        dataset = self.dataset(data, image_size)
+        return {"domains": dataset.domains, "classes": dataset.classes, "fingerprint": dataset.fingerprint}
+
     def prepare(self, config: Mapping[str, Any]) -> dict[str, int]:
         """Decode a cell's images into the cache and deal them to its clients; how many are left out, see `Splits`.
         Raises UserError where that fails."""
+        data = config["data"]
+        if self._is_foreign("dataset", data) or self._is_foreign("partition", data["partition"]):
+            who = ("dataset", data) if self._is_foreign("dataset", data) else ("partition", data["partition"])
+            return dict(self._asked("prepare", [dict(config)], who, DECODING))
         dataset = self.dataset(config["data"], self.backbone(config["backbone"])["image_size"])
         splits = dataset.load()
         train = splits.train
@@ -151,6 +184,31 @@ class Assets:
             "weights": backbone["fingerprint"],
         }
 
+    def _is_foreign(self, kind: str, ref: Ref) -> bool:
+        """Whether a component is third-party, and this process may not call it."""
+        plugin = self.registry.catalogue.find(kind, ref["name"]).plugin
+        return not self.in_place and self.registry.is_third_party(plugin)
+
+    def _asked(self, what: str, given: list[Any], who: tuple[str, Ref], seconds: float = ASKING) -> Any:
+        """What the method `what` gives in a child process. who: the component that it calls, by kind and reference.
+        Raises UserError as the method does, Broke where the child has no answer."""
+        files = [str(file) for file in self.registry.files.values()]
+        asked = {"files": files, "base": self.plain_base, "what": what, "given": given}
+        try:
+            found = supervisor.call("fedbench.registry.reading:fact", asked, timeout=self.registry.timeout or seconds)
+        except supervisor.ChildFailed as error:
+            component = self.registry.catalogue.find(who[0], who[1]["name"])
+            called = f"the {component.kind} {component.name!r} of {self.registry.label(component.plugin)}"
+            raise Broke(f"{called}: the process that called it {error.reason}") from error
+        if raised := found.get("raised"):
+            raise getattr(errors, raised, UserError)(found["message"])
+        return found["fact"]
+
+    @property
+    def plain_base(self) -> str | dict[str, str]:
+        """The base as JSON has it, whatever the current folder of its reader."""
+        return dict(self.base) if isinstance(self.base, Mapping) else os.path.abspath(self.base)
+
     def stamp(self, kind: str, ref: Ref) -> list[Any]:
         """What changes when the code behind a component, fedbench, torch or timm does."""
         plugin = self.registry.catalogue.find(kind, ref["name"]).plugin
@@ -163,6 +221,10 @@ class Assets:
                 package_version("timm"),
             ]
         return self._stamps[plugin]
+
+
+def _unread() -> Splits:
+    raise AssertionError("the images of a third-party data set are read in workers alone")
 
 
 def _weights(path: Path) -> list[int] | list[list[int] | None] | None:

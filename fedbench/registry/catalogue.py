@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fedbench.data.sources import Source
 from fedbench.errors import UserError
-from fedbench.options import Schema, declared, faults, place
+from fedbench.options import declared, place
 from fedbench.results.choice import Measure
+from fedbench.schema import Schema, faults
 from fedbench.types import SIZES
 from fedbench.words import meant
 
@@ -76,6 +77,17 @@ _GIVEN = {
 }
 
 
+def references(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every component that a configuration names, as (kind, reference)."""
+    yield "dataset", config["data"]
+    yield "partition", config["data"]["partition"]
+    for section in (config, config["method"]):
+        for kind in KINDS:  # in their order: a reason names the first that may be to blame
+            if kind != "dataset" and isinstance(section.get(kind), dict) and "name" in section[kind]:
+                yield kind, section[kind]
+    yield from (("metric", ref) for ref in config["evaluation"]["metrics"])
+
+
 def inputs_of(kind: str) -> list[str]:
     """What the core hands to a component of that kind by name."""
     return sorted({*_GIVEN.get(kind, ()), *({"setup"} if kind in SET_UP else ())})
@@ -115,6 +127,11 @@ class Component:
     unit: str = ""
     format: str = ""
     takes: dict[str, Schema] = field(default_factory=dict)
+
+    @property
+    def third_party(self) -> bool:
+        """Whether another package than fedbench, or a file, registers it."""
+        return self.package != "fedbench"
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
@@ -156,6 +173,14 @@ class Component:
         details = "\n\n".join(others)
         return cls(name, kind, plugin, package, summary, options, open=open_, details=details, takes=takes, **facts)
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> Component:
+        """What `to_json` made of a component."""
+        return cls(**{**facts, "source": Source.from_json(facts["source"]) if facts["source"] else None})
+
 
 def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
     """Raises Unfit for what `register` is not to be told of such a component."""
@@ -196,8 +221,8 @@ def _ignored(kind: str, said: Iterable[str], parameters: Collection[str]) -> lis
 def _check_own(what: str, takes: dict[str, Schema], given: dict[str, Any]) -> None:
     """Raises Unfit where a default, or a value of a profile, is not what its option takes."""
     for option in takes.keys() & given.keys():
-        for path, message in faults(takes[option], given[option]) if given[option] != REQUIRED else ():
-            raise Unfit(f"{what} breaks its own word on {place(option, path)}: {message}")
+        for fault in faults(takes[option], given[option]) if given[option] != REQUIRED else ():
+            raise Unfit(f"{what} breaks its own word on {place(option, fault.path)}: {fault.message}")
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -282,7 +307,7 @@ class Catalogue:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "components": [asdict(component) for component in self],
+            "components": [component.to_json() for component in self],
             "broken": self.broken,
             "clashes": self.clashes,
             "lifecycle": self.lifecycle,
@@ -292,7 +317,6 @@ class Catalogue:
     def from_json(cls, data: dict[str, Any]) -> Catalogue:
         catalogue = cls(broken=data["broken"], clashes=data["clashes"], lifecycle=data["lifecycle"])
         for facts in data["components"]:
-            source = Source.from_json(facts["source"]) if facts["source"] else None
-            component = Component(**{**facts, "source": source})
+            component = Component.from_json(facts)
             catalogue.components[component.kind][component.name] = component
         return catalogue

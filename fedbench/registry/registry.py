@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import importlib.util
 import inspect
 import os
@@ -18,82 +19,203 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from fedbench import __version__, hookspecs
+from fedbench import __version__, hookspecs, supervisor
 from fedbench.disk import cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, told
-from fedbench.registry import entrypoints
-from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit
-from fedbench.registry.editable import hash_of_sources, is_editable
-from fedbench.registry.hooks import HOOKS, faults
-from fedbench.registry.made import fit
+from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
+from fedbench.registry.installed import (
+    OURS,
+    file_stamp,
+    hash_of_sources,
+    is_editable,
+    origin,
+    package_of,
+    points,
+    version_of,
+)
+from fedbench.registry.plugin_checks import fit
+from fedbench.words import meant
 
 if TYPE_CHECKING:
     from fedbench.types import Dataset
 
 GROUP = "fedbench"
+PREFIX = "fedbench_"
+HOOKS = {name: value for name, value in vars(hookspecs).items() if name.startswith(PREFIX)}
 # What a `data` section has beside the options of the data set itself.
 OF_SECTION = ("partition", "normalize", "image_size", "proxy")
 LIFECYCLE = [name for name in HOOKS if name not in KINDS.values()]
+READING = 30.0  # seconds that a third-party plugin may take to be imported and to register its components
+TRACKING = 120.0  # seconds that a third-party tracker may take at the beginning and at the end of a suite
+
+_lost_here = set[Path]()  # what the cache has of plugins that this process found lost, and does not read again
 
 
 class Registry:
     """Everything installed under the entry-point group `fedbench`, and `files` given by `--plugin`.
 
-    A plugin is imported when one of its components is made; what exists is known from the catalogue, kept on disk.
+    What exists is known from the catalogue, kept on disk. Third-party plugins are imported in child processes alone, to
+    read what they register. A plugin is imported here when one of its components is made.
     """
 
-    def __init__(self, files: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        files: Sequence[str] = (),
+        *,
+        in_place: bool = False,
+        timeout: float | None = None,
+        reading: float | None = None,
+    ) -> None:
+        """Args:
+        files: plugin files.
+        in_place: whether this process may import third-party plugins to read what they register, as workers may.
+        timeout: seconds that a child process may take to read one, or to give a fact about one; by default READING,
+            and as `Assets` says.
+        reading: seconds that it may take to read one, where they differ from those for facts.
+        """
+        self.in_place, self.timeout = in_place, timeout
+        self.reading = reading or timeout or READING
         self.entry_points: dict[str, EntryPoint] = {}
-        points, self.troubles = entrypoints.points(GROUP)
-        for point in points:
+        found, self.troubles = points(GROUP)
+        for point in found:
             first = self.entry_points.setdefault(point.name, point)
             if first.value != point.value:
                 self.troubles[point.name] = (
-                    f"two packages install a plugin called {point.name!r}: {_package(first)} and {_package(point)}; "
-                    f"the one of {_package(first)} is used"
+                    f"two packages install a plugin called {point.name!r}: {package_of(first)} and "
+                    f"{package_of(point)}; the one of {package_of(first)} is used"
                 )
         self.files = _by_name(files)
+        self.lost: dict[str, str] = {}  # plugins that ended or hung the process that imported them, and how
         self._makers: dict[str, dict[tuple[str, str], tuple[Callable, Component]]] = {}
         self._sources: dict[str, str] = {}  # hashes of packages that are installed editable
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
 
+    def is_third_party(self, plugin: str) -> bool:
+        """Whether a plugin is not fedbench's own. Trackers of fedbench are given as files, and are its own."""
+        if plugin in self.files:
+            return not any(self.files[plugin].is_relative_to(folder) for folder in _own_folders())
+        return package_of(self.entry_points[plugin]) != OURS
+
+    def third_party(self, config: Mapping[str, Any]) -> list[Component]:
+        """The third-party components that a configuration names. Raises UserError for one that nobody has."""
+        found = [self.catalogue.find(kind, ref["name"]) for kind, ref in references(config)]
+        distinct = {(component.kind, component.name): component for component in found}
+        return [component for component in distinct.values() if self.is_third_party(component.plugin)]
+
     @cached_property
     def catalogue(self) -> Catalogue:
-        """What can be named in a suite, read from disk unless a package or a plugin's file has changed."""
-        catalogue = self.remembered
+        """What can be named in a suite, read from disk unless a package or a plugin's file has changed.
+
+        Raises UserError for a plugin file that does not load. One that ends or hangs the child process that reads it is
+        listed under `broken`, as installed plugins are that do not load.
+        """
+        catalogue = self._known(OURS)
         if catalogue is None:
             catalogue = Catalogue()
-            for name in self.entry_points:
+            for name in self._own:
                 self._enter(name, catalogue)
             catalogue.broken.update(self.troubles)
-            keep(self._kept, catalogue.to_json())
-        for name in self.files:
+            keep(self._file_of(OURS), catalogue.to_json())
+        for name in self._others:
             self._enter(name, catalogue)
-            if name in catalogue.broken:
+            if name in self.files and name in catalogue.broken and name not in self.lost:
                 raise UserError(f"{self.files[name]}: {catalogue.broken[name]}")
         return catalogue
 
     @property
     def remembered(self) -> Catalogue | None:
         """The catalogue of what is installed if it is kept, for which nothing is imported; else None."""
-        known = kept(self._kept)
+        catalogue = self._known(OURS)
+        for name in self._others:
+            known = self._kept_of(name)
+            if catalogue is None or known is None:
+                return None
+            self._enter_registrations(name, known, catalogue)
+        return catalogue
+
+    def _known(self, plugin: str) -> Catalogue | None:
+        known = kept(self._file_of(plugin))
         return None if known is None else Catalogue.from_json(known)
 
-    @cached_property
-    def _kept(self) -> Path:
-        return cache_file("catalogue", self._stamp())
+    @property
+    def _own(self) -> list[str]:
+        return [name for name in self.entry_points if not self.is_third_party(name)]
+
+    @property
+    def _others(self) -> list[str]:
+        return [*(name for name in self.entry_points if self.is_third_party(name)), *self.files]
+
+    def _file_of(self, plugin: str) -> Path:
+        """Where the cache has what a third-party plugin registers, or what all of fedbench's own do."""
+        return cache_file("catalogue", [plugin, self._stamp([plugin] if plugin != OURS else self._own)])
 
     def _enter(self, plugin: str, catalogue: Catalogue) -> None:
         try:
-            made = self.load(plugin)
+            if not self.is_third_party(plugin):
+                found = self.registrations_here(plugin)
+            elif self.in_place:
+                found = self._kept_or_here(plugin)
+            else:
+                found = self.registrations(plugin)
+            self._enter_registrations(plugin, found, catalogue)
         except UserError as error:
             catalogue.broken[plugin] = str(error)
+        except supervisor.ChildFailed as error:
+            found = {"broken": f"the process that imported it {error.reason}", "lost": True}
+            keep(self._file_of(plugin), found)
+            _lost_here.add(self._file_of(plugin))
+            self._enter_registrations(plugin, found, catalogue)
+
+    def _kept_or_here(self, plugin: str) -> dict[str, Any]:
+        """What a third-party plugin registers, in a worker. A plugin file is imported, as its run may depend on what it
+        does besides. What ended or hung another process is not."""
+        known = self._kept_of(plugin)
+        return known if known and (plugin not in self.files or known.get("lost")) else self.registrations_here(plugin)
+
+    def _kept_of(self, plugin: str) -> dict[str, Any] | None:
+        try:
+            known = kept(self._file_of(plugin))
+        except OSError as error:
+            raise UserError(f"there is no such file that can be read ({error.strerror})") from error
+        if known is None or any(_hash(path) != before for path, before in known.get("files", {}).items()):
+            return None
+        return dict(known)
+
+    def _enter_registrations(self, plugin: str, found: Mapping[str, Any], catalogue: Catalogue) -> None:
+        package = self.package(plugin)
+        if found.get("lost"):  # a file with the same text elsewhere has the same place in the cache
+            self.lost[plugin] = f"plugin {plugin!r} of {package} does not load: {found['broken']}"
+        if "broken" in found:
+            catalogue.broken[plugin] = self.lost.get(plugin, found["broken"])
             return
-        catalogue.add(component for _, component in made.values())
-        module = self.manager.get_plugin(plugin)
-        if any(hasattr(module, hook) for hook in LIFECYCLE):
+        catalogue.add(Component.from_json({**facts, "package": package}) for facts in found["components"])
+        if found["lifecycle"]:
             catalogue.lifecycle.append(plugin)
+
+    def registrations(self, plugin: str) -> dict[str, Any]:
+        """What a third-party plugin registers, from the cache or from a child process, see `registrations_here`.
+
+        A failure is kept of installed plugins that raise. Raises UserError, ChildFailed.
+        """
+        known = self._kept_of(plugin)
+        if known and (not known.get("lost") or self._file_of(plugin) in _lost_here):
+            return known
+        asked = {"plugin": plugin, "files": [str(path) for path in self.files.values()]}
+        found: dict[str, Any] = supervisor.call("fedbench.registry.reading:registrations", asked, timeout=self.reading)
+        if "broken" not in found or plugin not in self.files:
+            keep(self._file_of(plugin), found)
+        return found
+
+    def registrations_here(self, plugin: str) -> dict[str, Any]:
+        """What a plugin registers, by importing it in this process: its `components` as JSON, and whether it has hooks
+        of the `lifecycle`. Raises UserError."""
+        made = self.load(plugin)
+        module = self.manager.get_plugin(plugin)
+        return {
+            "components": [component.to_json() for _, component in made.values()],
+            "lifecycle": any(hasattr(module, hook) for hook in LIFECYCLE),
+        }
 
     def load(self, plugin: str) -> dict[tuple[str, str], tuple[Callable, Component]]:
         """Import a plugin and collect what it registers, by (kind, name). Raises UserError naming its package."""
@@ -104,7 +226,7 @@ class Registry:
         package = self.package(plugin)
         try:
             module = self._import(plugin)
-            if wrong := list(faults(module)):
+            if wrong := list(_faults(module)):
                 raise UserError("; ".join(wrong))
             self.manager.register(module, plugin)
             self.manager.check_pending()
@@ -191,25 +313,41 @@ class Registry:
             raise UserError(f"the {kind} {name!r} of {component.package} broke: {told(error)}") from error
 
     def tell(self, hook: str, **facts: Any) -> None:
-        """Call a life-cycle hook of every plugin; one that raises is named on stderr, and spoils no result."""
+        """Call a life-cycle hook of every plugin; one that raises is named on stderr, and spoils no result.
+
+        Outside of workers, those of third-party plugins are called in a child process each.
+        """
         for plugin in self.catalogue.lifecycle:
             try:
-                self.load(plugin)
-                module = self.manager.get_plugin(plugin)
-                others = [other for other in self.manager.get_plugins() if other is not module]
-                self.manager.subset_hook_caller(hook, others)(**facts)
+                if self.in_place or not self.is_third_party(plugin):
+                    self.call_hook(plugin, hook, facts)
+                else:
+                    files = [str(path) for path in self.files.values()]
+                    asked = {"plugin": plugin, "files": files, "hook": hook, "facts": facts}
+                    found = supervisor.call("fedbench.registry.reading:hook", asked, timeout=TRACKING)
+                    sys.stderr.write(found["printed"])
+                    if found["why"]:
+                        raise UserError(found["why"])
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # whatever a stranger's module raises
-                print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {told(error)}", file=sys.stderr)
+            except BaseException as error:  # whatever a third-party module raises
+                why = str(error) if isinstance(error, UserError | supervisor.ChildFailed) else told(error)
+                print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {why}", file=sys.stderr)
+
+    def call_hook(self, plugin: str, hook: str, facts: Mapping[str, Any]) -> None:
+        """Call a life-cycle hook of one plugin in this process."""
+        self.load(plugin)
+        module = self.manager.get_plugin(plugin)
+        others = [other for other in self.manager.get_plugins() if other is not module]
+        self.manager.subset_hook_caller(hook, others)(**facts)
 
     def package(self, plugin: str) -> str:
         """The distribution a plugin comes from, or the file."""
-        return str(self.files[plugin]) if plugin in self.files else _package(self.entry_points[plugin])
+        return str(self.files[plugin]) if plugin in self.files else package_of(self.entry_points[plugin])
 
     def label(self, plugin: str) -> str:
         """What a plugin is called in an identity: its package, or its own name where it is a file."""
-        return plugin if plugin in self.files else _package(self.entry_points[plugin])
+        return plugin if plugin in self.files else package_of(self.entry_points[plugin])
 
     def version(self, plugin: str) -> str:
         """What identifies the code of a plugin: its package's version, with a hash of its files where it is installed
@@ -217,25 +355,29 @@ class Registry:
         if plugin in self.files:
             return "sha256:" + hash_of_file(self.files[plugin])[:16]
         point = self.entry_points[plugin]
-        version, package = _version(point) or "unknown", _package(point)
-        if package == "fedbench" or not is_editable(point.dist):
+        version, package = version_of(point), package_of(point)
+        if package == OURS or not is_editable(point.dist):
             return version
         if package not in self._sources:  # once for all plugins of a package, which share its line in an identity
-            own = [other.module for other in self.entry_points.values() if _package(other) == package]
-            self._sources[package] = hash_of_sources(map(_origin, own))[:16]
+            own = [other.module for other in self.entry_points.values() if package_of(other) == package]
+            self._sources[package] = hash_of_sources(map(origin, own))[:16]
         return f"{version}+sha256:{self._sources[package]}"
 
     def module_file(self, plugin: str) -> str | None:
         """Where a plugin's code lies, found without importing it."""
-        return str(self.files[plugin]) if plugin in self.files else _origin(self.entry_points[plugin].module)
+        return str(self.files[plugin]) if plugin in self.files else origin(self.entry_points[plugin].module)
 
-    def _stamp(self) -> list[Any]:
+    def _stamp(self, plugins: Sequence[str]) -> list[Any]:
         """What changes when a package or a plugin's file does."""
         facts: list[Any] = [__version__, sys.version, self.troubles]
-        facts += [_file_stamp(module) for module in ("fedbench.registry.catalogue", "fedbench.options")]
-        for point in self.entry_points.values():
-            facts.append([point.name, point.value, _package(point), self.version(point.name)])
-            facts.append(_file_stamp(point.module))
+        facts += [
+            file_stamp(module) for module in ("fedbench.registry.catalogue", "fedbench.options", "fedbench.schema")
+        ]
+        for plugin in plugins:
+            facts.append([plugin, self.version(plugin)])
+            if plugin in self.entry_points:
+                point = self.entry_points[plugin]
+                facts.append([point.value, package_of(point), file_stamp(point.module)])
         return facts
 
 
@@ -273,27 +415,40 @@ def _accepted(maker: Callable, given: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key in inspect.signature(maker).parameters}
 
 
-def _package(point: EntryPoint) -> str:
-    return (entrypoints.named(point.dist)[0] if point.dist else "") or "an unknown package"
-
-
-def _version(point: EntryPoint) -> str | None:
-    return entrypoints.named(point.dist)[1] if point.dist else None
-
-
-def _origin(module: str) -> str | None:
+def _hash(path: str) -> str | None:
     try:
-        spec = importlib.util.find_spec(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # the package around it is imported, and may raise anything; `load` will tell
+        return hash_of_file(Path(path))
+    except OSError:
         return None
-    return spec.origin if spec else None
 
 
-def _file_stamp(module: str) -> list[int] | None:
-    file = _origin(module)
-    if file is None or not os.path.isfile(file):
-        return None
-    stat = os.stat(file)
-    return [stat.st_mtime_ns, stat.st_size]
+@functools.cache
+def _own_folders() -> list[Path]:
+    """Where the code of fedbench and of its own plugins lies."""
+    files = [origin(package) for package in (OURS, "fedbench_plugins")]
+    return [Path(file).resolve().parent for file in files if file]
+
+
+def _faults(module: ModuleType) -> Iterator[str]:
+    """One sentence for each function of a module that looks like a hook and would not be called as it is written."""
+    for name, value in list(vars(module).items()):
+        if not (name.startswith(PREFIX) and inspect.isroutine(value)):
+            continue
+        marked = getattr(value, "fedbench_impl", None) is not None
+        if not marked and getattr(value, "__module__", None) != module.__name__:
+            continue  # imported, and not meant as a hook of this plugin
+        if name not in HOOKS:
+            yield f"fedbench has no hook {name}; {meant(name, HOOKS, 'docs/plugins.md lists the hooks')}"
+        elif not marked:
+            yield f"{name} is not marked as a hook and would never be called: write @fedbench.hookimpl above it"
+        else:
+            yield from _faults_of_parameters(name, value)
+
+
+def _faults_of_parameters(name: str, hook: Any) -> Iterator[str]:
+    given, taken = list(inspect.signature(HOOKS[name]).parameters), list(inspect.signature(hook).parameters)
+    for parameter in taken:
+        if parameter not in given:
+            yield f"{name} takes {parameter!r}, which no hook is given; it may take {', '.join(given)}"
+    if given == ["register"] and not taken:
+        yield f"{name} can register nothing without its argument: def {name}(register): register(NAME, ...)"

@@ -8,10 +8,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.report.looks import LOOKS
+from fedbench.report.plot_style import ROLES
 from fedbench.results import Result
+from fedbench.results.diff import flatten
 from fedbench.types import SIZES
-from fedbench.words import nearest
+from fedbench.words import nearest, unlike
 
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
 SHARED = ("backbone", "adapter", "data", *SIZES, "devices", "fit", "participation", "train", "profile", "precision")
@@ -47,7 +48,7 @@ def select(
 def unknown(what: str, name: str, have: Iterable[str]) -> str:
     known = list(dict.fromkeys(have))
     close = nearest(name, known)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
+    hint = f" Did you mean '{close[0]}'?{unlike(name, close[0])}" if close else ""
     return f"no {what} '{name}' in these results.{hint} There are: {', '.join(known)}."
 
 
@@ -85,7 +86,7 @@ def registered(results: Sequence[Result]) -> str:
 
 def roles_of(results: Sequence[Result], roles: Mapping[str, str]) -> dict[str, str]:
     """The role of methods, by name: as installed ones have it (`roles`), of others what their results say."""
-    said = {registered([r]): role for r in results if (role := r.manifest.get("method", {}).get("role")) in LOOKS}
+    said = {registered([r]): role for r in results if (role := r.manifest.get("method", {}).get("role")) in ROLES}
     return {**roles, **{name: said[name] for name in sorted(said) if name not in roles}}
 
 
@@ -152,12 +153,3 @@ def _values(result: Result, keys: Sequence[str]) -> tuple[int, ...]:
     manifest, shared = result.manifest, result.entry.shared
     config = manifest["config"]
     return (*(id(config.get(key)) for key in keys), id(manifest.get("fingerprints")), id(shared))
-
-
-def flatten(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
-    """A nested configuration as dotted keys with their values as text."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,35 +1,37 @@
-"""Image by image: two methods' trained models on the same test images, seed by seed."""
+"""Test images: two methods' trained models on the same images, seed by seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.report.board import Leaderboard, Row
-from fedbench.report.columns import exact, heading, step
+from fedbench.report.frames import PLACE, Format, Frame, frame, page
 from fedbench.report.grouping import by_label, settings, unknown
-from fedbench.report.headings import Place
-from fedbench.report.page import Column, Kept, Page, Shown, Table, View, lines_of
-from fedbench.report.pairs import probability
-from fedbench.report.records import csv_text, json_text
+from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.statistics.corrections import benjamini_hochberg
 from fedbench.report.statistics.images import Discordant, mcnemar, unpacked
-from fedbench.report.statistics.pairs import ALPHA
+from fedbench.report.statistics.pairs import ALPHA, INCONCLUSIVE
 from fedbench.results import Result
 
-CSV_COLUMNS = (
-    *Place._fields, "method", "other", "seed", "method_round",
-    "other_round", "images", "method_alone", "other_alone", "p", "q",
-)  # fmt: skip
-
-BETTER_MODEL = "better model"
 CAUTION = (
-    "McNemar's exact test speaks of two trained models, not of two methods: another seed trains others. It enters no "
+    "McNemar's exact test compares two trained models, not two methods: another seed trains others. It enters no "
     "rank; `compare --pairs` compares methods, over seeds."
 )
+
+
+COLUMNS = (
+    *PLACE, "seed", "method", "other", "method_round", "other_round", "images", "method_alone", "other_alone",
+    "difference", "p", "q", "better_model",
+)  # fmt: skip
+FORMATS = {
+    "seed": Format("seed", "int", part="name"),
+    **dict.fromkeys(("method", "other", "method_round", "other_round"), Format(part="")),
+    "images": Format("images", "int"),
+    "difference": Format("difference, %", "points", "high"),
+    "better_model": Format("better model", left=True),
+}
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,19 @@ class Models:
     seed: int
     rounds: tuple[int, int]
     found: Discordant
-    q: float = 1.0
 
 
-def view(results: Sequence[Result], boards: Sequence[Leaderboard], method: str, other: str) -> View:
-    """A page for each leaderboard that has both methods, a line for each seed that both have finished.
+def images(results: Sequence[Result], boards: Sequence[Leaderboard], method: str, other: str) -> Frame:
+    """A row for each seed that both methods have finished: the images that only one model answers right.
 
-    boards: those of the results, in their order; the rounds they show count. Raises: UserError for a method that no
-    leaderboard has, where none has both, and for means over rounds, which are of no one model.
+    Args:
+        results: those that the leaderboards are of.
+        boards: leaderboards, in the order of the results' settings; the rounds they show count.
+        method: a method's label.
+        other: another one.
+
+    Raises:
+        UserError: for a method that no leaderboard has, where none has both, and for means over rounds.
     """
     labels = [row.label for board in boards for row in board.rows]
     for name in (method, other):
@@ -62,22 +69,23 @@ def view(results: Sequence[Result], boards: Sequence[Leaderboard], method: str, 
     if not tested:
         raise UserError(f"--images: no leaderboard has both {method} and {other}")
     q = iter(benjamini_hochberg([one.found.p for _, models, _ in tested for one in models]))
-    told = [
-        (board, [Models(one.seed, one.rounds, one.found, next(q)) for one in models], notes)
-        for board, models, notes in tested
-    ]
-    legend = (
+    title = f"{method} and {other} on the same test images"
+    legend = [
         f"{method} alone, {other} alone: test images that only this model answers right; p: that either is as likely.",
         "q: p after Benjamini-Hochberg over all lines shown.",
         CAUTION,
+    ]
+    alone = {"method_alone": Format(f"{method} alone", "int"), "other_alone": Format(f"{other} alone", "int")}
+    return frame(
+        [_columns(board, one, next(q), method, other) for board, models, _ in tested for one in models],
+        COLUMNS,
+        caption=title,
+        pages=[page(board.place, caption=title, notes=notes) for board, _, notes in tested],
+        formats={**FORMATS, **alone},
+        legend=legend,
+        metric="accuracy",
+        correction="Benjamini-Hochberg over all lines",
     )
-    pages = [_page(board, models, notes, method, other) for board, models, notes in told]
-    found = [(board, models) for board, models, _ in told]
-
-    def few(kept: Kept) -> Any:
-        return partial(_records, lines_of(found, kept), method, other)
-
-    return View.of(pages, legend, partial(_records, found, method, other), to_csv, to_json, few)
 
 
 def _models(cells: dict[str, list[Result]], ours: Row, theirs: Row) -> tuple[list[Models], list[str]]:
@@ -105,45 +113,10 @@ def _right(results: Sequence[Result], row: Row, seed: int) -> dict[str, Any] | N
     return next((r for r in rows if r["round"] == run.round and r["output"] == row.output), None)
 
 
-def _page(board: Leaderboard, models: Sequence[Models], notes: Sequence[str], method: str, other: str) -> Page:
-    if not models:
-        return Page(heading(board), [], notes, place=board.place)
-    seen = [one.found for one in models]
-    apart = [(one.ours - one.theirs) / one.images for one in seen]
-    columns = [
-        Column("seed", "name", [Shown(str(one.seed)) for one in models]),
-        Column("images", "score", [exact(one.images, str) for one in seen]),
-        Column(f"{method} alone", "score", [exact(one.ours, str) for one in seen]),
-        Column(f"{other} alone", "score", [exact(one.theirs, str) for one in seen]),
-        Column("difference, %", "score", [step(d, "accuracy") for d in apart], unit="points", best="high"),
-        Column("p", "score", [exact(one.p, probability) for one in seen], best="low"),
-        Column("q", "score", [exact(one.q, probability) for one in models], best="low"),
-        Column(BETTER_MODEL, "score", [Shown(_better(one, method, other)) for one in models], left=True),
-    ]
-    return Page(
-        heading(board), [Table(columns, f"{method} and {other} on the same test images")], notes, place=board.place
-    )
-
-
-def _better(one: Models, method: str, other: str) -> str:
-    if one.q > ALPHA:
-        return "not told"
-    return method if one.found.ours > one.found.theirs else other
-
-
-def _records(told: Sequence[tuple[Leaderboard, Sequence[Models]]], method: str, other: str) -> Iterator[dict[str, Any]]:
-    for board, models in told:
-        for one in models:
-            found = one.found
-            values = (method, other, one.seed, *one.rounds, found.images, found.ours, found.theirs, found.p, one.q)
-            yield board.place._asdict() | dict(zip(CSV_COLUMNS[len(Place._fields) :], values, strict=True))
-
-
-def to_csv(records: Any) -> str:
-    """A row for every seed of every leaderboard."""
-    return csv_text(CSV_COLUMNS, (list(record.values()) for record in records()))
-
-
-def to_json(records: Any) -> str:
-    """The rows of the CSV as objects."""
-    return json_text(list(records()))
+def _columns(board: Leaderboard, one: Models, q: float, method: str, other: str) -> dict[str, Any]:
+    found = one.found
+    rounds = {"method_round": one.rounds[0], "other_round": one.rounds[1]}
+    counts = {"images": found.images, "method_alone": found.ours, "other_alone": found.theirs}
+    better = INCONCLUSIVE if q > ALPHA else method if found.ours > found.theirs else other
+    tested = {"difference": (found.ours - found.theirs) / found.images, "p": found.p, "q": q, "better_model": better}
+    return {**board.place._asdict(), "seed": one.seed, "method": method, "other": other, **rounds, **counts, **tested}

@@ -1,21 +1,122 @@
-"""Results -> leaderboards, one for every scenario, variant, backbone and data set: a pure function."""
+"""Leaderboards: results by setting and method, with means over seeds, gaps and tie groups."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fedbench.errors import UserError
-from fedbench.report.absences import ABSENCES
-from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import PAID, Budget, cheapest, check_known, paid, read_budget
-from fedbench.report.cost import cost, mean_cost
-from fedbench.report.evidence import concluded
+from fedbench.report.cost_tables import Cost, cost, mean_cost
 from fedbench.report.grouping import by_label, registered, settings, unknown
 from fedbench.report.headings import Place
-from fedbench.report.measures import AT, Run, check_direction, metrics, run, score
-from fedbench.report.notes import notes
+from fedbench.report.missing_values import ABSENCES, notes
+from fedbench.report.run_scores import AT, Run, Score, check_direction, is_fraction, metrics, run, score
+from fedbench.report.significance import BySeed, groups_of, margin_of
+from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
 from fedbench.results import Result
+from fedbench.results.choice import higher_is_better, without_noise
+
+WHERE = (*Place._fields, "metric", "split")  # what a leaderboard is about
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method, or a second output of one (output "last" for the metric `accuracy/last`).
+
+    runs, domains, average and worst are over the finished seeds only (within the budget, where there is one), cost over
+    all finished ones; they are empty where there are none.
+    spread and worst_clients are empty where clients were not tested, each on images of its own. status is "finished" as
+    soon as one seed has finished. ranked: whether it may be better or worse than others; a ceiling, which nobody can
+    realise, and a second output never are. role: "method", "ceiling", "floor" or "control". gap: the paired difference
+    of the averages to the baseline. group: letters; methods that share one are not significantly different.
+    """
+
+    method: str
+    output: str
+    metric: str
+    status: str
+    runs: Sequence[Run]
+    domains: Mapping[str, Score]
+    average: Score | None
+    worst: Score | None
+    spread: Score | None
+    worst_clients: Score | None
+    cost: Cost | None
+    ranked: bool = True
+    role: str = "method"
+    gap: Pair | None = None
+    group: str = ""
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The average of every seed."""
+        return {run.seed: run.average for run in self.runs}
+
+    @property
+    def label(self) -> str:
+        return f"{self.method}/{self.output}" if self.output else self.method
+
+    @property
+    def round(self) -> int | str:
+        """The round shown; where seeds differ (--at best, or a budget) all of them, as "8/12/9"."""
+        rounds = [r.round for r in self.runs]
+        return rounds[0] if len(set(rounds)) == 1 else "/".join(map(str, rounds))
+
+    @property
+    def spent(self) -> float | None:
+        """What the clients had paid by that round, the mean over seeds; None where no budget is set."""
+        spent = [r.spent for r in self.runs if r.spent is not None]
+        return sum(spent) / len(spent) if spent else None
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Methods in one setting.
+
+    place: its variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at:
+    one of AT, or what the budget is of. pairs: every two ranked methods; margin:
+    the difference below which they may be called equal, None for none.
+    """
+
+    place: Place
+    metric: str
+    split: str
+    at: str
+    budget: float | None
+    baseline: str | None
+    domains: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str]
+    pairs: Sequence[Pair] = ()
+    margin: float | None = None
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What all its records begin with, by WHERE."""
+        return {**self.place._asdict(), "metric": self.metric, "split": self.split}
+
+    @property
+    def by_client(self) -> bool:
+        """Whether clients were tested, each on images of its own."""
+        return any(row.spread for row in self.rows)
+
+    @property
+    def seeds(self) -> int:
+        """The largest number of finished seeds of any row."""
+        return max((len(row.runs) for row in self.rows), default=0)
+
+    @property
+    def scores(self) -> dict[str, BySeed]:
+        """By ranked method, the best first, its score by seed."""
+        return {row.label: row.by_seed for row in contenders(self)}
+
+
+def cell(row: Row, column: str) -> Score | None:
+    """The score of a row in a column: a domain, "average", "worst", "worst_clients" or "spread"."""
+    parts = {"average": row.average, "worst": row.worst, "worst_clients": row.worst_clients, "spread": row.spread}
+    return parts[column] if column in parts else row.domains.get(column)
 
 
 def leaderboards(
@@ -74,15 +175,17 @@ def _leaderboard(
     roles: Mapping[str, str],
 ) -> Leaderboard:
     """Without conclusions, which are drawn from all leaderboards together."""
-    ceilings = [label for label, part in cells.items() if roles.get(registered(part)) == "ceiling"]
+    played = {label: roles.get(registered(part), "method") for label, part in cells.items()}
+    ceilings = [label for label, role in played.items() if role == "ceiling"]
     baseline = baseline or _ceiling(ceilings, roles)
     told = []
-    if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what)):
+    methods = [label for label, role in played.items() if role == "method"]
+    if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what, methods)):
         at = replace(at, amount=least[1])
-        told = [f"the budget is what {least[0]} spends in all its rounds"]
+        told = [f"the budget is what {least[0]} spends in all its rounds; --budget sets another"]
     runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
     rows = [
-        _row(label, name, metric, cells[label], seeds, label not in ceilings)
+        _row(label, name, metric, cells[label], seeds, played[label])
         for label, named in runs.items()
         for name, seeds in (named or {metric: []}).items()
     ]
@@ -128,11 +231,12 @@ def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | Non
     return found and replace(found, spent=spent.by(found.round))
 
 
-def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[Run], eligible: bool) -> Row:
+def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[Run], role: str) -> Row:
     costs = [c for r in results if r.status == "finished" and (c := cost(r))]
     spreads = [r.spread for r in runs if r.spread is not None]
     worst_clients = [r.worst_clients for r in runs if r.worst_clients is not None]
     over_clients = bool(runs) and len(spreads) == len(runs)
+    fraction = is_fraction(metric)
     domains = dict.fromkeys(domain for r in runs for domain in r.domains)
     return Row(
         method=label,
@@ -140,15 +244,79 @@ def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Se
         metric=name,
         status=_status(results),
         runs=tuple(runs),
-        domains={d: score([r.domains[d] for r in runs if d in r.domains]) for d in domains},
-        average=score([r.average for r in runs]) if runs else None,
-        worst=score([r.worst for r in runs]) if runs else None,
+        domains={d: score([r.domains[d] for r in runs if d in r.domains], fraction) for d in domains},
+        average=score([r.average for r in runs], fraction) if runs else None,
+        worst=score([r.worst for r in runs], fraction) if runs else None,
         spread=score(spreads) if over_clients else None,
-        worst_clients=score(worst_clients) if over_clients else None,
+        worst_clients=score(worst_clients, fraction) if over_clients else None,
         cost=mean_cost(costs),
-        ranked=eligible and name == metric,
+        ranked=role != "ceiling" and name == metric,
+        role=role,
     )
 
 
 def _status(results: Sequence[Result]) -> str:
     return min((r.status for r in results), key=list(ABSENCES).index)
+
+
+def concluded(boards: Sequence[Leaderboard], equivalent: float | None = None) -> list[Leaderboard]:
+    """The leaderboards with pairs, groups and gaps.
+
+    Benjamini-Hochberg is over all pairs of ranked methods on all these leaderboards, so that every view of the same
+    results has the same verdicts. Pairs with a ceiling are a separate family: most of them differ for sure, which would
+    make room for false discoveries among the others.
+    """
+    if not boards:
+        return []
+    metric = boards[0].metric
+    higher, margin = higher_is_better(metric), margin_of(metric, equivalent)
+    pairs = judged([all_pairs(board.scores) for board in boards], higher, margin)
+    gaps = judged([_unranked_gaps(board) for board in boards], higher, margin)
+    return [
+        replace(board, pairs=found, margin=margin, rows=_concluded_rows(board, found, others))
+        for board, found, others in zip(boards, pairs, gaps, strict=True)
+    ]
+
+
+def contenders(board: Leaderboard) -> list[Row]:
+    """The ranked rows that have a number, the best first."""
+    rows = [row for row in board.rows if row.ranked and row.average and math.isfinite(row.average.mean)]
+    sign = -1 if higher_is_better(board.metric) else 1
+    return sorted(rows, key=lambda row: sign * without_noise(row.average.mean) if row.average else 0.0)
+
+
+def ordered(board: Leaderboard) -> list[Row]:
+    """The rows as they are shown: ceilings, then the best mean first, a second output below its method, then those
+    without a number."""
+    sign = -1 if higher_is_better(board.metric) else 1
+    means = {row.method: row.average.mean for row in board.rows if not row.output and row.average}
+
+    def key(row: Row) -> tuple[bool, bool, float]:
+        mean = means.get(row.method, math.nan)
+        return row.role != "ceiling", not math.isfinite(mean), sign * without_noise(mean) if mean == mean else 0.0
+
+    return sorted(board.rows, key=key)
+
+
+def _unranked_gaps(board: Leaderboard) -> list[Pair]:
+    """Rows against the baseline where either of them is never ranked; second outputs have no verdict."""
+    base = next((row for row in board.rows if row.label == board.baseline), None)
+    if base is None:
+        return []
+    others = [row for row in board.rows if row.method != base.method and not row.output]
+    found = (paired(r.label, r.by_seed, base.label, base.by_seed) for r in others if not (r.ranked and base.ranked))
+    return [pair for pair in found if pair]
+
+
+def _concluded_rows(board: Leaderboard, pairs: Sequence[Pair], others: Sequence[Pair]) -> list[Row]:
+    groups = groups_of(board.scores, pairs)
+    base = next((row for row in board.rows if row.label == board.baseline), None)
+    ours = [pair for pair in pairs if base and base.label in (pair.method, pair.other)]
+    known = {(pair.method, pair.other): pair for pair in (*ours, *(p.turned() for p in ours), *others)}
+    found = []
+    for row in board.rows:
+        gap = None
+        if base is not None and row.method != base.method:
+            gap = known.get((row.label, base.label)) or paired(row.label, row.by_seed, base.label, base.by_seed)
+        found.append(replace(row, gap=gap, group=groups.get(row.label, "")))
+    return found

@@ -1,53 +1,40 @@
-"""What people read, before it has a format: pages of tables of shown cells, and the view that is made of them."""
+"""Pages of tables of text: what the formats that people read are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TypeVar
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fedbench.report.headings import Place, headings
+from fedbench.report.headings import Place
 
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-Kept = Sequence[Sequence[Sequence[int]]]  # lines: by page, then by table, their positions
+if TYPE_CHECKING:
+    from fedbench.report.frames import Frame
 
 
 @dataclass(frozen=True)
 class Shown:
-    """text is the number, spread what follows it ("±1.3"); value: the number itself, where a filter is to have it whole
-    (a fraction, bytes, seconds). ends: of an interval, likewise. whole: the text, where that on the page is short."""
+    """A cell: its text, and the spread that follows it ("±1.3")."""
 
     text: str
     spread: str = ""
-    value: float | None = None
-    ends: tuple[float, float] | None = None
-    whole: str = ""
 
 
 @dataclass(frozen=True)
 class Column:
-    """cells has one entry a row. part is "name", "score", "gap", "cost" or "budget", which stands with scores or costs.
-    least: how many letters of the title, or of names, must stay where room is short. left: words, which begin below
-    each other. unit: of the values, where they have one: "%" and "points" (of percent) of fractions, "bytes", "joules",
-    "flops", "seconds". best: "high" or "low", where one of them is better. also: other names that it may be asked for
-    by. interval: whether cells have ends. whole: the title, where that on the page is short."""
+    """A column of cells, one a row.
+
+    part: "name", or the table it stands in where one is too wide. left: words, which begin below each other. bold: the
+    row of the best mean.
+    """
 
     title: str
     part: str
     cells: Sequence[Shown]
-    least: int = 5
     left: bool = False
-    unit: str = ""
-    best: str = ""
-    also: Sequence[str] = ()
-    interval: bool = False
-    whole: str = ""
+    bold: int | None = None
 
-    @cached_property
+    @property
     def widest_spread(self) -> int:
         """Letters of the longest spread of its cells."""
         return max((len(cell.spread) for cell in self.cells), default=0)
@@ -55,85 +42,45 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns, the first of them names, under a caption. warning: what to mind before reading a number; faint: the
-    positions of rows that stand back."""
+    """Columns under a caption.
+
+    warning: what to mind before reading a number. faint: rows that stand back. apart: how many rows at the top are
+    ceilings, with a rule below them.
+    """
 
     columns: Sequence[Column]
     caption: str = ""
     warning: str = ""
     faint: Collection[int] = ()
+    apart: int = 0
 
 
 @dataclass(frozen=True)
 class Page:
-    """Tables under one title. Below them remarks, which are good to know, then notes, which should not be missed.
-    place: of the leaderboard that it is about, where it is about one."""
+    """Tables under one title.
+
+    above: the conclusion, a sentence before the tables. Below them stand remarks, then notes, which matter more. place:
+    the leaderboard that it is about.
+    """
 
     title: str
     tables: Sequence[Table]
     notes: Sequence[str] = ()
     remarks: Sequence[str] = ()
     place: Place | None = None
+    above: str = ""
 
 
 @dataclass(frozen=True)
 class View:
-    """What a command prints in every format: pages for people, and for programs what makes the text of CSV and JSON.
+    """A frame laid out as pages, and what stands below all of them.
 
-    legend: what the columns mean, a sentence each, once below all pages; `between` parts them in Markdown, and LaTeX
-    has `comments` in their place. sources: which papers the methods are from, for papers that are written with them.
-    shared: what all pages are about, above them. only: CSV and JSON of some lines alone; None where they have no such
-    form.
+    legend: sentences that explain columns. sources: papers that methods are from. shared: what all pages have in
+    common.
     """
 
     pages: Sequence[Page]
     legend: Sequence[str]
-    to_csv: Callable[[], str]
-    to_json: Callable[[], str]
-    between: str = " "
-    comments: Sequence[str] = ()
+    frame: Frame
     sources: Sequence[str] = ()
     shared: str = ""
-    only: Callable[[Kept], tuple[Callable[[], str], Callable[[], str]]] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        pages: Sequence[Page],
-        legend: Sequence[str],
-        found: T,
-        to_csv: Callable[[T], str],
-        to_json: Callable[[T], str],
-        few: Callable[[Kept], T],
-    ) -> View:
-        """A view whose CSV and JSON are made of what was found, and of some lines alone of what `few` leaves of it."""
-
-        def texts(some: T) -> tuple[Callable[[], str], Callable[[], str]]:
-            return partial(to_csv, some), partial(to_json, some)
-
-        return cls(pages, legend, *texts(found), comments=legend, only=lambda kept: texts(few(kept)))
-
-    def named(self) -> View:
-        """With what the leaderboards of several pages share said once, above them."""
-        places = [page.place for page in self.pages if page.place]
-        if len(set(places)) < 2 or len(places) < len(self.pages):
-            return self
-        told = headings(list(dict.fromkeys(places)))
-        titles = dict(zip(dict.fromkeys(places), told.titles, strict=True))
-        pages = [replace(page, title=titles[page.place]) for page in self.pages if page.place]
-        return replace(self, pages=pages, shared=told.shared)
-
-
-def names(pages: Sequence[Page], kept: Kept) -> list[list[str]]:
-    """By page, what begins any of the lines that are kept, each name once."""
-    return [
-        list(dict.fromkeys(t.columns[0].cells[i].text for t, at in zip(page.tables, lines, strict=True) for i in at))
-        for page, lines in zip(pages, kept, strict=True)
-    ]
-
-
-def lines_of(found: Sequence[tuple[T, Sequence[U]]], kept: Kept) -> list[tuple[T, list[U]]]:
-    """What stands in the lines that are kept, of pages with a table at most."""
-    return [
-        (what, [rows[i] for lines in tables for i in lines]) for (what, rows), tables in zip(found, kept, strict=True)
-    ]

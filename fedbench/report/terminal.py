@@ -1,128 +1,98 @@
-"""Views on a terminal, in as many tables as its width needs; readable without colour."""
+"""Tables on a terminal, in as many parts as its width needs; readable without colour."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedbench.report.page import Column, Shown, View
-from fedbench.words import clipped, told_apart
+from fedbench.report.frames import Frame
+from fedbench.report.layout import laid_out
+from fedbench.report.page import Column, Page, Shown, Table, View
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.padding import Padding
-    from rich.table import Table
+    from rich.table import Table as Grid
 
-GAP = 1  # blanks between two columns, at least
-NAME = 24  # letters of a name that it takes no more than, whatever tells it from others
+GAP = 2  # blanks between two columns, one of which is the rule's
+TITLE = 8  # letters of a title that stay on one line, before it is folded
+NAME = 24  # letters of a name that stay on one line, where a terminal is narrow
+WIDE = 100  # letters of a sentence on one line
 
 
-def show(view: View, console: Console) -> None:
-    """Print every page, its remarks and notes below it, and once at the end what the columns mean."""
+def show(found: Frame | View, console: Console) -> None:
+    """Print every table with the sentences around it, and once at the end what the columns mean."""
     from rich.text import Text
 
+    view = found if isinstance(found, View) else laid_out(found)
     if view.shared:
         console.print(Text(view.shared, style="bold"))
         console.print()
     for page in view.pages:
-        console.print(Text(page.title, style="bold"))
-        for table in page.tables:
-            for text, style in ((table.caption, "dim"), (table.warning, "yellow")):
-                if text:
-                    console.print(Text(text, style=style))
-            for columns in _fitting(table.columns, console.width):
-                console.print(_table(columns, [c.title for c in table.columns], table.faint, console))
-                console.print()
-        for note in page.remarks:
-            console.print(_indented(note, "dim"))
-        for note in page.notes:
-            console.print(_indented(note, "yellow"))
-        if page.remarks or page.notes:
-            console.print()
+        _show_page(page, console)
     for sentence in view.legend:
-        console.print(_indented(sentence, "dim"))
+        _tell(sentence, "dim", console)
 
 
-def _indented(text: str, style: str) -> Padding:
+def _show_page(page: Page, console: Console) -> None:
+    from rich.text import Text
+
+    console.print(Text(page.title, style="bold"))
+    for place, table in enumerate(page.tables):
+        if table.caption:
+            console.print(Text(table.caption, style="dim"))
+        if page.above and not place:
+            console.print(Text(page.above), width=min(console.width, WIDE))
+        if table.warning:
+            console.print(Text(table.warning, style="yellow"), width=min(console.width, WIDE))
+        for columns in _fitting(table.columns, console.width):
+            console.print(_grid(table, columns, console))
+            console.print()
+    for note in page.remarks:
+        _tell(note, "dim", console)
+    for note in page.notes:
+        _tell(note, "yellow", console)
+    if page.remarks or page.notes:
+        console.print()
+
+
+def _tell(text: str, style: str, console: Console) -> None:
     """A sentence below a table."""
     from rich.padding import Padding
     from rich.text import Text
 
-    return Padding(Text(text, style=style), (0, 0, 0, 1), expand=False)
+    console.print(Padding(Text(text, style=style), (0, 0, 0, 1), expand=False), width=min(console.width, WIDE))
 
 
 def _fitting(found: Sequence[Column], width: int) -> list[list[Column]]:
-    """The columns in tables that fit: all in one, else scores, gaps and costs apart, else these too.
-
-    Titles and names are shortened before a table is split further; numbers never are.
-    """
-    name, *rest = found
-    if _natural([name, *rest]) <= width:
-        return [[name, *rest]]
-    split = []
-    scores = [column for column in rest if column.part in ("score", "budget")]
-    with_budget = "score" if _natural([name, *scores]) <= width else "cost"
-    for part in ("score", "gap", "cost"):
-        together: list[Column] = []
-        for column in (c for c in rest if part == (with_budget if c.part == "budget" else c.part)):
-            if together and _least([name, *together, column]) > width:
-                split.append([name, *together])
-                together = []
-            together.append(column)
-        if together:
-            split.append([name, *together])
-    return split
-
-
-def _natural(columns: Sequence[Column]) -> int:
-    return sum(max(len(c.title), _content(c)) + GAP for c in columns) - GAP
-
-
-def _least(columns: Sequence[Column]) -> int:
-    return sum(_floor(c) + GAP for c in columns) - GAP
-
-
-def _content(column: Column) -> int:
-    return max((len(_padded(column, cell)) for cell in column.cells), default=0)
-
-
-def _floor(column: Column) -> int:
-    """How narrow a column may get: names keep ten letters or their `least`, and what tells them apart; a title five or
-    its `least`; numbers all they have."""
-    if column.part == "name":
-        names = [cell.text for cell in column.cells]
-        return min(_content(column), max(10, column.least, _clear(names)))
-    return max(_content(column), min(len(column.title), column.least))
-
-
-def _clear(names: Sequence[str]) -> int:
-    """How many letters tell names apart by their beginnings and ends; at most 24, for then the middle does."""
-    for width in range(4, NAME):
-        if len({clipped(name, width) for name in names}) == len(set(names)):
-            return width
-    return NAME
-
-
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """A width for every column: the natural one, or less, the most generous of them shrunk first."""
-    found = [max(len(c.title), _content(c)) for c in columns]
-    floors = [_floor(c) for c in columns]
-    while sum(found) + GAP * (len(columns) - 1) > width:
-        spare = [w - floor for w, floor in zip(found, floors, strict=True)]
-        if max(spare) <= 0 and floors != (floors := _least_of_words(columns, floors)):
+    """The columns in tables that fit, each with the names: parts of a kind stay together as long as they can."""
+    names = [column for column in found if column.part == "name"]
+    rest = [column for column in found if column.part != "name"]
+    taken = sum(_width(column, width) + GAP for column in names) - GAP
+    if taken + sum(_width(column, width) + GAP for column in rest) <= width:
+        return [[*names, *rest]]
+    tables: list[list[Column]] = []
+    for part in dict.fromkeys(column.part for column in rest):
+        own = [column for column in rest if column.part == part]
+        size = sum(_width(column, width) + GAP for column in own)
+        if tables and sum(_width(column, width) + GAP for column in tables[-1]) + taken + size <= width:
+            tables[-1] += own
             continue
-        if max(spare) <= 0:
-            break
-        found[spare.index(max(spare))] -= 1
-    return found
+        for place, column in enumerate(own):
+            there = taken + sum(_width(one, width) + GAP for one in tables[-1]) if tables and place else width
+            if there + _width(column, width) + GAP > width:
+                tables.append([])
+            tables[-1].append(column)
+    return [[*names, *columns] for columns in tables]
 
 
-def _least_of_words(columns: Sequence[Column], floors: Sequence[int]) -> list[int]:
-    """Where there is no room even for floors: words give way to numbers, down to eight letters."""
-    return [
-        min(floor, 8) if column.part == "name" or column.left else floor
-        for column, floor in zip(columns, floors, strict=True)
-    ]
+def _width(column: Column, width: int) -> int:
+    """How wide a column is: its cells whole; a long title is folded, and on a narrow terminal a long name."""
+    cells = max((len(_padded(column, cell)) for cell in column.cells), default=0)
+    if column.part == "name" or column.left:
+        most = max(NAME, width // 3)
+        return max(min(cells, most), min(len(column.title), most))
+    title = len(column.title) if len(column.title) <= TITLE else max(TITLE, *map(len, column.title.split()))
+    return max(cells, min(title, max(cells, 2 * TITLE)))
 
 
 def _padded(column: Column, cell: Shown) -> str:
@@ -133,42 +103,28 @@ def _padded(column: Column, cell: Shown) -> str:
     return f"{cell.text} {cell.spread:>{spread}}" if spread else cell.text
 
 
-def _table(columns: Sequence[Column], among: Collection[str], faint: Collection[int], console: Console) -> Table:
-    """Columns that fit, their titles among those of all tables; the rows at the positions `faint` stand back."""
+def _grid(table: Table, columns: Sequence[Column], console: Console) -> Grid:
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    room = console.width
-    sizes = _widths(columns, room)
-    # What is left over goes between the columns, up to two more blanks.
-    spare = max(0, room - sum(sizes) - GAP * (len(columns) - 1)) // max(1, len(columns) - 1)
-    found = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, min(2, spare), 0, 0),
-        pad_edge=False,
-        header_style="bold",
-    )
-    titles = told_apart([column.title for column in columns], sizes, among)
-    words = {
-        place: told_apart([_padded(column, cell) for cell in column.cells], [sizes[place]] * len(column.cells))
-        for place, column in enumerate(columns)
-        if column.part == "name" or column.left
-    }
-    for column, title, size in zip(columns, titles, sizes, strict=True):
-        if title == "Γ*" and not console.encoding.startswith("utf"):
-            title = "G*"
-        found.add_column(
+    wide = sum(max(len(c.title), _width(c, console.width)) + GAP for c in columns) <= console.width
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, GAP - 1, 0, 0), pad_edge=False, header_style="bold")
+    for column in columns:
+        title = "G*" if column.title == "Γ*" and not console.encoding.startswith("utf") else column.title
+        size = _width(column, console.width)
+        grid.add_column(
             Text(title),  # a str would be read as rich's markup, and a domain may be called "[/x]"
             justify="left" if column.part == "name" or column.left else "right",
-            width=size,
-            no_wrap=True,
-            overflow="ellipsis",
+            width=max(size, len(title)) if wide else size,
+            overflow="fold",
         )
-    for i in range(len(columns[0].cells)):
-        if columns[-1].part == "cost" and not any(column.cells[i].text for column in columns[1:]):
+    rows = range(len(columns[0].cells))
+    others = [column for column in columns if column.part != "name"]
+    partial = len(columns) < len(table.columns)
+    for i in rows:
+        if partial and not any(column.cells[i].text for column in others):
             continue
-        line = (words[place][i] if place in words else _padded(c, c.cells[i]) for place, c in enumerate(columns))
-        found.add_row(*map(Text, line), style="dim" if i in faint else "")
-    return found
+        line = [Text(_padded(c, c.cells[i]), style="bold" if c.bold == i else "") for c in columns]
+        grid.add_row(*line, style="dim" if i in table.faint else "", end_section=i + 1 == table.apart)
+    return grid

@@ -1,27 +1,25 @@
-"""How methods were tuned: who won, what fewer trials would have given, and how much the choice mattered."""
+"""Tuning: which candidate won, what fewer trials would have given, and how much the choice mattered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.report.absences import DASH
-from fedbench.report.columns import point, scored, subtracted
-from fedbench.report.page import Column, Kept, Page, Shown, Table, View
-from fedbench.report.records import csv_text, json_text
-from fedbench.results import Result
+from fedbench.report.frames import Format, Frame, frame, page
+from fedbench.results import Found, Result
 from fedbench.results.choice import higher_is_better
 from fedbench.results.contest import Contest
-from fedbench.results.tuning import Search, contests, is_number, read_searches
+from fedbench.results.status import ENDED
+from fedbench.results.tuning import Search, contests, read_searches
 from fedbench.words import counted, shortened
 
-CSV_COLUMNS = (
-    "suite", "scenario", "variant", "method", "candidate", "values", "metric", "round", "validation", "winner", "edge",
-)  # fmt: skip
+BY = ("suite", "scenario", "variant", "candidates of")
+NAMED = 3  # methods that a sentence names
 
 LEGEND = (
     "Before validation: what the winner was tried with; (edge): the lowest or the highest value that was tried: a "
@@ -76,9 +74,9 @@ def expected_best(scores: Sequence[float], trials: int, lowest: bool = False) ->
 
 def of_results(results: Sequence[Result]) -> list[Tuned]:
     """The contests that any of these results is a candidate of. Raises: UserError where there are none."""
-    asked = {(r.folder.parent, r.entry.scenario, r.entry.variant, r.entry.method): r.suite for r in results}
+    asked = {(r.suite_folder, r.entry.scenario, r.entry.variant, r.entry.method): r.suite for r in results}
     found = []
-    for folder in dict.fromkeys(r.folder.parent for r in results):
+    for folder in dict.fromkeys(r.suite_folder for r in results):
         if searches := read_searches(folder):
             mine = contests(folder).items()
             found += [Tuned(asked[folder, *key], searches[key], one) for key, one in mine if (folder, *key) in asked]
@@ -103,27 +101,73 @@ def boards(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
     ]
 
 
-def view(results: Sequence[Result]) -> View:
-    """A page for each of `boards`. Raises: UserError where nothing was tuned."""
-    tuned = of_results(results)
-    found = boards(tuned)
-    pages = [_page(title, ones) for title, ones in found]
+def tuning(results: Sequence[Result], tuned: Sequence[Tuned] | None = None) -> Frame:
+    """A row for each tuned method: what its winner was tried with, its validation score, and the best score to expect
+    of 1, 2, 4, ... candidates. tuned: as of `of_results`, where it was read already.
 
-    def few(kept: Kept) -> list[Tuned]:
-        return [_ranked(ones)[i] for (_, ones), (lines,) in zip(found, kept, strict=True) for i in lines]
+    Raises:
+        UserError: where nothing was tuned.
+    """
+    rows, pages, formats = [], [], dict[str, Format]()
+    for title, ones in boards(of_results(results) if tuned is None else tuned):
+        suite, scenario, variant = ones[0].suite, *ones[0].contest.key[:2]
+        ranked, search = _ranked(ones), ones[0].search
+        named = ", ".join(one.method for one in ones) if title.endswith(ones[-1].method) else ""
+        key = (suite, scenario, variant, named)
+        titles = shortest(list(search.space))
+        formats |= {name: Format(titles[name], left=True) for name in search.space}
+        for one in ranked:
+            rows.append({**dict(zip(BY, key, strict=True)), "method": one.method, **_columns(one, formats)})
+        notes = [note for one in ranked for note in _notes(one)]
+        pages.append(page(key, title=title, caption=_caption(ones), notes=notes))
+    return frame(
+        rows,
+        (*BY, "method", "metric"),
+        caption="How methods were tuned",
+        by=BY,
+        pages=pages,
+        formats={
+            **formats,
+            "candidate": Format(part=""),
+            "validation": Format("validation", "score", "metric"),
+            "sd": Format("sd", "score"),
+        },
+        legend=LEGEND,
+        metric=str(rows[0]["metric"]),
+        dashes=True,
+    )
 
-    return View.of(pages, LEGEND, tuned, _to_csv, _to_json, few)
+
+def candidates(results: Sequence[Result]) -> Frame:
+    """A row for each candidate of each tuned method and each round that it was scored after.
+
+    Raises:
+        UserError: where nothing was tuned.
+    """
+    rows: list[dict[str, Any]] = []
+    for one in of_results(results):
+        scenario, variant, method = one.contest.key
+        for k, by_round in one.contest.scores.items():
+            tried = {key: v for key, v in one.search.candidates[k].items() if one.search.concerns(key, method)}
+            for t, score in by_round.items() or [(None, None)]:
+                where = {"suite": one.suite, "scenario": scenario, "variant": variant, "method": method}
+                won = k == one.contest.winner
+                found = {"metric": one.search.metric, "round": t, "validation": score, "winner": won}
+                edge = one.search.at_edge(k, method) if won else []
+                rows.append({**where, "candidate": k, "values": tried, **tried, **found, "edge": edge})
+    metric = str(rows[0]["metric"]) if rows else ""
+    return frame(rows, (), caption="Candidates, round by round", by=BY[:3], metric=metric)
 
 
 def how_tuned(results: Sequence[Result]) -> list[str]:
     """What to say below leaderboards of methods that were tuned, and of which suites, places or methods where that is
     not true of all."""
-    searches = {folder: read_searches(folder) for folder in dict.fromkeys(r.folder.parent for r in results)}
+    searches = {folder: read_searches(folder) for folder in dict.fromkeys(r.suite_folder for r in results)}
     trials: dict[tuple[str, ...], int] = {}
     for r in results:
         key = (r.entry.scenario, r.entry.variant, r.entry.method)
-        search = searches[r.folder.parent].get(key)
-        trials[str(r.folder.parent), r.suite, *key] = len(search.candidates) if search else 0
+        search = searches[r.suite_folder].get(key)
+        trials[str(r.suite_folder), r.suite, *key] = len(search.candidates) if search else 0
     told: dict[tuple[int, str], list[str]] = {}
     for name, n in _alike(trials):
         who = "{} report{}" if len(name) == 5 else "in {} every method reports" if name else "every method reports"
@@ -154,35 +198,6 @@ def _title(*names: str) -> str:
     return " · ".join(filter(None, names))
 
 
-def _page(title: str, ones: Sequence[Tuned]) -> Page:
-    search, ranked = ones[0].search, _ranked(ones)
-    rungs = next(filter(None, (one.contest.rungs for one in ones)), ())
-    columns = [Column("method", "name", [Shown(one.method) for one in ranked])]
-    titles = shortest(list(search.space))
-    for key in search.space:
-        if any(search.concerns(key, one.method) for one in ones):
-            facts: dict[str, Any] = {"left": True, "also": (key,), "whole": key}
-            columns.append(Column(titles[key], "score", [_value(one, key) for one in ranked], **facts))
-    scores = [one.scores.get(k) if (k := one.contest.winner) is not None else None for one in ranked]
-    facts = scored(search.metric)
-    validation = [point(score, search.metric, DASH) for score in scores]
-    columns.append(Column("validation", "score", validation, least=10, **facts))
-    for n in _budgets(len(search.candidates)):
-        cells = [point(one.expected(n), search.metric, DASH) for one in ranked]
-        columns.append(Column(f"{n} trial{'s' * (n > 1)}", "score", cells, least=8, **facts))
-    spreads = [float(np.std(list(one.scores.values()), ddof=1)) if len(one.scores) > 1 else None for one in ranked]
-    apart = subtracted(search.metric) | {"best": ""}
-    columns.append(Column("sd", "score", [point(spread, search.metric, DASH) for spread in spreads], **apart))
-    halved = f", halved after round{'s' * (len(rungs) > 2)} {_listed(rungs[:-1])}"
-    caption = (
-        f"{search.metric} on validation images · {counted(len(search.candidates), 'candidate')}"
-        + (halved if len(rungs) > 1 else "")
-        + (f" of {counted(rungs[-1], 'round')}" if rungs else "")
-        + f" · {counted(len(search.seeds), 'seed')}"
-    )
-    return Page(title, [Table(columns, caption)], [note for one in ranked for note in _notes(one)])
-
-
 def _ranked(ones: Sequence[Tuned]) -> list[Tuned]:
     """The best validation score first; those without a winner last."""
     sign = -1 if higher_is_better(ones[0].search.metric) else 1
@@ -194,13 +209,38 @@ def _best(one: Tuned) -> float:
     return one.scores.get(k, 0.0) if k is not None else 0.0
 
 
-def _value(one: Tuned, key: str) -> Shown:
+def _caption(ones: Sequence[Tuned]) -> str:
+    search = ones[0].search
+    rungs = next(filter(None, (one.contest.rungs for one in ones)), ())
+    halved = f", halved after round{'s' * (len(rungs) > 2)} {' and '.join(map(str, rungs[:-1]))}"
+    return (
+        f"{search.metric} on validation images · {counted(len(search.candidates), 'candidate')}"
+        + (halved if len(rungs) > 1 else "")
+        + (f" of {counted(rungs[-1], 'round')}" if rungs else "")
+        + f" · {counted(len(search.seeds), 'seed')}"
+    )
+
+
+def _columns(one: Tuned, formats: dict[str, Format]) -> dict[str, Any]:
+    """One row; formats gets those of its numbers of trials."""
+    search, k = one.search, one.contest.winner
+    found: dict[str, Any] = {"metric": search.metric, "candidate": k}
+    found |= {key: _value(one, key) for key in search.space}
+    found["validation"] = None if k is None else one.scores.get(k)
+    trials = [n for i in range(12) if (n := 2**i) < len(search.candidates)] + [len(search.candidates)]
+    for n in trials:
+        name = f"{n} trial{'s' * (n > 1)}"
+        formats[name] = Format(name, "score", "metric")
+        found[name] = one.expected(n)
+    return found | {"sd": float(np.std(list(one.scores.values()), ddof=1)) if len(one.scores) > 1 else None}
+
+
+def _value(one: Tuned, key: str) -> str | None:
+    """What the winner was tried with; with a word where that is the lowest or highest value that was tried."""
     k = one.contest.winner
     if k is None or k not in one.scores or not one.search.concerns(key, one.method):
-        return Shown(DASH)
-    edge = " (edge)" if key in one.search.at_edge(k, one.method) else ""
-    value = one.search.candidates[k][key]
-    return Shown(f"{value}{edge}", value=value if is_number(value) else None)
+        return None
+    return f"{one.search.candidates[k][key]}{' (edge)' if key in one.search.at_edge(k, one.method) else ''}"
 
 
 def shortest(keys: Sequence[str]) -> dict[str, str]:
@@ -217,15 +257,6 @@ def shortest(keys: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _listed(rounds: Sequence[int]) -> str:
-    return " and ".join(map(str, rounds))
-
-
-def _budgets(candidates: int) -> list[int]:
-    """1, 2, 4, ..., and all."""
-    return [n for i in range(12) if (n := 2**i) < candidates] + [candidates]
-
-
 def _notes(one: Tuned) -> Iterator[str]:
     if not one.contest.rungs:
         yield f"{one.method}: no candidate has begun"
@@ -236,30 +267,14 @@ def _notes(one: Tuned) -> Iterator[str]:
         yield f"{one.method}: {missing} of {of_all} without a score, because not tested yet, failed or diverged"
 
 
-def _records(tuned: Sequence[Tuned]) -> Iterator[dict[str, Any]]:
-    for one in tuned:
-        (scenario, variant, method), winner = one.contest.key, one.contest.winner
-        for k, by_round in one.contest.scores.items():
-            tried = one.search.candidates[k].items()
-            own = {key: value for key, value in tried if one.search.concerns(key, method)}
-            for t, score in by_round.items() or [(None, None)]:
-                place = (one.suite, scenario, variant, method, k, own, one.search.metric, t, score)
-                edge = one.search.at_edge(k, method) if k == winner else []
-                yield dict(zip(CSV_COLUMNS, (*place, k == winner, edge), strict=True))
-
-
-def _to_csv(tuned: Sequence[Tuned]) -> str:
-    """A row for every candidate and round that it was scored after; one for a candidate without a score."""
-
-    def texts(record: dict[str, Any]) -> Iterator[Any]:
-        for value in record.values():
-            if isinstance(value, dict):
-                yield "; ".join(f"{key}={part}" for key, part in value.items())
-            else:
-                yield "; ".join(value) if isinstance(value, list) else value
-
-    return csv_text(CSV_COLUMNS, (list(texts(record)) for record in _records(tuned)))
-
-
-def _to_json(tuned: Sequence[Tuned]) -> str:
-    return json_text(list(_records(tuned)))
+def undecided(found: Found, paths: Sequence[str | Path]) -> str:
+    """A sentence; "" where everything that is found reports."""
+    if not (found.results or found.undecided):
+        return f"{', '.join(map(str, paths))}: no cells; whatever ran here had none to compute."
+    if not found.undecided:
+        return ""
+    cells = {r.folder: r.status in ENDED for r in found.undecided}  # equal candidates have one
+    places = ((r.suite, r.entry.scenario, r.entry.variant, r.entry.method) for r in found.undecided)
+    names = dict.fromkeys(" · ".join(filter(None, place)) for place in places)
+    tried = f"{sum(cells.values())} of {len(cells)} tried, of {shortened(list(names), NAMED)}"
+    return f"Only candidates so far, {tried}; `fedbench compare --tuning` shows them."

@@ -1,21 +1,22 @@
-"""Which view of results is asked for: leaderboards, a summary of many, or one of the others."""
+"""Views of results by name: leaderboards, a summary of many, or one of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.report.board import Leaderboard
+from fedbench.report import board_frames, scenario_frames
+from fedbench.report.filters import chosen as filtered
+from fedbench.report.frames import Frame
 from fedbench.report.grouping import cited, roles_of
-from fedbench.report.leaderboards import leaderboards
-from fedbench.report.page import View
-from fedbench.report.selection.selection import Selection
+from fedbench.report.leaderboards import Leaderboard, leaderboards
 from fedbench.report.tuning import how_tuned
 from fedbench.results import Result
 
+FEW = 8  # leaderboards that are printed whole where no view is named: about a screen each
+PEOPLE = ("rich", "markdown", "latex")  # formats that people read
 CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
 USUAL: Mapping[str, Any] = {"metric": "accuracy", "at": "final", "baseline": None, "equivalent": None}
 # By view, which of these options say something to it, and to others why not.
@@ -48,22 +49,37 @@ WHY = {
 
 
 def chosen(
-    results: Sequence[Result], kind: str = "", *, form: str = "rich", wanted: Selection | None = None, **asked: Any
-) -> View:
-    """The view that an option of `fedbench compare` names, with what stands below any of them.
+    results: Sequence[Result],
+    kind: str = "",
+    *,
+    form: str = "rich",
+    where: Sequence[str] = (),
+    sort: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    **asked: Any,
+) -> Frame:
+    """The frame that an option of `fedbench compare` names.
 
-    Where none is named, leaderboards, or on a terminal (rich) the summary of many: what programs and papers take in
-    must not depend on how many there are. wanted: which of its lines and columns, those of leaderboards where no view
-    is named. asked: as of `leaderboards`; without roles, those of the installed plugins. Raises: UserError for options
-    that mean nothing to the view.
+    Args:
+        results: what is compared.
+        kind: the option, such as `--pairs`; "" for leaderboards, or on a terminal a summary of many.
+        form: the format that it is for.
+        where: conditions on rows, see `filters.chosen`.
+        sort: columns to sort by.
+        columns: columns to show.
+        asked: of `leaderboards`, and what the view itself needs; without roles, those of the installed plugins.
+
+    Raises:
+        UserError: for options that mean nothing to the view.
     """
-    view = _view(results, kind, brief=form == "rich" and not wanted, **asked)
-    view = (wanted.of(view) if wanted else view).named()
+    brief = form == "rich" and not (where or sort or columns)
+    found = _view(results, kind, brief=brief, people=form in PEOPLE, **asked)
+    found = filtered(found, where, sort, columns)
     if kind != "--tuning" and (below := how_tuned(results)):
-        view = replace(view, legend=[*view.legend, *below])
+        found.attrs["legend"] = [*found.attrs["legend"], *below]
     if form in CITING:
-        view = replace(view, sources=cited(results, Registry().catalogue.papers))
-    return view
+        found.attrs["sources"] = cited(results, Registry().catalogue.papers)
+    return found
 
 
 def _view(
@@ -79,38 +95,35 @@ def _view(
     pareto: str | None = None,
     roles: Mapping[str, str] | None = None,
     brief: bool = False,
-) -> View:
+    people: bool = False,
+) -> Frame:
     refuse(kind, {"metric": metric, "at": at, "baseline": baseline, "equivalent": equivalent})
     if kind == "--tuning":
-        from fedbench.report import tuning
+        from fedbench.report.tuning import candidates, tuning
 
-        return tuning.view(results)
+        return tuning(results) if people else candidates(results)
     if kind == "--paper":
-        from fedbench.report.paper import comparison, records
+        from fedbench.report.paper import comparison, frames
 
-        return records.view(comparison.comparisons(results, at=at))
+        return (frames.side_by_side if people else frames.paper)(comparison.comparisons(results, at=at))
     roles = roles_of(results, Registry().catalogue.roles if roles is None else roles)
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--pairs":
-        from fedbench.report import pairs
-
-        return pairs.view(boards, baseline)
+        found = board_frames.pairs(boards, baseline)
+        return board_frames.matrix(found) if people else found
+    if kind == "--by":
+        found = board_frames.clients(boards)
+        return board_frames.worst_clients(found) if people else found
+    if kind == "--costs":
+        return board_frames.costs(boards)
     if kind == "--ranks":
-        from fedbench.report import ranks
         from fedbench.report.scenarios import standings
 
-        return ranks.view(standings(boards, equivalent))
-    if kind == "--sizes":
-        from fedbench.report import sizes
-
-        return sizes.view(results, boards, equivalent)
-    if kind in ("--images", "--reach", "--pareto"):
-        return _with_results(results, boards, kind, images or (), reach or "", pareto or "")
-    from fedbench.report import clients, columns, summary, traffic
-
-    if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > summary.FEW):
-        return summary.view(summary.summaries(boards, equivalent))
-    return {"--by": clients, "--costs": traffic}.get(kind, columns).view(boards)
+        return scenario_frames.ranks(standings(boards, equivalent))
+    if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > FEW):
+        found = scenario_frames.summary(boards, equivalent)
+        return scenario_frames.lettered(found) if people else found
+    return _with_results(results, boards, kind, images or (), reach or "", pareto or "", equivalent)
 
 
 def refuse(kind: str, asked: Mapping[str, Any]) -> None:
@@ -122,17 +135,29 @@ def refuse(kind: str, asked: Mapping[str, Any]) -> None:
 
 
 def _with_results(
-    results: Sequence[Result], boards: Sequence[Leaderboard], kind: str, images: Sequence[str], reach: str, pareto: str
-) -> View:
-    """Views that need more of the results than leaderboards have."""
+    results: Sequence[Result],
+    boards: Sequence[Leaderboard],
+    kind: str,
+    images: Sequence[str],
+    reach: str,
+    pareto: str,
+    equivalent: float | None,
+) -> Frame:
+    """Views that need more of the results than leaderboards have; else the leaderboards."""
+    if kind == "--sizes":
+        from fedbench.report.deployable import deployable
+
+        return deployable(results, boards, equivalent)
     if kind == "--images":
-        from fedbench.report.images import view
+        from fedbench.report.images import images as image_by_image
 
-        return view(results, boards, *images)
+        return image_by_image(results, boards, *images)
     if kind == "--reach":
-        from fedbench.report import reach as reaching
+        from fedbench.report.time_to_target import time_to_target
 
-        return reaching.view(results, boards, reach)
-    from fedbench.report import pareto as fronts
+        return time_to_target(results, boards, reach)
+    if kind == "--pareto":
+        from fedbench.report.pareto import pareto as fronts
 
-    return fronts.view(results, boards, pareto)
+        return fronts(results, boards, pareto)
+    return board_frames.leaderboard(boards)

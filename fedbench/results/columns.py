@@ -167,12 +167,15 @@ TIMINGS = {
         "git",
         "traceback",
         "files",
+        "digest",
+        "tables",
         "torn",
         "left_out",
         "root",
-        "warnings",
+        "warnings",  # of cells that older versions computed
         "metrics",
         "method",
         "computed_as",
+        "ignored",
     ),
 }

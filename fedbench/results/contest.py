@@ -12,7 +12,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results.choice import VALIDATION, higher_is_better, without_noise
 from fedbench.results.manifest import read_manifest
-from fedbench.results.result import checked_table
+from fedbench.results.result import checked_table, has_table
 from fedbench.results.scores import average, by_round, evaluated_rounds
 from fedbench.results.status import GIVEN_UP, HALVED
 
@@ -90,7 +90,7 @@ def validated(folder: Path, metric: str) -> dict[int, float]:
     """The validation score of one cell by round; without those that are no number. Nothing where it has failed, or
     not come to a test. Raises: UserError where its table is not as it was written."""
     manifest = read_manifest(folder)
-    if manifest is None or manifest["status"] in GIVEN_UP or not (folder / "eval.parquet").is_file():
+    if manifest is None or manifest["status"] in GIVEN_UP or not has_table("eval", folder, manifest):
         return {}
     found = {t: average(v) for t, v in by_round(checked_table("eval", folder, manifest), metric, VALIDATION).items()}
     if not found and manifest["status"] in ("finished", HALVED):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedbench.results.coverage import WIDE, layer_coverage
@@ -103,7 +104,7 @@ def _totals(result: Tables) -> dict[str, Any]:
     gamma, coverage = layer_coverage(rounds, layers, arrived, _rounds(result, found["last"]))
     server = result.server
     return found | sums | {
-        "memory": float(max(memory + (beside or 0) for memory, beside in zip(*both, strict=True))),
+        "memory": _memory(table["client"].to_pylist(), *both),
         "gamma": gamma,
         "coverage": coverage,
         "server_flops": float(sum(server["flops"].to_pylist())) if server.num_rows else None,
@@ -111,6 +112,14 @@ def _totals(result: Tables) -> dict[str, Any]:
         "exchange": _exchange(result),
         "simulated": _simulated(result),
     }  # fmt: skip
+
+
+def _memory(clients: Sequence[int], memory: Sequence[int], workspace: Sequence[int | None]) -> list[float]:
+    """Of each client's largest estimate over rounds, the smallest, the median and the largest, in bytes."""
+    largest: dict[int, int] = {}
+    for client, own, beside in zip(clients, memory, workspace, strict=True):
+        largest[client] = max(largest.get(client, 0), own + (beside or 0))
+    return [float(min(largest.values())), float(median(largest.values())), float(max(largest.values()))]
 
 
 def _rounds(result: Tables, last: int) -> int:

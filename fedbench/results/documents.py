@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import cannot_write, hash_of_json, write_atomically
+from fedbench.disk import cannot_write, hash_of_bytes, hash_of_json, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.tables import RESULT_VERSION, wrong_version
+from fedbench.results.tables import READABLE, RESULT_VERSION, wrong_version
 
 MAX_DEPTH = 100  # what walks through a value may call itself as often
-SEAL = "sha256"  # of all that stands beside it in its file, as JSON with sorted keys: whitespace and order are free
+SEAL = "sha256"  # of the bytes of its file, in which it stands as BLANK
+BLANK = "0" * 64
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """A JSON file marked with the result version, and sealed: with its own hash. Raises: ValueError for NaN, which JSON
-    does not have."""
-    said = json.loads(json_text(value))  # what a reader will have to hash
-    write_atomically(path, json_text({**value, SEAL: hash_of_json(said)}).encode())
+    """Write a JSON file with the result version and a seal: the hash of its own bytes.
+
+    Raises:
+        ValueError: for NaN, which JSON does not have.
+    """
+    write_atomically(path, sealed_text(value).encode())
+
+
+def sealed_text(value: Mapping[str, Any]) -> str:
+    """What `write_json` writes."""
+    text = json_text({key: part for key, part in value.items() if key != SEAL} | {SEAL: BLANK})
+    return _with_seal(text, BLANK, hash_of_bytes(text.encode()))
+
+
+def _with_seal(text: str, old: str, new: str) -> str:
+    """A text with another seal; it stands last."""
+    before, key, after = text.rpartition(f'"{SEAL}": "{old}"')
+    return f'{before}"{SEAL}": "{new}"{after}' if key else ""
 
 
 @contextmanager
@@ -38,7 +53,8 @@ def locked(path: Path) -> Iterator[None]:
 
 def json_text(value: Mapping[str, Any]) -> str:
     """A JSON text marked with the result version, without a seal. Raises: ValueError for NaN."""
-    return json.dumps({"result_version": RESULT_VERSION, **value}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    said = {"result_version": RESULT_VERSION} | {key: part for key, part in value.items() if key != "result_version"}
+    return json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def parsed(text: str) -> Any:
@@ -68,24 +84,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def unsealed(value: dict[str, Any], unmarked: Collection[str]) -> str | None:
-    """Take the seal off what `read_json` read; returns what is wrong with it, None where all is as it was written.
+def read_sealed(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
+    """What `write_json` wrote, without the seal.
 
-    unmarked: the keys that files have had which an older fedbench wrote, without a seal. Any other key must come from
-    one that seals, or be a damaged one: so nothing passes for old whose seal was hit itself.
+    Files of version 1 have a seal over their value, or none.
+
+    Raises:
+        UserError: as `read_json`, and where the seal does not fit.
     """
-    if SEAL in value:
-        seal = value.pop(SEAL)
-        return None if seal == hash_of_json(value) else "changed since it was written (its hash is another)"
-    odd = sorted(value.keys() - unmarked)
-    return f"changed since it was written ({odd[0]!r:.80} stands there, and no {SEAL})" if odd else None
-
-
-def read_sealed(path: Path, required: Iterable[str], unmarked: Collection[str], mend: str) -> dict[str, Any]:
-    """What `write_json` wrote, without the seal. Raises: UserError as `read_json`, and where the seal does not fit."""
     value = read_json(path, required, mend)
-    if wrong := unsealed(value, unmarked):
-        raise UserError(f"{path}: {wrong}.\n{mend}")
+    seal = value.pop(SEAL, None)
+    if value["result_version"] == 1:
+        fits = seal is None or seal == hash_of_json(value)
+    else:
+        text = path.read_bytes().decode(errors="replace")
+        blank = _with_seal(text, seal, BLANK) if isinstance(seal, str) else ""
+        fits = seal == hash_of_bytes(blank.encode())
+    if not fits:
+        raise UserError(f"{path}: checksum mismatch: it was changed since it was written.\n{mend}")
     return value
 
 
@@ -102,7 +118,7 @@ def read_json(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
     if not isinstance(value, dict) or "result_version" not in value:
         raise UserError(f"{path}: not a file of fedbench (it has no result_version).\n{mend}")
-    if value["result_version"] != RESULT_VERSION:
+    if value["result_version"] not in READABLE:
         raise UserError(wrong_version(path, value["result_version"]))
     if missing := [name for name in required if name not in value]:
         raise UserError(f"{path}: {', '.join(missing)} missing.\n{mend}")

@@ -1,17 +1,15 @@
-"""expected.json: a paper's numbers beside the results that are to be compared with them."""
+"""A paper's numbers in a suite's index, to be compared with its results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.results.documents import read_sealed, write_json
+from fedbench.results.index import INDEX, MEND, Index, change_index, read_index
 from fedbench.results.untrusted import typed
-
-EXPECTED = "expected.json"
 
 
 @dataclass(frozen=True)
@@ -35,22 +33,22 @@ class Expected:
 
 
 def write_expected(suite_folder: Path, suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """All numbers of a suite, in place of those that were there; no file where it has none."""
-    path, found = Path(suite_folder) / EXPECTED, list(rows)
-    if found:
-        write_json(path, {"suite": suite, "expected": found})
-    else:
-        path.unlink(missing_ok=True)
+    """All numbers of a suite, in place of those that were there."""
+    found = [dict(row) for row in rows]
+    old = read_index(suite_folder)
+    if found != list(old.expected if old else ()):
+        change_index(suite_folder, suite, lambda index: replace(index, expected=found))
 
 
 def read_expected(suite_folder: Path) -> list[Expected]:
-    """What `write_expected` wrote; empty where there is no file. Raises: UserError where it cannot be used."""
-    path = Path(suite_folder) / EXPECTED
-    if not path.is_file():
-        return []
-    mend = "Delete it and run the suite again: finished cells are kept."
-    rows = read_sealed(path, ("suite", "expected"), ("result_version", "suite", "expected"), mend)["expected"]
+    """What `write_expected` wrote. Raises: UserError where it cannot be used."""
+    index = read_index(suite_folder)
+    return expected_of(index, Path(suite_folder)) if index else []
+
+
+def expected_of(index: Index, folder: Path) -> list[Expected]:
+    """The numbers of an index that was read from this folder. Raises: UserError where one is none of fedbench."""
     try:
-        return [typed(Expected, row) for row in rows]
+        return [typed(Expected, row) for row in index.expected]
     except TypeError as error:
-        raise UserError(f"{path}: a number is not one of fedbench ({error}).\n{mend}") from error
+        raise UserError(f"{folder / INDEX}: an expected number is not one of fedbench ({error}).\n{MEND}") from error

@@ -29,8 +29,12 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     """What is wrong with the files of a finished cell, by name: a table that is missing, or any file that is not as
     it was written. The state may be deleted.
 
-    A cell of an older fedbench, whose manifest describes no files, needs its tables, not empty.
+    Of a packed cell only the state is looked at; its tables are checked when they are read. A cell of an older
+    fedbench, whose manifest describes no files, needs its tables, not empty.
     """
+    if "tables" in manifest:
+        found = {name: fault(folder / name, facts) for name, facts in manifest.get("files", {}).items()}
+        return {name: wrong for name, wrong in found.items() if wrong and wrong != MISSING}
     if not (files := manifest.get("files")):
         return {name: "missing or empty" for name in ALWAYS if not _has_content(folder / name)}
     found = {name: fault(folder / name, facts) for name, facts in files.items()}

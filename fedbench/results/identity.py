@@ -4,19 +4,47 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fedbench.disk import hash_of_bytes
-from fedbench.results.tables import RESULT_VERSION
 
+# Raised whenever a cell of the same configuration comes to other numbers: no older cell is then reused.
+NUMBERS_VERSION = 1
 NAMED = re.compile(r"-([0-9a-f]{12})\Z")
 
 
-def identity(config: Mapping[str, Any], fingerprints: Mapping[str, str], versions: Mapping[str, str]) -> str:
-    """12 hex digits over all that can change a result; names, device, jobs and timeout are not in it."""
-    text = json.dumps([RESULT_VERSION, config, fingerprints, versions], sort_keys=True, separators=(",", ":"))
+def identity(
+    config: Mapping[str, Any],
+    fingerprints: Mapping[str, str],
+    versions: Mapping[str, str],
+    ignored: Collection[str] = (),
+) -> str:
+    """The id of a cell: 12 hex digits over all that can change its numbers.
+
+    Names, device, jobs and timeout are not in it.
+
+    Args:
+        config: the resolved configuration.
+        fingerprints: of data and weights.
+        versions: of the packages and plugins that compute it.
+        ignored: the parts of the configuration that its method does not read.
+    """
+    read = {key: value for key, value in config.items() if key not in ignored}
+    text = json.dumps([NUMBERS_VERSION, read, fingerprints, versions], sort_keys=True, separators=(",", ":"))
     return hash_of_bytes(text.encode())[:12]
+
+
+def identity_of(manifest: Mapping[str, Any]) -> str:
+    """The id that follows from what a manifest says of its cell."""
+    ignored = manifest.get("ignored", ())
+    return identity(manifest["config"], manifest["fingerprints"], manifest["versions"], ignored)
+
+
+def read_by_its_method(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a cell without the parts that its method does not read."""
+    ignored = manifest.get("ignored", ())
+    return {key: value for key, value in manifest.get("config", {}).items() if key not in ignored}
 
 
 def id_in(folder: str) -> str:

@@ -1,38 +1,38 @@
-"""index.json: which names (scenario, method, variant, seed) point to which cell folder of a suite."""
+"""index.json: which names have which cells, and which tables belong to a suite's results."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import cannot_write, hash_of_json
+from fedbench.disk import cannot_write
 from fedbench.errors import UserError
-from fedbench.results.documents import locked, read_json, unsealed, write_json
-from fedbench.results.manifest import MANIFEST
-from fedbench.results.untrusted import is_folder_name, typed
+from fedbench.results.documents import locked, read_sealed, write_json
+from fedbench.results.identity import id_in
+from fedbench.results.untrusted import check, is_folder_name, typed
 from fedbench.words import shortened
 
 INDEX = "index.json"
+CELLS = "cells"  # the folder of cells that are at work or not packed yet
 SOME = 5  # names of files that are none of fedbench's, in a message
+BEFORE = {"searches": "tuning.json", "expected": "expected.json"}  # where version 1 had these parts of an index
 Key = tuple[str, str, str, int, int | None]  # scenario, method, variant, seed, candidate
-MARK = "mark"  # of an entry, in the file
-UNSEALED = ("result_version", "suite", "entries")  # what there is in an index of an older fedbench, without seals
-ALTERED, TWICE = "this entry was changed since it was written", "two entries have this name"
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
-MEND = f"Delete it and run the whole suite again: finished cells are kept, and named there again.\n{MAKE_SOME}"
+MEND = f"Restore it from a copy, or delete the suite's folder and run the whole suite again.\n{MAKE_SOME}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One name under which a cell appears. Several entries may point to one cell folder.
+    """One name under which a cell appears. Several entries may have one cell.
 
-    shared: of a method that brings settings of its own, what its suite gives all others in place of those sections:
-    what it has itself stands in the cell's configuration · candidate: of a tuning, the number of the one that this
-    cell tries; None for a cell that reports.
+    cell: its id · shared: of a method that brings settings of its own, what its suite gives all others in place of
+    those sections: what it has itself stands in the cell's configuration · candidate: of a tuning, the number of the
+    one that this cell tries; None for a cell that reports · ignored: what this name's scenario sets of the parts that
+    the cell's method does not read, which may be another in the cell's configuration.
     """
 
     scenario: str
@@ -45,19 +45,23 @@ class Entry:
     profile: str
     shared: dict | None = None
     candidate: int | None = None
+    ignored: dict | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
         """All that it says."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def mark(self, suite: str) -> str:
-        """12 hex digits over all that it says, in a suite of that name."""
-        return hash_of_json([suite, self.facts])[:12]
-
     @property
     def key(self) -> Key:
         return self.scenario, self.method, self.variant, self.seed, self.candidate
+
+    def seen(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The cell's manifest with the configuration that this name's scenario has."""
+        if not (ignored := manifest.get("ignored")):
+            return manifest
+        read = {part: value for part, value in manifest["config"].items() if part not in ignored}
+        return {**manifest, "config": {**read, **(self.ignored or {})}}
 
     @property
     def title(self) -> str:
@@ -67,59 +71,108 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Index:
-    """A suite's name and its entries, in the order of the suite.
+class Packed:
+    """A table file of a suite: its name in the suite's folder, its size in bytes and its SHA-256."""
 
-    wrong: what of that cannot be believed, by the entry's key · torn: what is wrong beside that with the file, or "" ·
-    marked: whether every entry has a seal, so that its names mean its cell; those of an older fedbench have none.
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """What an index says.
+
+    Attributes:
+        suite: its name.
+        entries: in the order of the suite.
+        tables: the files of packed cells, by kind: `cells`, and those of `columns.COLUMNS`.
+        searches: of a tuning, see `fedbench.results.tuning`.
+        expected: a paper's numbers, see `fedbench.results.expected`.
     """
 
     suite: str
-    entries: Sequence[Entry]
-    wrong: Mapping[tuple, str] = field(default_factory=dict)
-    torn: str = ""
-    marked: bool = True
+    entries: Sequence[Entry] = ()
+    tables: Mapping[str, Packed] = field(default_factory=dict)
+    searches: Sequence[Mapping[str, Any]] = ()
+    expected: Sequence[Mapping[str, Any]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What is written."""
+        return {
+            "suite": self.suite,
+            "entries": [entry.facts for entry in self.entries],
+            "searches": list(self.searches),
+            "expected": list(self.expected),
+            "tables": {kind: vars(table) for kind, table in self.tables.items()},
+        }
 
 
 def read_index(suite_folder: Path) -> Index | None:
-    """The index of a suite folder, or None where there is none. Raises: UserError where it cannot be used, or is not as
-    it was written."""
-    path, found = Path(suite_folder) / INDEX, look_at_index(suite_folder)
-    if found is None or not (found.wrong or found.torn):
-        return found
-    which = {entry.key: entry.title for entry in found.entries}
-    told = [f"{which[key]}: {wrong}" for key, wrong in found.wrong.items()] or [found.torn]
-    raise UserError(f"{path}: {shortened(told, SOME)}.\n{MEND}")
+    """The index of a suite folder, or None where there is none.
 
-
-def look_at_index(suite_folder: Path) -> Index | None:
-    """The index of a suite folder with what is wrong with its entries, or None where there is none. Raises: UserError
-    where it cannot be used at all."""
+    Raises:
+        UserError: where it cannot be used, or is not as it was written.
+    """
     path = Path(suite_folder) / INDEX
     if not path.is_file():
         return None
-    value = read_json(path, UNSEALED, MEND)
-    torn = unsealed(value, UNSEALED)
-    suite = value["suite"]
-    if not isinstance(suite, str):
-        raise UserError(f"{path}: its suite is no text.\n{MEND}")
+    value = read_sealed(path, ("suite", "entries"), MEND)
     try:
-        marks = [entry.pop(MARK, None) for entry in value["entries"]]
-        entries = [typed(Entry, entry) for entry in value["entries"]]
-    except (TypeError, AttributeError) as error:
-        raise UserError(f"{path}: an entry is not one of fedbench ({error}).\n{MEND}") from error
-    if odd := [entry.cell for entry in entries if not is_folder_name(entry.cell)]:
-        raise UserError(f"{path}: {odd[0]!r:.80} is not the name of a cell's folder beside it.\n{MEND}")
-    if torn and not any(marks):
-        raise UserError(f"{path}: {torn}.\n{MEND}")
-    return Index(suite, entries, _wrong(suite, entries, marks), torn or "", any(marks))
+        old = value.pop("result_version") == 1
+        index = _older(path.parent, value) if old else _checked(value)
+        check("suite", index.suite, str)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise UserError(f"{path}: not an index of fedbench ({error}).\n{MEND}") from error
+    names = [entry.cell for entry in index.entries] + [table.file for table in index.tables.values()]
+    if odd := [name for name in names if not is_folder_name(name)]:
+        raise UserError(f"{path}: {odd[0]!r:.80} is not the name of a cell or a table.\n{MEND}")
+    if twice := [entry for entry, n in Counter(entry.key for entry in index.entries).items() if n > 1]:
+        raise UserError(f"{path}: two entries have the name {' · '.join(map(str, twice[0][:4]))}.\n{MEND}")
+    return index
 
 
-def _wrong(suite: str, entries: Sequence[Entry], marks: Sequence[Any]) -> dict[tuple, str]:
-    """What is wrong with entries by themselves, by key: their marks, where there are any, and names told twice."""
-    marked = any(marks)
-    altered = {e.key: ALTERED for e, mark in zip(entries, marks, strict=True) if marked and mark != e.mark(suite)}
-    return altered | {key: TWICE for key, n in Counter(entry.key for entry in entries).items() if n > 1}
+def _checked(value: dict[str, Any]) -> Index:
+    """An index from its JSON value. Raises: TypeError, AttributeError for what is none."""
+    for name, wanted in {"entries": list, "searches": list, "expected": list, "tables": dict}.items():
+        check(name, value[name], wanted)
+    entries = [typed(Entry, entry) for entry in value["entries"]]
+    tables = {kind: typed(Packed, table) for kind, table in value["tables"].items()}
+    return Index(value["suite"], entries, tables, value["searches"], value["expected"])
+
+
+def _older(folder: Path, value: dict[str, Any]) -> Index:
+    """An index of version 1: entries had folders for cells and marks, and other parts had their own files."""
+    check("entries", value["entries"], list)
+    kept = [{name: part for name, part in entry.items() if name != "mark"} for entry in value["entries"]]
+    entries = [typed(Entry, {**entry, "cell": id_in(entry["cell"])}) for entry in kept]
+    return Index(value["suite"], entries, {}, *(_part(folder / file, what) for what, file in BEFORE.items()))
+
+
+def _part(path: Path, what: str) -> list[Any]:
+    if not path.is_file():
+        return []
+    value = read_sealed(path, ("suite",), MEND)
+    if what not in value:  # the oldest tuning.json had one search, of all contests
+        value = {what: [{name: part for name, part in value.items() if name not in ("result_version", "suite")}]}
+    check(what, value[what], list)
+    found: list[Any] = value[what]
+    return found
+
+
+def change_index(suite_folder: Path, suite: str, change: Callable[[Index], Index]) -> Index:
+    """Replace an index by what `change` makes of it, under its lock; one without entries where there was none."""
+    folder = Path(suite_folder)
+    with locked(folder / INDEX):
+        return commit(folder, change(read_index(folder) or Index(suite)))
+
+
+def commit(folder: Path, index: Index) -> Index:
+    """Write an index, which is what readers go by. Whoever calls this holds the lock of `change_index`."""
+    write_json(folder / INDEX, index.to_json())
+    for name in BEFORE.values():  # which are in the index now
+        (folder / name).unlink(missing_ok=True)
+    return index
 
 
 def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mapping[str, Any]]) -> Index:
@@ -128,18 +181,18 @@ def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mappin
     A new entry is placed behind its predecessor in `entries`, so that a run of one method leaves the suite's
     order alone.
     """
-    folder = Path(suite_folder)
-    new = [entry if isinstance(entry, Entry) else Entry(**entry) for entry in entries]
-    prepare_folder(folder)
-    with locked(folder / INDEX):
-        old = read_index(folder)
-        merged = Index(suite, _merge(old.entries if old else (), new))
-        marked = [{**entry.facts, MARK: entry.mark(suite)} for entry in merged.entries]
-        write_json(folder / INDEX, {"suite": suite, "entries": marked})
-    return merged
+    prepare_folder(suite_folder)
+    given = [entry if isinstance(entry, Entry) else Entry(**entry) for entry in entries]
+    new = [replace(entry, cell=id_in(entry.cell)) for entry in given]
+
+    def change(old: Index) -> Index:
+        return replace(old, suite=suite, entries=merged_entries(old.entries, new))
+
+    return change_index(suite_folder, suite, change)
 
 
-def _merge(old: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
+def merged_entries(old: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
+    """Entries with others put in, those of one key in place of it; a new one comes behind its predecessor in `new`."""
     entries = {entry.key: entry for entry in (*old, *new)}
     known = dict.fromkeys(entry.key for entry in old)
     fresh = list(dict.fromkeys(entry.key for entry in new))
@@ -172,7 +225,7 @@ def prepare_folder(suite_folder: Path) -> None:
     except OSError as error:
         raise cannot_write(folder, error) from error
     names = visible(folder)
-    if names and INDEX not in names and not any(_cell_or_empty(folder / name) for name in names):
+    if names and names != [CELLS] and INDEX not in names and not any(_cell_or_empty(folder / name) for name in names):
         raise UserError(
             f"{folder}: holds files that fedbench did not write ({shortened(names, SOME)}) and no {INDEX}.\n"
             "Nothing was changed. Choose another folder with --results DIR, or empty this one."
@@ -182,7 +235,7 @@ def prepare_folder(suite_folder: Path) -> None:
 
 def _cell_or_empty(path: Path) -> bool:
     """A run that was killed before its first index leaves cell folders, perhaps still empty."""
-    return path.is_dir() and ((path / MANIFEST).is_file() or not visible(path))
+    return path.is_dir() and ((path / "manifest.json").is_file() or not visible(path))
 
 
 def visible(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""manifest.json: which cell it is of, how that stands, and what its files were when it was finished."""
+"""Manifests: which cell it is of, how that stands, and what its files were when it was finished."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results.choice import declare
 from fedbench.results.documents import read_sealed, write_json
-from fedbench.results.identity import identity, named
+from fedbench.results.identity import id_in, identity_of, named
+from fedbench.results.index import CELLS
 from fedbench.results.status import STATUSES
+from fedbench.results.store import Store, store_of, suite_folder_of
 from fedbench.results.untrusted import check, check_all, is_folder_name
 from fedbench.types import SIZES
 
@@ -20,12 +22,12 @@ MEND = "Delete the folder it lies in and run the suite again: only that cell is 
 
 # The parts of a manifest and of its configuration that are read; what else stands there is passed on as it is.
 MANIFEST_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("status", "started", "id", "signal", "root", "computed_as"), str),
+    **dict.fromkeys(("status", "started", "id", "signal", "root", "computed_as", "digest"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
     **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout"), dict),
     **dict.fromkeys(("metrics", "method"), dict),
     **dict.fromkeys(("round", "exit_code"), int),
-    "warnings": list,
+    **dict.fromkeys(("ignored", "tables"), list),
     "seconds": int | float,
 }
 CONFIG_TYPES: dict[str, Any] = {
@@ -40,12 +42,6 @@ TURNOUT_TYPES: dict[str, Any] = {**dict.fromkeys(("clients", "of_clients", "imag
 NAMED = ("backbone", "adapter", "data", "method")
 HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 
-# All that a manifest without a seal may have. What came later comes with one.
-UNSEALED = frozenset(
-    {"result_version", "diverged", "torn", *MANIFEST_TYPES}
-    - {"turnout", "warnings", "metrics", "method", "computed_as"}
-)
-
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
@@ -55,14 +51,14 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """manifest.json of one cell, or None where there is none.
+    """What is known of a cell by its folder: its manifest.json, else what is packed of it, or None.
 
     Raises: UserError where it cannot be used: its seal, its id or the name of its folder does not fit what it says.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
-        return None
-    manifest = read_sealed(path, ("status", "id", *HASHED), UNSEALED, MEND)
+        return packed_manifest(store_of(suite_folder_of(path.parent)), id_in(path.absolute().parent.name))
+    manifest = read_sealed(path, ("status", "id", *HASHED), MEND)
     try:
         check_manifest(manifest)
     except TypeError as error:
@@ -72,12 +68,25 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return manifest
 
 
+def packed_manifest(store: Store, id: str) -> dict[str, Any] | None:
+    """The manifest of a packed cell, or None where there is none. Raises: UserError where it is none of fedbench."""
+    manifest = store.manifest(id)
+    if manifest is not None:
+        try:
+            check_manifest(manifest)
+        except (TypeError, KeyError) as error:
+            raise UserError(f"{store.folder}: the cell {id} has no manifest of fedbench ({error}).\n{MEND}") from error
+    return manifest
+
+
 def _mistaken(manifest: Mapping[str, Any], path: Path) -> str | None:
     """Why a manifest cannot be that of the cell it names; None where it is."""
     id = manifest["id"]
-    if (own := identity(*(manifest[part] for part in HASHED))) != id:
+    if (own := identity_of(manifest)) != id:
         return f"its id is {id:.80}, and {own} that of the configuration, fingerprints and versions it tells"
-    if (other := named(path.absolute().parent.name)) not in (None, id):
+    folder = path.absolute().parent
+    other = folder.name if folder.parent.name == CELLS else named(folder.name)
+    if other not in (None, id):
         return f"it is of the cell {id}, and lies in the folder of {other}"
     return None
 
@@ -106,6 +115,8 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         check(f"method.{what}", value, str)
         if not value.isprintable():  # it ends up in tables, on a line of its own
             raise TypeError(f"method.{what} is {value!r:.80}")
+    for part in manifest.get("ignored", []):
+        check("a part of ignored", part, str)
     for what in ("versions", "fingerprints"):
         for name, value in manifest.get(what, {}).items():
             check(f"{what}.{name}", value, str)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from fedbench.errors import UserError
 from fedbench.results.digest import Digest, digest_of
 from fedbench.results.files import ALWAYS, UNTOLD, fault
+from fedbench.results.identity import id_in
 from fedbench.results.index import Entry
 from fedbench.results.status import DAMAGED, PENDING
+from fedbench.results.store import store_of, suite_folder_of
 from fedbench.results.tables import arrow_schema, read_table
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ class Result:
     manifest: Mapping[str, Any]
     fault: str = ""
     known: Digest | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def suite_folder(self) -> Path:
+        """The folder that the index with its entry lies in."""
+        return suite_folder_of(self.folder)
 
     @property
     def status(self) -> str:
@@ -138,16 +145,30 @@ class Result:
 def has_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> bool:
     """Whether a cell's table is there, or should be by its manifest."""
     name = f"{kind}.parquet"
+    if "tables" in manifest:  # it is packed
+        return kind in manifest["tables"]
     return name in manifest.get("files", ()) or (folder / name).is_file()
 
 
 def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
     """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
+    if "tables" in manifest:
+        table = store_of(suite_folder_of(folder)).rows(kind, manifest["id"])
+        return _empty(kind) if table is None else table
     path, files = folder / f"{kind}.parquet", manifest.get("files")
     wrong = fault(path, files[path.name], None) if files and path.name in files else UNTOLD if files else None
     if wrong:
         raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
     return read_table(kind, path)
+
+
+def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """The rows of one table of a cell, or of its checkpoint, whether it is packed or not. Raises: UserError."""
+    if not (path := Path(folder) / f"{kind}.parquet").is_file():
+        packed = store_of(suite_folder_of(folder)).rows(kind, id_in(Path(folder).name))
+        if packed is not None:
+            return packed.to_pylist()
+    return read_table(kind, path).to_pylist()
 
 
 def first_line(error: UserError) -> str:

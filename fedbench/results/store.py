@@ -1,87 +1,216 @@
-"""The file in which readers keep what they read of a results folder: a sealed line of JSON, then two Arrow streams."""
+"""Where a suite's cells lie: in packed tables, or in folders of their own while they are at work."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedbench import __version__
-from fedbench.disk import cache_dir, hash_of_bytes
+from fedbench.disk import hash_of_file
+from fedbench.errors import UserError
+from fedbench.results.choice import declare
+from fedbench.results.columns import COLUMNS
+from fedbench.results.documents import parsed
+from fedbench.results.identity import id_in
+from fedbench.results.index import CELLS, INDEX, MEND, Packed, read_index
+from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow_schema, wrong_version
 
-SUFFIX = ".kept"
-MOST_HEAD = 2**14  # bytes
-Stored = tuple[list[int], Sequence[bytes], Sequence[bytes]]  # of a cell: stamp, parts of its manifest and its digest
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow
 
-
-def place_of(folder: Path) -> Path:
-    """Where the cache folder keeps what was read of a suite's folder."""
-    return cache_dir() / "results" / f"{hash_of_bytes(str(folder.resolve()).encode())[:24]}{SUFFIX}"
-
-
-@functools.cache
-def code_at_work() -> str:
-    """What reads and digests cells: numbers that other code made are none of ours."""
-    found = hashlib.sha256(__version__.encode())
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(file.read_bytes())
-    return found.hexdigest()
+CELL = "cell"  # the column of every packed table that has the cell's id
+NAMES = ("scenario", "method", "variant", "seed")  # of the cell's first name; for people who open the file
+PLAIN = ("status", "reason", "started", "seconds", "digest")  # parts of a manifest that are columns as they are
+CONFIG = "config."  # the columns of a configuration's parts; all others are JSON texts too
+BESIDE = "manifest."  # the columns of a manifest's parts that are called as one of a name
 
 
-def stored(folder: Path, code: str, cells: Mapping[str, Stored]) -> bytes:
-    """The content of the file. Parts that cells have in common are in it once."""
+def suite_folder_of(cell_folder: Path) -> Path:
+    """The suite's folder that a cell's folder lies in; cells of version 1 lay in it directly."""
+    parent = Path(cell_folder).absolute().parent
+    return parent.parent if parent.name == CELLS else parent
+
+
+def cell_folders(suite_folder: Path) -> Callable[[str], Path]:
+    """Where each cell lies, or will lie, by its id: `cells/<id>`, or `<slug>-<id>` of version 1 where that is there."""
+    folder, older = Path(suite_folder), dict[str, str]()
+    with suppress(OSError):  # there is no such folder yet
+        older = {id_in(name): name for name in sorted(os.listdir(folder)) if "-" in name and name[0] != "."}
+        older = {id: name for id, name in older.items() if os.path.isdir(folder / name)}
+    return lambda id: folder / older[id] if id in older else folder / CELLS / id
+
+
+@functools.lru_cache(maxsize=16)
+def _store_at(folder: str, *stamp: int) -> Store:
+    index = read_index(Path(folder))
+    return Store(Path(folder), index.tables if index else {})
+
+
+def store_of(suite_folder: Path) -> Store:
+    """The packed tables of a suite's folder, as its index is now. Raises: UserError where that cannot be read."""
+    folder = os.path.abspath(suite_folder)
+    try:
+        found = os.stat(os.path.join(folder, INDEX))
+    except OSError:
+        return Store(Path(folder), {})
+    return _store_at(folder, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class Store:
+    """The packed tables of one suite: read when they are asked for, and checked against the hashes of its index."""
+
+    def __init__(self, folder: Path, files: Mapping[str, Packed]) -> None:
+        self.folder, self.files = folder, files
+        self._tables: dict[str, pyarrow.Table] = {}
+        self._bounds: dict[str, dict[str, tuple[int, int]]] = {}
+
+    def verify(self) -> None:
+        """Read every file. Raises: UserError naming one that is not as it was written."""
+        for kind in self.files:
+            self._path(kind)
+
+    def _path(self, kind: str) -> Path:
+        """The file of a table, checked. Raises: UserError."""
+        known = self.files[kind]
+        path = self.folder / known.file
+        try:
+            whole = path.stat().st_size == known.size and hash_of_file(path) == known.sha256
+        except FileNotFoundError:
+            raise UserError(f"{path}: missing, though {INDEX} names it.\n{MEND}") from None
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+        if not whole:
+            raise UserError(f"{path}: checksum mismatch: it was changed since it was written.\n{MEND}")
+        return path
+
+    def table(self, kind: str) -> pyarrow.Table:
+        """All packed rows of one kind, with the column `cell`; texts are dictionaries. Raises: UserError."""
+        if kind not in self._tables:
+            self._tables[kind] = _read(kind, self._path(kind))
+        return self._tables[kind]
+
+    def rows(self, kind: str, id: str) -> pyarrow.Table | None:
+        """The rows of one cell, without the column `cell`; None where it has no such table. Raises: UserError."""
+        if kind not in self.files or (place := self.bounds(kind).get(id)) is None:
+            return None
+        own = self.table(kind).slice(place[0], place[1] - place[0]).drop_columns([CELL])
+        return own.cast(arrow_schema(kind))
+
+    def bounds(self, kind: str) -> dict[str, tuple[int, int]]:
+        """The first row of each cell, and the one after its last."""
+        if kind not in self._bounds:
+            import numpy as np
+
+            column = self.table(kind)[CELL].combine_chunks()
+            codes, ids = numbers(column.indices), column.dictionary.to_pylist()
+            starts = np.flatnonzero(np.diff(codes, prepend=-1))
+            ends = [*starts[1:].tolist(), len(codes)]
+            found = [ids[code] for code in codes[starts].tolist()]
+            self._bounds[kind] = dict(zip(found, zip(starts.tolist(), ends, strict=True), strict=True))
+        return self._bounds[kind]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The row of each packed cell."""
+        if CELLS not in self.files:
+            return {}
+        return {id: row for row, id in enumerate(self.table(CELLS)[CELL].to_pylist())}
+
+    @cached_property
+    def _parts(self) -> dict[str, tuple[Sequence[int | None], list[Any]]]:
+        """The columns of `cells`, each as places and values; a JSON text that many cells have is parsed once."""
+        found: dict[str, tuple[Sequence[int | None], list[Any]]] = {}
+        for name in self.table(CELLS).column_names:
+            if name in (CELL, *NAMES):
+                continue
+            column = self.table(CELLS)[name].combine_chunks()
+            if name in PLAIN:
+                found[name] = range(len(column)), column.to_pylist()
+            else:
+                texts = column.dictionary.to_pylist()
+                found[name] = column.indices.to_pylist(), [parsed(text) for text in texts]
+        for measures in found.get("metrics", ((), []))[1]:
+            declare(measures)
+        return found
+
+    def manifest(self, id: str) -> dict[str, Any] | None:
+        """The manifest of a packed cell, with the `digest` of what it says. Raises: UserError."""
+        if (row := self.ids.get(id)) is None:
+            return None
+        found: dict[str, Any] = {"result_version": RESULT_VERSION, "id": id, "config": {}}
+        for name, (places, values) in self._parts.items():
+            if (place := places[row]) is None:
+                continue
+            part, value = name.removeprefix(CONFIG), values[place]
+            if part != name:
+                found["config"][part] = value
+            elif name.startswith(BESIDE):
+                found[name.removeprefix(BESIDE)] = value
+            elif value is not None or name not in PLAIN or name == "reason":
+                found[name] = value
+        return found
+
+
+def numbers(array: pyarrow.Array) -> np.ndarray:
+    """The values of an Arrow array without nulls; its own `to_numpy` would import pandas."""
+    import numpy as np
     import pyarrow as pa
 
-    places: dict[bytes, int] = {}
-
-    def refer(parts: Sequence[bytes]) -> list[int]:
-        return [places.setdefault(part, len(places)) for part in parts]
-
-    refs, integers = pa.list_(pa.int32()), pa.list_(pa.int64())
-    columns = {
-        "cell": pa.array(list(cells), pa.string()),
-        "stamp": pa.array([stamp for stamp, *_ in cells.values()], integers),
-        "manifest": pa.array([refer(manifest) for _, manifest, _ in cells.values()], refs),
-        "digest": pa.array([refer(digest) for *_, digest in cells.values()], refs),
-    }
-    sink = pa.BufferOutputStream()
-    for table in (pa.table(columns), pa.table({"part": pa.array(list(places), pa.large_binary())})):
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-    body = sink.getvalue()
-    head = {"folder": str(folder.resolve()), "code": code, "sha256": hashlib.sha256(body).hexdigest()}
-    return json.dumps(head).encode() + b"\n" + body.to_pybytes()
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    dtype = np.dtype(str(array.type).replace("double", "float64"))
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)] if len(array) else (
+        np.empty(0, dtype))  # fmt: skip
 
 
-def read_store(file: Path, folder: Path, code: str) -> dict[str, Stored]:
-    """By cell what `stored` was given; nothing where there is no such file, or one that is torn, of another folder or
-    by other code."""
+def packed_schema(kind: str) -> pyarrow.Schema:
+    """Of a packed table: that of a cell's table, after the column `cell`."""
     import pyarrow as pa
+
+    own = arrow_schema(kind)
+    return pa.schema([pa.field(CELL, pa.string(), nullable=False), *own], metadata=own.metadata)
+
+
+def _read(kind: str, path: Path) -> pyarrow.Table:
+    """A packed table whose file is as it was written. Raises: UserError where it is none of fedbench."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
 
     try:
-        content = memoryview(file.read_bytes())
-        line = bytes(content[:MOST_HEAD]).partition(b"\n")[0]
-        head, body = json.loads(line), content[len(line) + 1 :]
-        told = {"folder": str(folder.resolve()), "code": code, "sha256": hashlib.sha256(body).hexdigest()}
-        if head != told:
-            return {}
-        source = pa.BufferReader(pa.py_buffer(body))
-        cells, pool = (pa.ipc.open_stream(source).read_all() for _ in range(2))
-    except (OSError, ValueError, RecursionError, pa.ArrowException):
-        return {}
-    parts: list[bytes] = pool["part"].to_pylist()
-    rows: Any = zip(*(cells[name].to_pylist() for name in ("cell", "stamp", "manifest", "digest")), strict=True)
-    return {
-        cell: (stamp, [parts[i] for i in manifest], [parts[i] for i in digest])
-        for cell, stamp, manifest, digest in rows
+        with open(path, "rb") as opened, ParquetFile(opened) as file:
+            schema = file.schema_arrow
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        with open(path, "rb") as opened, ParquetFile(opened, read_dictionary=texts) as file:
+            table = file.read().unify_dictionaries().combine_chunks()
+        table.validate(full=True)
+    except Exception as error:  # of many kinds: what somebody else's file makes pyarrow stumble over
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path}: not a readable Parquet file ({reason}).\n{MEND}") from error
+    version = (schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
+    if version not in map(str, READABLE):
+        raise UserError(wrong_version(path, version))
+    if kind in COLUMNS and not schema.equals(packed_schema(kind)):
+        raise UserError(f"{path}: its columns are not those of a packed {kind} table.\n{MEND}")
+    return table
+
+
+def columns_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table `cells` has of a manifest, by column."""
+
+    def text(value: Any) -> str:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+    skipped = ("id", "config", "result_version", *PLAIN)
+    parts = {
+        BESIDE + name if name in (CELL, *NAMES) else name: text(value)
+        for name, value in manifest.items()
+        if name not in skipped
     }
-
-
-def folder_in(file: Path) -> str:
-    """Of which folder a file keeps something. Raises: OSError, ValueError, KeyError for none of ours."""
-    with open(file, "rb") as opened:
-        found: str = json.loads(opened.readline(MOST_HEAD))["folder"]
-    return found
+    parts |= {CONFIG + name: text(value) for name, value in manifest["config"].items()}
+    return {name: manifest.get(name) for name in PLAIN} | parts

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS, LATER, NULLABLE, TIMINGS
+from fedbench.results.columns import COLUMNS, LATER, NULLABLE
 
 if TYPE_CHECKING:
     import pyarrow
 
-# Raised whenever the meaning of a file changes; part of every cell's id, so old results are never reused.
-RESULT_VERSION = 1
+RESULT_VERSION = 2  # of the files; raised whenever their form or meaning changes
+READABLE = (1, RESULT_VERSION)  # version 1 had a folder with six files for each cell
 MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file of some bytes can claim any number
 VERSION_KEY = b"fedbench.result_version"
 
@@ -104,7 +104,7 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: not a readable Parquet file ({reason}).\n{mend}") from error
     found = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
-    if found != str(RESULT_VERSION):
+    if found not in map(str, READABLE):
         raise UserError(wrong_version(path, found))
     table = _with_later(kind, table)
     if not table.schema.equals(arrow_schema(kind)) or _has_nulls(table):
@@ -138,24 +138,10 @@ def without_defaults(kind: str, table: pyarrow.Table) -> pyarrow.Table:
     return table.drop_columns(silent)
 
 
-def what_is_said(kind: str, table: pyarrow.Table) -> dict[str, list[Any]]:
-    """The columns of a table as JSON has them, without timings and what goes without saying."""
-    columns = without_defaults(kind, table).drop_columns(list(TIMINGS[kind])).to_pydict()
-    return {
-        name: [value.hex() for value in values] if COLUMNS[kind][name] == "binary" else values
-        for name, values in columns.items()
-    }
-
-
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]], *, lasting: bool = True) -> None:
     """All rows of one table of a cell, replacing the file; lasting: see `write_atomically`. Raises: ValueError for a
     wrong row."""
     write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows), lasting=lasting)
-
-
-def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """What `write_rows` wrote, for a cell that goes on from its checkpoint."""
-    return read_table(kind, Path(folder) / f"{kind}.parquet").to_pylist()
 
 
 def _has_nulls(table: pyarrow.Table) -> bool:

@@ -1,23 +1,21 @@
-"""tuning.json: what was tuned in a suite's folder, beside the cells of the candidates, which the index names."""
+"""What was tuned in a suite's folder: the searches that its index names, and the contests between candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.contest import Contest, Key, rungs_of
-from fedbench.results.documents import locked, read_sealed, write_json
-from fedbench.results.index import Entry, read_index
+from fedbench.results.index import INDEX, MEND, Entry, Index, change_index, read_index
 from fedbench.results.manifest import read_manifest
+from fedbench.results.store import cell_folders
 from fedbench.results.untrusted import check, typed
 
-TUNING = "tuning.json"
-SEARCHES, CONTESTS = "searches", "contests"  # in the file
-MEND = "Delete it and run the suite again: finished cells are kept."
+SEARCHES, CONTESTS = "searches", "contests"  # in the index
 
 
 @dataclass(frozen=True)
@@ -54,42 +52,46 @@ class Search:
 
 
 def merge_searches(suite_folder: Path, suite: str, searches: Mapping[Key, Search]) -> None:
-    """Put searches into tuning.json under a lock, in place of those of the same contests; those of others stay."""
-    path = Path(suite_folder) / TUNING
-    with locked(path):
-        held: dict[str, dict[str, Any]] = {}
-        for key, search in sorted({**read_searches(path.parent), **searches}.items()):
-            said = {name: vars(search)[name] for name in Search.__dataclass_fields__}
-            held.setdefault(hash_of_json(said), {**said, CONTESTS: []})[CONTESTS].append(key)
-        write_json(path, {"suite": suite, SEARCHES: list(held.values())})
+    """Put searches into the index, in place of those of the same contests; those of others stay."""
+    change_index(suite_folder, suite, lambda index: with_searches(index, Path(suite_folder), searches))
+
+
+def with_searches(index: Index, folder: Path, searches: Mapping[Key, Search]) -> Index:
+    """An index of this folder with these searches in place of those of the same contests."""
+    held: dict[str, dict[str, Any]] = {}
+    for key, search in sorted({**searches_of(index, folder), **searches}.items()):
+        said = {name: vars(search)[name] for name in Search.__dataclass_fields__}
+        held.setdefault(hash_of_json(said), {**said, CONTESTS: []})[CONTESTS].append(list(key))
+    return replace(index, searches=list(held.values()))
 
 
 def read_searches(suite_folder: Path) -> dict[Key, Search]:
-    """The search that the candidates of each contest were drawn in; empty where there is no file. One of an older
-    fedbench has a single search, of all contests of the index. Raises: UserError where it cannot be used."""
-    path = Path(suite_folder) / TUNING
-    if not path.is_file():
-        return {}
-    told = read_sealed(path, ("suite",), ("result_version", "suite", *Search.__dataclass_fields__), MEND)
-    del told["suite"], told["result_version"]
+    """The search that the candidates of each contest were drawn in. Raises: UserError where it cannot be used."""
+    index = read_index(suite_folder)
+    return searches_of(index, Path(suite_folder)) if index else {}
+
+
+def searches_of(index: Index, folder: Path) -> dict[Key, Search]:
+    """The searches of an index that was read from this folder.
+
+    One that names no contests is of all that the index has. Raises: UserError where one is none of fedbench.
+    """
     found: dict[Key, Search] = {}
     try:
-        if SEARCHES not in told:
-            return dict.fromkeys(_tried(path.parent), _search(told))
-        check(SEARCHES, told[SEARCHES], list)
-        for part in told[SEARCHES]:
-            keys = _keys(part)
+        for part in index.searches:
+            check("a search", part, dict)
+            part = dict(part)
+            keys = _keys(part) if CONTESTS in part else list(_tried(index))
             if twice := found.keys() & set(keys):
                 raise TypeError(f"{' · '.join(filter(None, min(twice)))} is a contest of two searches")
             found |= dict.fromkeys(keys, _search(part))
-    except TypeError as error:
-        raise UserError(f"{path}: not a tuning of fedbench ({error}).\n{MEND}") from error
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{folder / INDEX}: a search is not one of fedbench ({error}).\n{MEND}") from error
     return found
 
 
 def _keys(part: dict[str, Any]) -> list[Key]:
     """Take out of a search in the file which contests it is of."""
-    check("a search", part, dict)
     keys = part.pop(CONTESTS, None)
     check(CONTESTS, keys, list)
     for key in keys:
@@ -114,11 +116,10 @@ def _search(told: dict[str, Any]) -> Search:
     return search
 
 
-def _tried(folder: Path) -> dict[Key, dict[int, list[Entry]]]:
+def _tried(index: Index) -> dict[Key, dict[int, list[Entry]]]:
     """What the index names of each contest, by candidate, in its order."""
-    index = read_index(folder)
     found: dict[Key, dict[int, list[Entry]]] = {}
-    for entry in index.entries if index else ():
+    for entry in index.entries:
         if entry.candidate is not None:
             key = (entry.scenario, entry.variant, entry.method)
             found.setdefault(key, {}).setdefault(entry.candidate, []).append(entry)
@@ -127,12 +128,15 @@ def _tried(folder: Path) -> dict[Key, dict[int, list[Entry]]]:
 
 def contests(suite_folder: Path) -> dict[Key, Contest]:
     """The contests that the index of a folder names, in its order."""
-    folder, searches, found = Path(suite_folder), read_searches(Path(suite_folder)), {}
-    for key, tried in _tried(folder).items() if searches else ():
+    folder, found = Path(suite_folder), dict[Key, Contest]()
+    if (index := read_index(folder)) is None or not (searches := searches_of(index, folder)):
+        return found
+    places = cell_folders(folder)
+    for key, tried in _tried(index).items():
         if (search := searches.get(key)) is None:
             continue
         wanted = {
-            k: [folder / entry.cell for entry in tried[k] if entry.seed in search.seeds]
+            k: [places(entry.cell) for entry in tried[k] if entry.seed in search.seeds]
             for k in sorted(tried)
             if k < len(search.candidates)
         }

@@ -7,28 +7,33 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args, get_type_hints
+
+from annotated_types import Interval
 
 from fedbench.errors import UserError
+from fedbench.schema import adapter
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
 MOST = 2**63  # of what fedbench counts, nothing comes near
+_BOUNDED: dict[Any, Any] = {kind: Annotated[kind, Interval(gt=-MOST, lt=MOST)] for kind in (int, float)}
 
 
 def typed(shape: type[T], values: Any) -> T:
     """A JSON object as a dataclass. Raises: TypeError for a field that is missing, unknown or of another type."""
-    made, kind = shape(**values), cast(Any, shape)
-    for name, wanted in _wanted(kind).items():
+    made = shape(**values)
+    for name, wanted in _wanted(cast(Any, shape)).items():
         check(name, getattr(made, name), wanted)
     return made
 
 
 @functools.cache
-def _wanted(shape: type) -> dict[str, Any]:
-    """The types of a dataclass's fields; an integer passes for a float."""
-    hints = get_type_hints(shape)
-    return {name: hint | int if float in (hint, *get_args(hint)) else hint for name, hint in hints.items()}
+def _wanted(shape: Any) -> dict[str, Any]:
+    return get_type_hints(shape)
 
 
 def check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str = "") -> None:
@@ -38,10 +43,21 @@ def check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str = 
 
 
 def check(name: str, value: Any, wanted: Any) -> None:
-    """Raises: TypeError for a value of another type; an integer is no truth value, and a number not infinite or NaN."""
-    odd = isinstance(value, bool) or (isinstance(value, int | float) and not -MOST < value < MOST)
-    if odd or not isinstance(value, wanted):
-        raise TypeError(f"{name:.80} is {value!r:.80}")
+    """Raises: TypeError for a value of another type, as pydantic has it: an integer is a float too, a truth value is
+    neither, and no number is infinite or NaN."""
+    from pydantic import ValidationError
+
+    try:
+        _validator(wanted).validate_python(value)
+    except ValidationError:
+        raise TypeError(f"{name:.80} is {value!r:.80}") from None
+
+
+@functools.cache
+def _validator(wanted: Any) -> TypeAdapter:
+    """Of a type, or of a union of types, whose numbers are no larger than files can hold."""
+    kinds = tuple(_BOUNDED.get(kind, kind) for kind in get_args(wanted) or (wanted,))
+    return adapter(Union[kinds])  # noqa: UP007  # of as many as there are
 
 
 def is_folder_name(name: str) -> bool:

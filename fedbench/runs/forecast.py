@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedbench.cell.alike import alike_together
-from fedbench.cell.totals import Totals
+from fedbench.cell.cost_estimate import cost_estimates
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.status import ENDED
+from fedbench.runs.estimate import Estimate, estimate
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.plan import Cell, cells_of, folders_of, status
 from fedbench.runs.refusals import Refusals
 from fedbench.runs.tuned import Tried, standing, tried
-from fedbench.runs.twins import as_others
 from fedbench.suite import Suite
-
-if TYPE_CHECKING:
-    from fedbench.runs.estimate import Estimate
 
 Row = dict[str, Any]
 
@@ -34,16 +29,14 @@ def forecast(
     registry: Registry,
     assets: Assets,
     options: Options,
-    trying: Callable[[], AbstractContextManager] | None = None,
+    timed: bool = False,
     preparing: Preparing = unheard,
 ) -> tuple[list[Row], Estimate | None]:
     """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
-    candidates that lead by now would have them; and how long all takes here, where that is asked for. A row whose cell
-    is equal to another's in all that matters, and is not computed, has the id of that cell under `as`.
+    candidates that lead by now would have them; and how long all takes here, where that is asked for.
 
     chosen: scenarios, methods, seeds and variants, as `Suite.points` has them · folder: of the suite's results ·
-    trying: what is entered while cells are tried to find out the time · preparing: see `runs.options`. Raises
-    UserError.
+    timed: whether to find out the time · preparing: see `runs.options`. Raises UserError.
     """
     named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
     contests = tried(suite, suite.candidates(**named), registry, assets) if suite.tuning else []
@@ -53,13 +46,11 @@ def forecast(
     reporting = cells_of(suite.points(**chosen), registry, assets)
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]
-    totals = _priced(every, assets, Refusals(given), preparing)
+    totals = _estimated(every, assets, Refusals(given), preparing, options.timeout)
     shares = {cell.id: one.share for one in contests for cell in one.every}
     folders = folders_of(every, folder)
     manifests = {id: read_manifest(place) for id, place in folders.items()}
-    others = as_others({cell.id: cell for cell in every}.values(), totals, manifests)
-    computed = [cell for cell in every if cell.id not in others]
-    time = _time(computed, totals, folder, registry, options, shares, trying) if trying else None
+    time = _time(every, totals, folder, registry, options, shares) if timed else None
     alike: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:
         alike.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
@@ -67,29 +58,26 @@ def forecast(
     rows += [
         _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
     ]
-    return [_with_twin(row, others) for row in rows], time
+    return rows, time
 
 
-def _priced(cells: Sequence[Cell], assets: Assets, refusals: Refusals, preparing: Preparing) -> dict[str, Row]:
-    """What each will cost, by its id. Raises UserError where that cannot be said of any."""
+def _estimated(
+    cells: Sequence[Cell], assets: Assets, refusals: Refusals, preparing: Preparing, timeout: float | None
+) -> dict[str, Row]:
+    """What each will cost, by its id; where a plugin is to blame that this is `unknown`, the row is `failed`. Raises
+    UserError where no cell can run."""
+    distinct = {cell.id: cell for cell in cells}
+    found = cost_estimates([(id, cell.config) for id, cell in distinct.items()], assets, timeout, preparing)
     totals = {}
-    order = list(alike_together(cells, lambda cell: cell.config))
-    with Totals(assets, [(cell.id, cell.config) for cell in order]) as known:
-        for done, cell in enumerate(order):
-            preparing(done, len(cells))
-            try:
-                totals[cell.id] = known.of(cell.id, cell.config)
-            except UserError as error:
-                refusals.add(cell, error)
-                totals[cell.id] = {"unknown": str(error)}
+    for cell in cells:
+        totals[cell.id] = row = found[cell.id]
+        if refused := row.get("refused", row.get("broke")):
+            refusals.add(cell, UserError(refused, option=row.get("option", "")))
+            totals[cell.id] = {"unknown": refused}
+        if failed := row.get("failed", row.get("broke")):
+            totals[cell.id] = {"unknown": failed, "failed": True}
     refusals.raise_any(len(cells))
     return totals
-
-
-def _with_twin(row: Row, others: Mapping[str, Cell]) -> Row:
-    """A row that says `as` which cell its own is, or its first, where none of its cells is computed."""
-    ids = row.get("ids") or [row["id"]]
-    return row | {"as": others[ids[0]].id} if all(id in others for id in ids) else row
 
 
 def _time(
@@ -99,17 +87,13 @@ def _time(
     registry: Registry,
     options: Options,
     shares: Mapping[str, float],
-    trying: Callable[[], AbstractContextManager],
 ) -> Estimate:
-    from fedbench.runs.estimate import estimate
-
     device = "cpu"
     if options.on_gpu:
         from fedbench.cell.worker import resolved  # imports torch, and the time is seldom asked for
 
         device = resolved(options.device)
-    with trying():
-        return estimate(cells, totals, folder, registry, device, options.workers(), shares)
+    return estimate(cells, totals, folder, registry, device, options.workers(), shares)
 
 
 def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row:
@@ -159,4 +143,6 @@ def _sum(parts: Sequence[Row], share: float) -> Row:
         numbers = [part[key] for part in priced if key in part]
         total = share * sum(numbers)
         row[key] = round(total) if isinstance(numbers[0], int) else total
-    return row | {"unknown": unknown[0], "unpriced": len(unknown)} if unknown else row
+    if unknown:
+        row |= {"unknown": unknown[0], "unpriced": len(unknown)}
+    return row | {"failed": True} if any("failed" in part for part in parts) else row

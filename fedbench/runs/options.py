@@ -34,8 +34,6 @@ class Options:
     shard: tuple[int, int] | None = None
     checkpoint_every: float = EVERY
     gpu_fraction: float | None = None
-    own_processes: bool = False
-    every_cell: bool = False
 
     def workers(self) -> int:
         """`auto` is one for each core, or as many as share a GPU where there is one."""
@@ -62,13 +60,10 @@ class Options:
 
     def of_shard(self, cells: Sequence[Cell]) -> list[Cell]:
         """The cells of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their ids, so
-        that shards have as much to compute and mix methods; cells that are equal in all that matters go together."""
+        that shards have as much to compute and mix methods."""
         part, parts = self.shard or (1, 1)
-        first: dict[str, str] = {}
-        for cell in cells:
-            first[cell.essence] = min(cell.id, first.get(cell.essence, cell.id))
-        mine = set(sorted(first.values())[part - 1 :: parts])
-        return [cell for cell in cells if first[cell.essence] in mine]
+        mine = set(sorted(cell.id for cell in cells)[part - 1 :: parts])
+        return [cell for cell in cells if cell.id in mine]
 
     def wants(self, status: str) -> bool:
         """Whether a cell of which this is on disk is to be computed (`status` of `runs.plan`)."""

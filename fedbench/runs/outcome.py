@@ -20,14 +20,14 @@ class Ends:
 
     candidates: the ids of those cells that a tuning tries, of which one that diverged is no failure · of: the last
     event of each cell that ended in this run, by the name of its folder · elsewhere: the folders of those that other
-    runs computed meanwhile · twins: of those that were written down from one that is equal.
+    runs computed meanwhile.
     """
 
     def __init__(self, listen: Listen, max_failures: int | None, candidates: Collection[str] = ()) -> None:
         self.listen, self.max_failures, self.candidates = listen, max_failures, candidates
         self.of: dict[str, dict[str, Any]] = {}
         self.failures = 0
-        self.elsewhere, self.twins = set[str](), set[str]()
+        self.elsewhere = set[str]()
 
     @property
     def may_start(self) -> bool:
@@ -36,17 +36,14 @@ class Ends:
     @property
     def ran(self) -> frozenset[str]:
         """The folders of the cells that this run computed, however they ended."""
-        told = self.of.items()
-        return frozenset(name for name, end in told if end["event"] == "ended" and end["status"] != TAKEN)
+        return frozenset(name for name, end in self.of.items() if end["status"] != TAKEN)
 
     def note(self, event: dict[str, Any]) -> None:
-        if event["event"] in ("ended", "unclaimed"):
+        if event["event"] == "ended":
             self.of[Path(event["folder"]).name] = event
             self.failures += event["status"] in GIVEN_UP and not self._answers(Path(event["folder"]))
         if event["event"] == "elsewhere":
             self.elsewhere.add(Path(event["folder"]).name)
-        if event["event"] == "twin":
-            self.twins.add(Path(event["folder"]).name)
         self.listen(event)
 
     def _answers(self, folder: Path) -> bool:
@@ -59,9 +56,9 @@ class Outcome:
     """What a run left behind: the suite's folder, and every cell's last manifest by folder name.
 
     asked: the cells that were to be computed · computed: those of them that this run computed · elsewhere: that other
-    runs computed meanwhile · twins: that were written down from one that is equal in all that matters · behind: those
-    that ended at an earlier round than they were to come to · failures: what counts for `max_failures` · gave_up: that
-    was reached · undecided: what of a tuning has no winner, because no candidate has a score.
+    runs computed meanwhile · behind: those that ended at an earlier round than they were to come to · failures: what
+    counts for `max_failures` · gave_up: that was reached · undecided: what of a tuning has no winner, because no
+    candidate has a score.
     """
 
     suite: str
@@ -77,7 +74,6 @@ class Outcome:
     titles: dict[str, str] = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
     candidates: frozenset[str] = frozenset()
-    twins: frozenset[str] = frozenset()
 
     @property
     def ran(self) -> int:
@@ -131,7 +127,6 @@ class Outcome:
             seconds=earlier.seconds + self.seconds,
             computed=computed,
             elsewhere=elsewhere,
-            twins=(earlier.twins | self.twins) - computed - elsewhere,
             behind=(earlier.behind - self.manifests.keys()) | self.behind,
             failures=earlier.failures + self.failures,
             titles={**earlier.titles, **self.titles},

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,14 @@ from fedbench import __version__
 from fedbench.data.sources import located
 from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
-from fedbench.registry.named import references
+from fedbench.registry.catalogue import references
 from fedbench.registry.registry import Registry
-from fedbench.registry.unread import essence
+from fedbench.registry.unread import idle_plugins, unread
 from fedbench.results.files import damage
-from fedbench.results.identity import id_in, identity
+from fedbench.results.identity import identity
 from fedbench.results.index import Entry
 from fedbench.results.status import DAMAGED, HALVED, INTERRUPTED, PENDING
+from fedbench.results.store import cell_folders
 from fedbench.suite import Point
 
 # Another version of one of these may give other numbers.
@@ -38,11 +37,12 @@ class Cell:
     points: list[Point]
     root: str | None = None  # of its data, as a whole path, where that is not what the configuration has
     until: int | None = None  # the round after which a candidate of a tuning ends for now; None: the last
-    essence: str = ""  # what its numbers depend on, as `registry.unread` has it; "": all, as its id
-    awaits: bool = False  # whether a twin, equal in all that matters, is computed first, whose result is then its own
+    ignored: tuple[str, ...] = ()  # the parts of a configuration that its method does not read, see `registry.unread`
+    awaits: bool = False
 
-    def __post_init__(self) -> None:
-        self.essence = self.essence or self.id
+    @property
+    def essence(self) -> str:
+        return self.id
 
     @property
     def rounds(self) -> int:
@@ -50,18 +50,9 @@ class Cell:
         T: int = self.config["train"]["rounds"]
         return min(self.until or T, T)
 
-    def folder_name(self) -> str:
-        """`<slug>-<id>`, the slug from the first of its names."""
-        first = self.points[0]
-        number = "" if first.candidate is None else f" c{first.candidate}"
-        named = f"{first.scenario} {first.method}{number} {first.seed}"
-        slug = re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")
-        return f"{slug[:60]}-{self.id}"
-
     def folder_in(self, suite_folder: Path) -> Path:
-        """Where its results lie: a cell that first ran under another name keeps its folder."""
-        own = suite_folder / self.folder_name()
-        return own if own.is_dir() else folders_of([self], suite_folder)[self.id]
+        """Where it lies while it is at work, and what is not packed of it after that."""
+        return cell_folders(suite_folder)(self.id)
 
     @property
     def title(self) -> str:
@@ -81,21 +72,27 @@ class Cell:
             "reason": None,
             "traceback": None,
             **({"root": self.root} if self.root else {}),
+            **({"ignored": list(self.ignored)} if self.ignored else {}),
         }
 
 
 def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> list[Cell]:
-    """One cell for all points that are equal, in the order of the suite. Raises UserError where data or weights are
-    not there."""
+    """One cell for all points that are equal in what their methods read, in the order of the suite.
+
+    Its configuration is that of the first of its points. Raises UserError where data or weights are not there.
+    """
     found: dict[str, Cell] = {}
     for point in points:
-        fingerprints, versions = assets.fingerprints(point.config), versions_of(point.config, registry)
-        id = identity(point.config, fingerprints, versions)
+        config, fingerprints = point.config, assets.fingerprints(point.config)
+        ignored = unread(config, registry.catalogue)
+        idle = idle_plugins(config, ignored, registry) if ignored & config.keys() else ()
+        versions = {name: version for name, version in versions_of(config, registry).items() if name not in idle}
+        id = identity(config, fingerprints, versions, ignored)
         if id in found:
             found[id].points.append(point)
         else:
-            root, matters = _root(point.config["data"], assets), essence(point.config, fingerprints, versions, registry)
-            found[id] = Cell(id, point.config, fingerprints, versions, [point], root, essence=matters)
+            root = _root(config["data"], assets)
+            found[id] = Cell(id, config, fingerprints, versions, [point], root, ignored=tuple(sorted(ignored)))
     return list(found.values())
 
 
@@ -107,35 +104,27 @@ def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
 
 def folders_of(cells: Iterable[Cell], suite_folder: Path) -> dict[str, Path]:
     """Where the results of each lie, by its id, as `Cell.folder_in` says; all are looked for at once."""
-    names: list[str] = []
-    with suppress(OSError):  # there is no such folder yet
-        names = [name for name in os.listdir(suite_folder) if name[0] != "."]
-    there, named = set(names), {id_in(name): name for name in reversed(names)}
-    found = {}
-    for cell in cells:
-        own = cell.folder_name()
-        found[cell.id] = suite_folder / (own if own in there else named.get(cell.id, own))
-    return found
+    places = cell_folders(suite_folder)
+    return {cell.id: places(cell.id) for cell in cells}
 
 
-def entries(cells: Iterable[Cell], suite_folder: Path) -> list[Entry]:
+def entries(cells: Iterable[Cell]) -> list[Entry]:
     """Every name of every cell, for the index of a results folder."""
-    every = list(cells)
-    folders = folders_of(every, suite_folder)
     return [
         Entry(
             scenario=point.scenario,
             method=point.method,
             variant=point.variant,
             seed=point.seed,
-            cell=folders[cell.id].name,
+            cell=cell.id,
             backbone=point.backbone,
             dataset=point.dataset,
             profile=point.config["profile"],
             shared=point.shared,
             candidate=point.candidate,
+            ignored={part: point.config[part] for part in cell.ignored if part in point.config} or None,
         )
-        for cell in every
+        for cell in cells
         for point in cell.points
     ]
 

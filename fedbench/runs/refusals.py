@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from fedbench.errors import UserError
 from fedbench.runs.plan import Cell
 from fedbench.suite import Suite
-from fedbench.suite.node import Mark
-from fedbench.suite.problems import Problems
+from fedbench.suite.node import Mark, Problems
 
 ALSO = 3  # further places of a reason that are named
 

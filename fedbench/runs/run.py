@@ -5,40 +5,33 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedbench import machine
-from fedbench.cell.alike import alike_together
+from fedbench import fork_server, machine
 from fedbench.cell.checkpoint import forget
 from fedbench.cell.order import Order
-from fedbench.cell.totals import Totals
-from fedbench.disk import require_room
-from fedbench.errors import Broke, UserError
+from fedbench.disk import hash_of_json, require_room
+from fedbench.errors import Broke, CannotWrite, UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, refuse_links
-from fedbench.results.claims import Claim, Claims
 from fedbench.results.expected import write_expected
 from fedbench.results.identity import id_in
 from fedbench.results.index import Entry, merge_index, prepare_folder
-from fedbench.results.status import ENDED, GIVEN_UP, HALVED, PENDING, TAKEN
+from fedbench.results.pack import pack
+from fedbench.results.status import ENDED, GIVEN_UP, HALVED, PENDING
 from fedbench.results.tuning import merge_searches, read_searches
-from fedbench.runs import taking
-from fedbench.runs.backlog import Backlog, Take
-from fedbench.runs.executors import Execute
+from fedbench.runs.job_queue import JobQueue
+from fedbench.runs.local import Execute
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Ends, Listen, Outcome
-from fedbench.runs.pace import Written
 from fedbench.runs.plan import Cell, entries, folders_of, status
 from fedbench.runs.refusals import Refusals
-from fedbench.runs.tail import longest_last_ones_first
 from fedbench.runs.tuned import searches_of
-from fedbench.runs.turns import in_order, turns_of
-from fedbench.runs.twins import Kin, done_before, mark, twins
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
 from fedbench.types import SIZES
@@ -52,9 +45,8 @@ class Run:
     """A run that can begin: nothing of what it was given is refused any more.
 
     folder: of the suite's results · named: the cells that were asked for, of all shards, and their entries in the index
-    · cells: those of this shard, with what was on disk of each by its id · missing: those to compute, those of one of
-    `turns` together (`runs.turns`) · execute: the executor of that name, made for them · kin: which of those to compute
-    are equal in all that matters (`runs.twins`) · take: see `Backlog`.
+    · cells: those of this shard, with what was on disk of each by its id · missing: those to compute · execute: the
+    executor of that name, made for them.
     """
 
     suite: Suite
@@ -70,9 +62,6 @@ class Run:
     execute: Execute
     began: float
     left_out: LeftOut
-    turns: dict[str, str]
-    kin: dict[str, Kin]
-    take: Take
     stage: str = ""
 
     @classmethod
@@ -104,19 +93,17 @@ class Run:
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
             require_room(folder)
-        left_out, totals = _prepare_data(missing, assets, Refusals(suite), preparing)
+            if executor["name"] == "local":
+                fork_server.start_server()  # it loads torch meanwhile
+        left_out = _prepare_data(missing, assets, Refusals(suite), preparing)
         prepare_folder(folder)
-        kin = _kin(missing, chosen, before, totals, folder, registry, options)
-        turns = turns_of([cell for cell in missing if not cell.awaits], totals, options, registry)
-        names = entries(named, folder)
+        names = entries(named)
         merge_index(folder, suite.name, names)
         write_expected(folder, suite.name, suite.expected)
         if searches := searches_of(suite, named):
             merge_searches(folder, suite.name, searches)
-        order = in_order(longest_last_ones_first(missing, totals, asked["workers"]), turns)
-        run = (suite, registry, options, folder, named, names, chosen, before, order)
-        take = partial(taking.take, assets=assets)
-        return cls(*run, executor["name"], execute, began, left_out, turns, kin, take, stage)
+        run = (suite, registry, options, folder, named, names, chosen, before, missing)
+        return cls(*run, executor["name"], execute, began, left_out, stage)
 
     def compute(self, observe: Observe | None = None) -> Ends:
         """Have the executor compute cells until none is left, or too many have failed."""
@@ -125,34 +112,24 @@ class Run:
         listen = observe(name, self.cells, self.missing) if observe else lambda event: None
         for data, left in self.left_out.items():
             listen({"event": "left_out", "data": data[0], **left})
-        kept = len(self.cells) - len(self.missing)
-        with Written(self.folder, name, self.missing, kept, listen) as note, Claims(self.folder) as claims:
-            ends = Ends(note, self.options.max_failures, self.candidates)
-            backlog = Backlog(self.missing, self.before, self.folder, claims, ends.note, self.kin, self.take)
-            order = self._orders()
+        ends = Ends(listen, self.options.max_failures, self.candidates)
+        queue = JobQueue(self.missing, self.before, self.folder, ends.note)
+        order = self._orders()
 
-            def on_event(event: dict[str, Any]) -> bool:
-                if event["event"] == "ended":
-                    if not backlog.is_out(event["folder"]):  # told twice
-                        return ends.may_start
-                    if not backlog.ended(event["folder"]):
-                        event = {**event, "status": TAKEN, "reason": "another run has taken it over"}
+        def on_event(event: dict[str, Any]) -> bool:
+            if event["event"] != "ended" or queue.ended(event["folder"], event["status"]):  # else it was told before
                 ends.note(event)
-                if event["event"] == "ended":
-                    backlog.done(event)
-                return ends.may_start
+            return ends.may_start
 
-            while ends.may_start and backlog.wait():
-                asked = backlog.asked
-                self.execute((order(cell, claim).to_json() for cell, claim in backlog.claimed()), on_event)
-                if backlog.asked == asked:
-                    raise _asked_for_nothing(self.executor, len(backlog.left))
+        while ends.may_start and queue.wait():
+            asked = queue.asked
+            self.execute((order(cell).to_json() for cell in queue.cells()), on_event)
+            if queue.asked == asked:
+                raise _asked_for_nothing(self.executor, len(queue.left))
         return ends
 
     def close(self, ends: Ends) -> Outcome:
         """Read what is now on disk, remove what is left over, and tell the plugins."""
-        if (now := entries(self.named, self.folder)) != self.entries:  # another run has made an equal cell's folder
-            merge_index(self.folder, self.suite.name, now)
         manifests, titles, behind = {}, {}, set()
         folders = folders_of(self.cells, self.folder)
         for cell in self.cells:
@@ -163,6 +140,8 @@ class Run:
                 forget(place)  # where a worker was killed just before it did so
             elif manifests[place.name]["status"] == HALVED and manifests[place.name].get("round", 0) < cell.rounds:
                 behind.add(place.name)
+        with suppress(CannotWrite):  # the disk is full or broke: cells stay in their folders, which the next run packs
+            pack(self.folder)
         self._call("fedbench_suite_finished", list(manifests.values()))
         return Outcome(
             suite=self.suite.name,
@@ -172,7 +151,6 @@ class Run:
             seconds=time.monotonic() - self.began,
             computed=ends.ran,
             elsewhere=frozenset(ends.elsewhere),
-            twins=frozenset(ends.twins),
             behind=frozenset(behind),
             failures=ends.failures,
             gave_up=not ends.may_start,
@@ -188,14 +166,13 @@ class Run:
     def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
         self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))
 
-    def _orders(self) -> Callable[[Cell, Claim], Order]:
-        """What tells a worker which cell it is to compute and how; a function of the cell and its claim."""
+    def _orders(self) -> Callable[[Cell], Order]:
+        """What tells a worker which cell it is to compute and how; a function of the cell."""
         options, missing = self.options, self.missing
         git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
-        processes = max(1, options.workers() // max(1, sum(not cell.awaits for cell in missing)))
-        turns = {} if processes > 1 else self.turns
+        processes = max(1, options.workers() // max(1, len(missing)))
 
-        def order(cell: Cell, claim: Claim) -> Order:
+        def order(cell: Cell) -> Order:
             return Order(
                 folder=cell.folder_in(self.folder).resolve(),
                 manifest={**cell.manifest(), "git": git},
@@ -206,8 +183,7 @@ class Run:
                 fresh=options.force,
                 gpu_fraction=options.gpu_fraction,
                 until=cell.until,
-                turn=turns.get(cell.id),
-                claim=claim,
+                seen=hash_of_json(self.before[cell.id]),
             )
 
         return order
@@ -224,45 +200,30 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _kin(
-    missing: list[Cell],
-    cells: list[Cell],
-    before: dict[str, dict[str, Any] | None],
-    totals: dict[str, Any],
-    folder: Path,
-    registry: Registry,
-    options: Options,
-) -> dict[str, Kin]:
-    """Which of the missing cells are equal in all that matters, see `runs.twins`; they are told which of them await
-    another. Nobody, where every cell is to be computed; with --force, none that is there already."""
-    done = {} if options.force else done_before(missing, cells, before, folder, registry)
-    kin = {} if options.every_cell else twins(missing, totals, before, done)
-    mark(missing, kin)
-    return kin
+def _prepare_data(missing: Sequence[Cell], assets: Assets, refusals: Refusals, preparing: Preparing) -> LeftOut:
+    """Decode and deal the data of all cells before the first one starts; what is left out of it.
 
-
-def _prepare_data(
-    missing: list[Cell], assets: Assets, refusals: Refusals, preparing: Preparing
-) -> tuple[LeftOut, dict[str, Any]]:
-    """Find what is wrong with data before the first cell starts, and leave workers a cache to read from. Returns what
-    is left out of the data, and what cells will cost, by their ids."""
-    found, totals = LeftOut(), dict[str, Any]()
-    prepared, order = set(), list(alike_together(missing, lambda cell: cell.config))
-    with Totals(assets, [(cell.id, cell.config) for cell in order]) as known:
-        for done, cell in enumerate(order):
-            preparing(done, len(missing))
+    A cell whose data cannot be used fails by itself, and the others run. Raises: UserError with the faults of all
+    cells where none of them can run, or where an option in the suite is to blame.
+    """
+    left_out, prepared = LeftOut(), dict[str, UserError | None]()
+    for done, cell in enumerate(missing):
+        preparing(done, len(missing))
+        dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
+        if dealt not in prepared:
+            prepared[dealt] = None
             try:
-                dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
-                if dealt not in prepared:
-                    if left := assets.prepare(cell.config):
-                        found[cell.config["data"]["name"], cell.fingerprints["data"]] = left
-                    prepared.add(dealt)
-                totals[cell.id] = known.of(cell.id, cell.config)  # built from shapes: options that cannot work end here
-            except Exception as error:  # a plugin's own fault: its cells fail with a traceback, and the others run
-                if isinstance(error, UserError) and not isinstance(error, Broke):
-                    refusals.add(cell, error)  # it fails for that in its turn, unless all do
+                if left := assets.prepare(cell.config):
+                    left_out[cell.config["data"]["name"], cell.fingerprints["data"]] = left
+            except UserError as error:
+                prepared[dealt] = error
+            except Exception:  # a plugin's own fault: its cells fail with a traceback, and the others run
+                pass
+        fault = prepared[dealt]
+        if fault is not None and not isinstance(fault, Broke):
+            refusals.add(cell, fault)
     refusals.raise_any(len(missing))
-    return found, totals
+    return left_out
 
 
 def _asked_for_nothing(executor: str, left: int) -> UserError:

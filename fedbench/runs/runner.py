@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench import suite as suites
 from fedbench.registry.assets import Assets
-from fedbench.registry.registry import Registry
+from fedbench.registry.registry import READING, Registry
 from fedbench.runs.options import Options, Preparing, unheard
 from fedbench.runs.outcome import Outcome
 from fedbench.runs.plan import Cell, cells_of
@@ -45,7 +45,7 @@ def run(
     preparing(done, of): is called before that, as cells are prepared. Raises UserError for input that cannot work,
     before anything is written.
     """
-    registry = Registry(plugins)
+    registry = Registry(plugins, reading=min(READING, options.get("timeout") or READING))
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     stages = _Stages(suite, registry, Assets(registry, suite.base), observe, preparing)

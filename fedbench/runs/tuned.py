@@ -13,6 +13,7 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results.contest import Contest, Key, rungs_of
 from fedbench.results.manifest import read_manifest
+from fedbench.results.pack import pack
 from fedbench.results.status import ENDED, HALVED
 from fedbench.results.tuning import Search
 from fedbench.runs.options import Options
@@ -134,12 +135,14 @@ def decide(
 
 
 def leave(contests: Sequence[Tried], suite_folder: Path) -> None:
-    """Delete the checkpoints of candidates that were halved: who wins is known, and these can only begin anew."""
+    """Delete the checkpoints of candidates that were halved, and pack them: who wins is known, and these can only begin
+    anew."""
     for one in contests:
         for cell in one.every:
             folder = cell.folder_in(suite_folder)
             if (manifest := read_manifest(folder)) is not None and manifest["status"] == HALVED:
                 forget(folder)
+    pack(suite_folder)
 
 
 def _has_come(cell: Cell, suite_folder: Path) -> bool:

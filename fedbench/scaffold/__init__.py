@@ -1,15 +1,26 @@
-"""Files to begin from: templates, what is filled into them, and how they come to a folder."""
+"""Files to begin from: templates, copies of shipped suites, and the JSON Schema by which editors know suites.
+
+The schema lies next to the suites, so that the line that names it is the same for everybody who has the folder. The one
+that ships knows what comes with fedbench; `fedbench schema --install` writes one that knows what is installed.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
-from fedbench.suite.editors import SCHEMA
+
+SCHEMA = "suite.schema.json"
+LINE = "# yaml-language-server: $schema="  # of the YAML language server, which VS Code, Neovim, Helix and others run
+_THERE = re.compile(rf"(?:^|(?<=\ufeff)){re.escape(LINE)}\S*$", re.MULTILINE)
+_HEAD = re.compile(r"\ufeff?(# fedbench .*\n)?")
 
 
 def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
@@ -48,3 +59,60 @@ def _with(words: Mapping[str, str], text: str) -> str:
     for word, value in words.items():
         text = text.replace(word, value)
     return text
+
+
+def copied(source: Path, target: Path) -> dict[Path, bytes]:
+    """A shipped suite as the file `target`, with what is read beside it next to that, the schema for editors and a
+    paper's numbers: files and their content."""
+    from fedbench.suite.node import Problems
+    from fedbench.suite.yaml import read
+
+    text = source.read_text("utf-8")
+    first, _, rest = text.partition("\n")
+    if first.startswith("# fedbench run "):
+        text = f"# fedbench run {target}\n{rest}"
+    made = {target.with_name(SCHEMA): shipped_schema().read_bytes()}
+    if numbers := read(source, Problems()).get("expected", "file"):
+        other = source.parent / numbers.value
+        text = text.replace(f"file: {numbers.value}", f"file: {other.name}", 1)
+        made[target.with_name(other.name)] = other.read_bytes()
+    return {target: beside(text).encode(), **made}
+
+
+def shipped_schema() -> Path:
+    """The schema that lies beside the shipped suites."""
+    return Path(str(files("fedbench_suites"))) / SCHEMA
+
+
+def dumped(schema: dict[str, Any]) -> bytes:
+    """The text of a schema's file."""
+    return (json.dumps(schema, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def knowing(kind: str, name: str) -> bytes:
+    """The shipped schema with one more component, that of a plugin which is being begun. kind: of a component, or any
+    other, which suites do not name."""
+    schema = json.loads(shipped_schema().read_bytes())
+    if names := schema["$defs"].get(f"{kind}_name"):
+        names["anyOf"].append({"const": name, "description": "your own"})
+    return dumped(schema)
+
+
+def is_suite(text: str) -> bool:
+    """Whether a YAML file is a suite rather than anything else that lies in the same folder."""
+    return re.search(r"^\ufeff?suite:", text, re.MULTILINE) is not None
+
+
+def has_line(text: str) -> bool:
+    """Whether the text names a schema already, be it this one or another."""
+    return _THERE.search(text) is not None
+
+
+def beside(text: str) -> str:
+    """A suite's text with the line that names the schema beside it: in place of another, else behind the comment that
+    says how it is run, else on top."""
+    line = f"{LINE}{SCHEMA}"
+    if has_line(text):
+        return _THERE.sub(lambda _: line, text, count=1)
+    head = _HEAD.match(text)[0]  # type: ignore[index]  # it matches nothing, too
+    return f"{head}{line}\n{text[len(head) :]}"

@@ -12,8 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedbench.errors import UserError
-from fedbench.scaffold import filled
-from fedbench.suite import editors
+from fedbench.scaffold import SCHEMA, filled, knowing
 
 
 @dataclass(frozen=True)
@@ -60,4 +59,4 @@ def package(kind: str, name: str) -> dict[Path, bytes]:
         "NAME": name,  # last, as the others have it in them
     }
     made = {**filled("package/common", words), **filled(f"package/{kind}", words)}
-    return {**made, Path(editors.SCHEMA): editors.knowing(kind, name)}
+    return {**made, Path(SCHEMA): knowing(kind, name)}

@@ -9,9 +9,8 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite import validate
 from fedbench.suite.methods import PREFIX, Methods
-from fedbench.suite.node import Mark, Node
+from fedbench.suite.node import Mark, Node, Problems
 from fedbench.suite.overlay import nest, sets_anew, written_out
-from fedbench.suite.problems import Problems
 from fedbench.suite.yaml import parse_value
 from fedbench.words import in_short, nearest, shown, suggestion
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from fedbench.suite import validate
 from fedbench.suite.keys import Expected
-from fedbench.suite.node import INVALID, Mark, Node
-from fedbench.suite.problems import Problems
+from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.words import counted, shortened, shown, suggestion
 
 # Columns that say whose number a row is, those by which a suite may ask for rows, and those for people alone.

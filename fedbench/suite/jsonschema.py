@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
+from fedbench.schema import schema_of
 from fedbench.suite.keys import SuiteFile
 from fedbench.suite.overlay import NESTED
-from fedbench.suite.validate import adapter
-
-_TYPES = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+from fedbench.suite.references import implied
 
 
 def json_schema(catalogue: Catalogue) -> dict[str, Any]:
@@ -20,7 +19,7 @@ def json_schema(catalogue: Catalogue) -> dict[str, Any]:
 class _Schema:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self.made = adapter(SuiteFile).json_schema()
+        self.made = schema_of(SuiteFile)
         self.shapes = self.made.pop("$defs")
         self.replaced: set[str] = set()
 
@@ -91,11 +90,4 @@ def _option(component: Component, key: str, default: Any) -> dict[str, Any]:
         return takes if default == REQUIRED else {**takes, "default": default}
     if default == REQUIRED:
         return {"description": "required"}
-    if default is None:
-        return {"default": None}
-    if isinstance(default, str):
-        texts = {"type": "array", "items": {"type": "string"}}
-        return {"anyOf": [{"type": "string"}, texts], "default": default}
-    if (kind, key) == ("backbone", "pretrained"):
-        return {"type": ["boolean", "string"], "default": default}
-    return {"type": _TYPES[type(default)], "default": default}
+    return {**(implied(component, key) or {}), "default": default}

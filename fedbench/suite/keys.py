@@ -4,31 +4,39 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field, WrapValidator, with_config
+from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
-from fedbench.suite.devices import GivenDevices, GivenFit, OwnDevices, Scale
-from fedbench.suite.faults import Faults
-from fedbench.suite.sizes import GivenCapacities, GivenRanks, GivenWidths
-from fedbench.suite.space import Tune
+from fedbench.options import Count, Natural, NotNegative, Positive, Share
 from fedbench.suite.values import (
-    Count,
+    Factor,
+    Fraction,
     Instead,
     Kind,
     Name,
-    NotNegative,
-    Positive,
-    Share,
+    OneOf,
+    Probability,
+    Seed,
     Shorthand,
+    Span,
     distinct,
+    in_one_way,
     moments,
     not_both,
-    one_of,
-    steps,
+    not_empty,
+    rising,
 )
 
-_closed = with_config(ConfigDict(extra="forbid", strict=True))
-_open = with_config(ConfigDict(extra="allow", strict=True))
+_closed = with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
+_open = with_config(ConfigDict(extra="allow", strict=True, allow_inf_nan=False))
+
+GIVEN = ("by_client", "by_domain", "shares")  # the ways to say who has which device
+NUMBERS = ("memory", "flops", "flops_bf16", "down", "up")  # what a device must have
+CANDIDATES_SEED = 1000  # of the candidates' cells, where a suite does not say
+MOST_CANDIDATES = 256
+
+_COUNT = {"type": "integer", "minimum": 1}
+_SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 @_open
@@ -43,7 +51,7 @@ class Proxy(TypedDict, total=False):
     """How many of the training images are the server's own, and nobody's else."""
 
     images: Count
-    fraction: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False, description="of all training images")]
+    fraction: Annotated[Fraction, Field(description="of all training images")]
 
 
 @_open
@@ -57,7 +65,7 @@ class Data(Component, total=False):
         Field(description="mean and deviation of the colours; backbone: those it was pre-trained with"),
     ]
     proxy: Annotated[
-        Annotated[Proxy, one_of("images", "fraction")] | None,
+        Annotated[Proxy, OneOf("images", "fraction")] | None,
         Field(description="training images held out of everybody's training for the server; null: none"),
     ]
 
@@ -78,7 +86,7 @@ class Optimizer(TypedDict, total=False):
 
     name: Literal["sgd", "adamw"]
     lr: Positive
-    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
     weight_decay: NotNegative
 
 
@@ -101,11 +109,10 @@ class Guard(TypedDict, total=False):
 class Train(TypedDict, total=False):
     """The work of a round."""
 
-    rounds: Annotated[int, Field(ge=1, description="T")]
+    rounds: Annotated[Count, Field(description="T")]
     local_epochs: Count
     max_steps: Annotated[
         Count | Literal["smallest"] | None,
-        WrapValidator(steps),
         Field(
             description="most batches of a client in a round; smallest: in each local epoch one above the smallest "
             "client's; null: no limit"
@@ -115,11 +122,11 @@ class Train(TypedDict, total=False):
     optimizer: Optimizer
     clip: Annotated[Positive | None, Field(description="largest norm of a client's gradient; null: no limit")]
     guard: Annotated[
-        Annotated[Guard, one_of("max_norm")] | None,
+        Annotated[Guard, OneOf("max_norm")] | None,
         Field(description="which uploads the server refuses beside malformed ones; null: none"),
     ]
     regularizer: Annotated[
-        Annotated[Regularizer, one_of("feddyn", "fedprox")] | None,
+        Annotated[Regularizer, OneOf("feddyn", "fedprox")] | None,
         Field(description="what pulls clients towards the global model; null: nothing, plain FedAvg"),
     ]
 
@@ -132,8 +139,8 @@ class Evaluation(TypedDict, total=False):
         Count | None, Field(description="test after every so many rounds and the last; null: five or so times")
     ]
     at: Annotated[
-        Annotated[list[Count], Field(min_length=1)] | Literal["reference"] | None,
-        WrapValidator(moments),
+        Annotated[list[Count], Field(min_length=1, title="rounds, such as [10, 50]")] | Literal["reference"] | None,
+        AfterValidator(moments),
         Field(
             description="test after these rounds and the last, in place of `every`; reference: after every 20th round "
             "counted from 21 on, and the last four"
@@ -144,7 +151,7 @@ class Evaluation(TypedDict, total=False):
         Field(description="client: on test images dealt to the clients as their training images are"),
     ]
     validation: Annotated[
-        Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None,
+        Fraction | None,
         Field(description="the part of each client's training images that is held out to choose by; null: none"),
     ]
     sizes: Annotated[
@@ -152,6 +159,171 @@ class Evaluation(TypedDict, total=False):
     ]
     batch_size: Count
     metrics: Annotated[list[Annotated[Component, Kind("metric")]], Field(min_length=1)]
+
+
+@_closed
+class Capacities(TypedDict, total=False):
+    """How many layers a client can hold: all, by client, by its domain, or drawn anew for each client and round."""
+
+    all: Literal[True]
+    by_client: Annotated[list[Count], Field(min_length=1)]
+    by_domain: Annotated[list[Count], Field(min_length=1)]
+    uniform: Annotated[Span[Count], Field(description="[lowest, highest], both included")]
+
+
+@_closed
+class Ranks(TypedDict, total=False):
+    """How many rank-one terms of each adapter a client can hold: by client, by its domain, or drawn anew."""
+
+    by_client: Annotated[list[Count], Field(min_length=1)]
+    by_domain: Annotated[list[Count], Field(min_length=1)]
+    uniform: Annotated[Span[Count], Field(description="[lowest, highest], both included")]
+
+
+@_closed
+class Widths(TypedDict, total=False):
+    """Which share of the hidden units of every layer a client can hold: by client, by its domain, or drawn anew."""
+
+    by_client: Annotated[list[Share], Field(min_length=1)]
+    by_domain: Annotated[list[Share], Field(min_length=1)]
+    uniform: Span[Share]
+
+
+def _listed(items: Any, noun: str) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": 1, "title": f"a list with a {noun} for each client"}
+
+
+GivenCapacities = Annotated[
+    Capacities,
+    OneOf("all", "by_client", "by_domain", "uniform"),
+    Shorthand({"anyOf": [_listed(_COUNT, "depth"), {"const": "all"}]}),
+]
+GivenRanks = Annotated[
+    Ranks,
+    OneOf("by_client", "by_domain", "uniform"),
+    Shorthand({"anyOf": [_listed(_COUNT, "rank"), _COUNT]}),
+]
+GivenWidths = Annotated[
+    Widths,
+    OneOf("by_client", "by_domain", "uniform"),
+    Shorthand({"anyOf": [_listed(_SHARE, "width"), _SHARE]}),
+]
+
+
+@_closed
+class Device(TypedDict, total=False):
+    """A device of a suite's own, or what it says anew of a shipped one."""
+
+    extends: Annotated[str, Field(description="the shipped device whose numbers it has where it says none")]
+    memory: Annotated[Positive, Field(description="bytes that training may take")]
+    flops: Annotated[Positive, Field(description="FLOP/s that training sustains in fp32")]
+    flops_bf16: Annotated[Positive, Field(description="the same in bf16")]
+    down: Annotated[Positive, Field(description="bytes/s from the server")]
+    up: Annotated[Positive, Field(description="bytes/s to the server")]
+    watts: Annotated[Positive | None, Field(description="drawn while it trains; null: not known")]
+    source: Annotated[str, Field(description="where the numbers are from; no part of what a cell is")]
+
+
+@_closed
+class Numbers(TypedDict, total=False):
+    """A device as a configuration has it."""
+
+    memory: Natural
+    flops: Positive
+    flops_bf16: Positive
+    down: Positive
+    up: Positive
+    watts: Positive
+
+
+_Names = Annotated[list[str], Field(min_length=1)]
+
+
+@_closed
+class Devices(TypedDict, total=False):
+    """Who has which device: by client, by its domain, or in shares that are drawn by the seed."""
+
+    by_client: Annotated[_Names, Field(description="a device for each client")]
+    by_domain: Annotated[_Names, Field(description="a device for the clients of each domain")]
+    shares: Annotated[
+        dict[str, Positive], Field(min_length=1, description="how many of all clients have each, in any unit")
+    ]
+    server: Annotated[str, Field(description="what the server computes with; default: server_gpu")]
+    jitter: Annotated[NotNegative, Field(description="how much speeds vary from round to round, see device_jitter")]
+    wait_for: Annotated[Count, Field(description="how many clients the server waits for, see wait_for beside devices")]
+    known: Annotated[dict[str, Numbers], Field(description="numbers of devices, where they are not those of the table")]
+
+
+@_closed
+class Fit(TypedDict, total=False):
+    """What a client's size must fit into, in every round."""
+
+    memory: Annotated[Literal[True], Field(description="what training needs, into the device's memory")]
+    seconds: Annotated[Positive, Field(description="down + compute + up of a round, into so many")]
+    bytes: Annotated[Positive, Field(description="down + up of a round, into so many")]
+
+
+@_closed
+class Scale(TypedDict, total=False):
+    """What the numbers of all devices are multiplied by, for models that are smaller than real ones."""
+
+    memory: Positive
+    flops: Annotated[Positive, Field(description="in fp32 and bf16, the server's too")]
+    network: Annotated[Positive, Field(description="bytes/s down and up")]
+
+
+_NAME = {"type": "string"}
+GivenDevices = Annotated[
+    Devices,
+    in_one_way(*GIVEN),
+    Shorthand(
+        {
+            "anyOf": [
+                {**_NAME, "title": "one device"},
+                _listed(_NAME, "device"),
+                {"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}},
+            ]
+        }
+    ),
+]
+GivenFit = Annotated[Fit, AfterValidator(not_empty), Shorthand({"const": "memory"})]
+OwnDevices = dict[Name, Device]
+
+
+@_closed
+class Stragglers(TypedDict, total=False):
+    """Slow clients, and how long the server waits for them; a suite that has any says all four."""
+
+    probability: Annotated[Probability, Field(description="of each client in each round")]
+    slowdown: Annotated[
+        Factor | Span[Factor],
+        Field(description="so many times slower, or [lowest, highest] to draw from"),
+    ]
+    deadline: Annotated[Factor, Field(description="how long the server waits, in times a client's usual time")]
+    late: Annotated[
+        Literal["partial", "lost"], Field(description="partial: what is done by the deadline counts; lost: nothing")
+    ]
+
+
+@_closed
+class Corrupted(TypedDict, total=False):
+    """Uploads that are spoilt on their way; a suite that has any says how many and how."""
+
+    probability: Annotated[Probability, Field(description="of each client in each round")]
+    kind: Annotated[
+        Literal["nan", "inf", "wrong_shape", "scaled", "noise"],
+        Field(description="what arrives in place of what a client has learnt"),
+    ]
+    scale: Annotated[float, Field(description="of the update; left out: 1e6 for scaled, 1 for noise")]
+
+
+@_closed
+class Faults(TypedDict, total=False):
+    """What goes wrong in a round; the draws are the same for every method."""
+
+    dropout: Annotated[float, Field(ge=0, lt=1, description="probability that a client is lost in a round")]
+    stragglers: Annotated[Stragglers | None, Field(description="slow clients; null: none, whatever lies beneath")]
+    corrupted: Annotated[Corrupted | None, Field(description="uploads that are spoilt on their way; null: none")]
 
 
 @_closed
@@ -187,7 +359,7 @@ class Settings(TypedDict, total=False):
         bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]
     participation: Annotated[
-        Participation, one_of("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})
+        Participation, OneOf("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})
     ]
     faults: Faults
     train: Train
@@ -231,7 +403,7 @@ class Expected(TypedDict):
     backbone: str
     method: Annotated[str, Field(description="a method of the suite, or one of its answers, as in `METHOD/local`")]
     metric: Annotated[str, Field(description="a domain, or average")]
-    value_percent: Annotated[float, Field(allow_inf_nan=False)]
+    value_percent: float
     std: NotRequired[NotNegative]
     rounds: NotRequired[Count]
     source: NotRequired[str]
@@ -245,6 +417,44 @@ class ExpectedFile(TypedDict):
     paper: str
     table: NotRequired[str]
     dataset: NotRequired[str]
+
+
+@_closed
+class Range(TypedDict, total=False):
+    """What a key may be: a number between two, evenly or in their logarithm, a whole number between two, or one of a
+    list."""
+
+    log: Annotated[Span[Positive], Field(description="[lowest, highest], even in the logarithm")]
+    uniform: Span[float]
+    integer: Annotated[Span[int], Field(description="[lowest, highest], both included")]
+    choice: Annotated[list[Any], Field(min_length=2, description="values, all equally likely")]
+
+
+@_closed
+class Tune(TypedDict):
+    """The same budget of tuning for every method of every scenario."""
+
+    trials: Annotated[int, Field(ge=2, le=MOST_CANDIDATES, description="how many candidates each method tries")]
+    space: Annotated[
+        dict[str, Annotated[Range, OneOf("log", "uniform", "integer", "choice")]],
+        Field(min_length=1, description="dotted keys of train and adapter, or methods.NAME.option, and their ranges"),
+    ]
+    seeds: NotRequired[
+        Annotated[
+            list[Seed],
+            AfterValidator(distinct),
+            Field(min_length=1, description=f"of the candidates, not the suite's own; default: [{CANDIDATES_SEED}]"),
+        ]
+    ]
+    halving: NotRequired[
+        Annotated[
+            list[Fraction],
+            AfterValidator(rising),
+            Field(description="after these shares of the rounds the better half of the candidates goes on"),
+        ]
+    ]
+    metric: NotRequired[Annotated[str, Field(description="what is compared; default: the first metric")]]
+    draw: NotRequired[Annotated[Seed, Field(description="seed of the candidates' draw; default: 0")]]
 
 
 @_closed
@@ -264,9 +474,7 @@ class SuiteFile(TypedDict):
             Field(description="dotted keys of settings, or methods.NAME.option, with points; all combinations are run"),
         ]
     ]
-    seeds: NotRequired[
-        Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], AfterValidator(distinct), Field(min_length=1)]
-    ]
+    seeds: NotRequired[Annotated[list[Seed], AfterValidator(distinct), Field(min_length=1)]]
     tune: NotRequired[Annotated[Tune, Field(description="what every method chooses on validation images first")]]
     overlays: NotRequired[Annotated[dict[Name, Settings], Field(description="named settings for --data NAME")]]
     timeout: NotRequired[Annotated[Positive | None, Field(description="seconds a cell may take; null: no limit")]]

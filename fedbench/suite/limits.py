@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 from fedbench.data.sources import located, relative_root
 from fedbench.errors import DataMissing, UserError
-from fedbench.suite.node import INVALID, Node
+from fedbench.suite.node import INVALID, Node, Problems
 from fedbench.suite.overlay import BESIDE
-from fedbench.suite.problems import Problems
 from fedbench.words import counted
 
+_NOUNS = {"capacities": "capacity", "ranks": "rank", "widths": "width", "devices": "device"}
 _BESIDE = ("server", "jitter", "wait_for", "known")  # what else stands there where devices are given
 
 
@@ -60,10 +60,8 @@ class Limits:
             name = settings.at("backbone", "name").value
             self._check_most(settings.get("capacities"), "capacity", L, f"the {L} layers of {name}")
         if domains is not None:
-            self._check_length("capacity", settings.get("capacities"), settings, len(domains))
-            self._check_length("rank", settings.get("ranks"), settings, len(domains))
-            self._check_length("width", settings.get("widths"), settings, len(domains))
-            self._check_length("device", settings.get("devices"), settings, len(domains))
+            for key, noun in _NOUNS.items():
+                self._check_length(noun, settings.get(key), settings, len(domains))
             self._check_participation(settings, len(domains))
 
     def _ask(self, what: str, node: Node | None, question: Callable[[dict[str, Any]], Any]) -> Any:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from fedbench.devices.table import SERVER, SHIPPED, numbers_of
-from fedbench.suite.devices import NUMBERS
-from fedbench.suite.node import INVALID, Node
-from fedbench.suite.problems import Problems
+from fedbench.suite.keys import NUMBERS
+from fedbench.suite.node import INVALID, Node, Problems
 from fedbench.types import SIZES
 from fedbench.words import shown, suggestion
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedbench import options
 from fedbench.errors import UserError
+from fedbench.options import place
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
-from fedbench.registry.slips import needed, slip
-from fedbench.suite.belonging import belongs
-from fedbench.suite.node import INVALID, Mark, Node
+from fedbench.registry.plugin_checks import unset_options
+from fedbench.schema import TRUTHS, Schema, faults
+from fedbench.suite.key_hints import belongs
+from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.overlay import BESIDE, NESTED, stack, written_out
-from fedbench.suite.problems import Problems
 from fedbench.suite.validate import COMPONENTS
 from fedbench.suite.yaml import parse_value
 from fedbench.words import nearest, shown, suggestion
 
 # Options that take more than their default shows; a contract of the core with every component of the kind.
 _ALSO_TEXT = {("backbone", "pretrained")}
-
-_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a mapping"}
-_TRUTHS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
 
 
 def reference(catalogue: Catalogue, kind: str, given: str | Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -106,11 +104,11 @@ class References:
         layers = [written_out(layer) for layer in (Node(own, node.mark), *above)]
         given = stack(layers, NESTED).value
         told = self._check_known(component, given, beside, label)
-        missing = needed(component, given)
+        missing = unset_options(component, given)
         if missing and not partial:
-            why = slip(component, given)
-            wants = f": {why}" if why else f" needs {', '.join(map(shown, missing))}"
-            self.problems.add(name.mark, f"{kind} {shown(name.value)}{wants}")
+            own_file = component.plugin.endswith(".py")  # a misspelt input looks like an option that nobody has set
+            hint = f"; to check it: fedbench plugins check {shlex.quote(component.plugin)}" if own_file else ""
+            self.problems.add(name.mark, f"{kind} {shown(name.value)} needs {', '.join(map(shown, missing))}{hint}")
             told += missing
         parts = {key: part for key, part in node.value.items() if key == "name" or key in beside}
         wrong = {key: Node(INVALID, name.mark) for key in told}  # so that nobody makes it, and blames the component
@@ -163,47 +161,32 @@ class References:
         return replace(part, value=INVALID)
 
     def _typed(self, component: Component, key: str, part: Node) -> Node:
-        """The option's value if it is what the option says it takes, or has its default's type where it says nothing:
-        null takes anything then, a text also a list of texts."""
+        """The option's value if it is what the option takes, with what is wrong with it reported."""
         default, value = component.options.get(key), part.plain()
-        if not part.is_valid or (type(value) is type(default) and value == default):
+        takes = component.takes.get(key) or implied(component, key)
+        if (component.kind, key) in _ALSO_TEXT and isinstance(value, str) and value.lower() in TRUTHS:
+            takes = {"type": "boolean"}  # nobody calls a file so
+        if takes is None or not part.is_valid or (type(value) is type(default) and value == default):
             return part
-        if (takes := component.takes.get(key)) is not None:
-            return self._judged(component, key, part, takes)
-        if default is None or default == REQUIRED:
-            return part
-        expected = _expected(default, value, (component.kind, key) in _ALSO_TEXT)
-        if expected:
-            self.problems.add(part.mark, f"{component.name} {key}: expected {expected}, got {shown(value)}")
-            return replace(part, value=INVALID)
-        if isinstance(default, float):
-            return replace(part, value=float(value))
-        return part
-
-    def _judged(self, component: Component, key: str, part: Node, takes: options.Schema) -> Node:
-        """The option's value if it is what the option says it takes."""
-        value = part.plain()
-        found = list(options.faults(takes, value))
-        for path, message in found:
-            at = part.at(*path)
-            mark = at.named if message.startswith("unknown key") else at.mark
-            self.problems.add(mark, f"{component.name} {options.place(key, path)}: {message}")
+        found = list(faults(takes, value))
+        for fault in found:
+            at = part.at(*fault.path)
+            mark = at.named if fault.kind == "extra_forbidden" else at.mark
+            self.problems.add(mark, f"{component.name} {place(key, fault.path)}: {fault.message}")
         if found:
             return replace(part, value=INVALID)
-        floats = isinstance(component.options.get(key), float) and isinstance(value, int)
+        floats = isinstance(default, float) and isinstance(value, int)
         return replace(part, value=float(value)) if floats else part
 
 
-def _expected(default: Any, value: Any, also_text: bool) -> str | None:
-    """What should stand there, None if `value` will do."""
-    if isinstance(default, bool):
-        if also_text and isinstance(value, str) and value.lower() not in _TRUTHS:
-            return None
-        word = " (YAML 1.2 writes true and false)" if isinstance(value, str) and value.lower() in _TRUTHS else ""
-        return None if isinstance(value, bool) else _NOUNS[bool] + (" or a file" if also_text else "") + word
+def implied(component: Component, key: str) -> Schema | None:
+    """What an option takes that declares nothing, by its default; None where that says nothing."""
+    default = component.options.get(key)
+    if (component.kind, key) in _ALSO_TEXT:
+        return {"anyOf": [{"type": "boolean"}, {"type": "string", "title": "a file"}]}
+    if default is None or default == REQUIRED:
+        return None
     if isinstance(default, str):
-        texts = value if isinstance(value, list) and value else [value]
-        return None if all(isinstance(text, str) for text in texts) else "a text or a list of texts"
-    kinds = (int, float) if isinstance(default, float) else type(default)
-    fits = isinstance(value, kinds) and not isinstance(value, bool)
-    return None if fits else _NOUNS[type(default)]
+        text = {"type": "string"}
+        return {"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]}
+    return {"type": {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}[type(default)]}

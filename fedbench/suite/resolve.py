@@ -11,19 +11,20 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import Catalogue
+from fedbench.schema import adapter
 from fedbench.suite import expected, profiles, space, validate
 from fedbench.suite.choices import Choice, Choices, replaced
-from fedbench.suite.groups import group_of
+from fedbench.suite.keys import Settings
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.methods import Methods
-from fedbench.suite.node import INVALID, Mark, Node
+from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.numbers import Known
 from fedbench.suite.overlay import stack
-from fedbench.suite.points import Candidate, Suite
-from fedbench.suite.problems import Problems
+from fedbench.suite.points import Candidate, Group, Suite
 from fedbench.suite.references import References
 from fedbench.suite.shipped import found
 from fedbench.suite.yaml import read
+from fedbench.types import SIZES
 from fedbench.words import shown, suggestion
 
 MAX_CELLS = 20_000
@@ -285,3 +286,48 @@ def _adapter(settings: Node) -> str | None:
     """The name of the adapter that settings speak of."""
     name = settings.get("adapter", "name")
     return name.value if name is not None and isinstance(name.value, str) else None
+
+
+def group_of(
+    scenario: str, variant: str, settings: Node, methods: Mapping[str, Node], own: Mapping[str, Node]
+) -> Group:
+    """The points of a scenario at one place of the sweep. own: the settings of methods that have their own."""
+    plain, rotate = _plain(settings)
+    theirs = {label: _plain(node)[0] for label, node in own.items()}
+    nodes = {label: (method, own.get(label, settings)) for label, method in methods.items()}
+    options = {label: method.plain() for label, method in methods.items()}
+    return Group(scenario, variant, plain, options, rotate, theirs, nodes)
+
+
+def _plain(settings: Node) -> tuple[dict[str, Any], bool]:
+    """The settings once more through the model, which turns 1 into 1.0 where it must; and whether they rotate."""
+    plain = adapter(Settings).validate_python(settings.plain())
+    rotate: bool = plain.pop("rotate_capacities")
+    plain["engine"] = profiles.ENGINES[plain["engine"]]
+    if plain["train"]["max_steps"] == "smallest" and plain["train"]["local_epochs"] > 1:
+        plain["train"]["max_steps"] = profiles.EACH_EPOCH
+    _leave_out_nothing(plain)
+    return plain, rotate
+
+
+def _leave_out_nothing(plain: dict[str, Any]) -> None:
+    """Take out what says that nothing is to happen: the cell is the same as one without the key."""
+    for key in SIZES:
+        if plain.get(key) is None:
+            plain.pop(key, None)
+    if plain["data"].get("proxy") is None:
+        plain["data"].pop("proxy", None)
+    for key in ("regularizer", "guard"):
+        if plain["train"].get(key) is None:
+            plain["train"].pop(key, None)
+    for key, nothing in (("by", "domain"), ("at", None), ("validation", None), ("sizes", False)):
+        if plain["evaluation"].get(key) == nothing:
+            plain["evaluation"].pop(key, None)
+    faults = plain.get("faults", {})
+    if not faults.get("dropout"):
+        faults.pop("dropout", None)
+    for key in ("stragglers", "corrupted"):
+        if not (faults.get(key) or {}).get("probability"):
+            faults.pop(key, None)
+    if not faults:
+        plain.pop("faults", None)

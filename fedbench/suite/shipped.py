@@ -7,7 +7,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedbench.errors import UnknownName, UserError
-from fedbench.suite import editors
 from fedbench.words import nearest
 
 ENDING = ".yaml"
@@ -55,7 +54,7 @@ def found(given: str) -> str:
 
 def summary(name: str) -> str:
     """What the suite says of itself."""
-    from fedbench.suite.problems import Problems
+    from fedbench.suite.node import Problems
     from fedbench.suite.yaml import read
 
     described = read(names()[name], Problems()).get("description")
@@ -68,21 +67,3 @@ def _meant(given: str, known: dict[str, Path]) -> list[str]:
     same = [name for name, part in last.items() if part == given]
     alike = nearest(given, last.values())
     return same or nearest(given, known) or [name for name, part in last.items() if part in alike][:1]
-
-
-def copied(source: Path, target: Path) -> dict[Path, bytes]:
-    """A shipped suite as the file `target`, with what is read beside it next to that, the schema for editors and a
-    paper's numbers: files and their content."""
-    from fedbench.suite.problems import Problems
-    from fedbench.suite.yaml import read
-
-    text = source.read_text("utf-8")
-    first, _, rest = text.partition("\n")
-    if first.startswith("# fedbench run "):
-        text = f"# fedbench run {target}\n{rest}"
-    made = {target.with_name(editors.SCHEMA): editors.shipped().read_bytes()}
-    if numbers := read(source, Problems()).get("expected", "file"):
-        other = source.parent / numbers.value
-        text = text.replace(f"file: {numbers.value}", f"file: {other.name}", 1)
-        made[target.with_name(other.name)] = other.read_bytes()
-    return {target: editors.beside(text).encode(), **made}

@@ -1,4 +1,4 @@
-"""What a suite's `tune` may say, and the candidates that are drawn from its space."""
+"""The candidates of a suite's `tune`, drawn from its space."""
 
 from __future__ import annotations
 
@@ -6,67 +6,18 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
-
-from pydantic import AfterValidator, ConfigDict, Field, with_config
-from typing_extensions import TypedDict
+from typing import TYPE_CHECKING, Any
 
 from fedbench.registry.catalogue import OWN_SETTINGS
-from fedbench.suite.node import Node
+from fedbench.suite.keys import CANDIDATES_SEED
+from fedbench.suite.node import Node, Problems
 from fedbench.suite.points import Candidate, Group, Tuning
-from fedbench.suite.problems import Problems
-from fedbench.suite.values import distinct, one_of, rising, span
 from fedbench.words import shown, suggestion
 
 if TYPE_CHECKING:
     import numpy as np
 
-_closed = with_config(ConfigDict(extra="forbid", strict=True))
-
-SEED = 1000  # of the candidates' cells, where a suite does not say
-MOST = 256  # candidates
 DIGITS = 4  # of a number that is drawn: enough, and short in a table
-
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-_Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-@_closed
-class Range(TypedDict, total=False):
-    """What a key may be: a number between two, evenly or in their logarithm, a whole number between two, or one of a
-    list."""
-
-    log: Annotated[list[_Above0], AfterValidator(span), Field(description="[lowest, highest], even in the logarithm")]
-    uniform: Annotated[list[_Number], AfterValidator(span), Field(description="[lowest, highest]")]
-    integer: Annotated[list[int], AfterValidator(span), Field(description="[lowest, highest], both included")]
-    choice: Annotated[list[Any], Field(min_length=2, description="values, all equally likely")]
-
-
-@_closed
-class Tune(TypedDict):
-    """The same budget of tuning for every method of every scenario."""
-
-    trials: Annotated[int, Field(ge=2, le=MOST, description="how many candidates each method tries")]
-    space: Annotated[
-        dict[str, Annotated[Range, one_of("log", "uniform", "integer", "choice")]],
-        Field(min_length=1, description="dotted keys of train and adapter, or methods.NAME.option, and their ranges"),
-    ]
-    seeds: NotRequired[
-        Annotated[
-            list[Annotated[int, Field(ge=0, lt=2**32)]],
-            AfterValidator(distinct),
-            Field(min_length=1, description=f"of the candidates, none of the suite's own; default: [{SEED}]"),
-        ]
-    ]
-    halving: NotRequired[
-        Annotated[
-            list[Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]],
-            AfterValidator(rising),
-            Field(description="after these shares of the rounds the better half of the candidates goes on"),
-        ]
-    ]
-    metric: NotRequired[Annotated[str, Field(description="what is compared; default: the first metric")]]
-    draw: NotRequired[Annotated[int, Field(ge=0, lt=2**32, description="seed of the candidates' draw; default: 0")]]
 
 
 def check(tune: Node, problems: Problems, known: Collection[str]) -> None:
@@ -131,7 +82,7 @@ def tuning(
     """The tuning of a suite. groups: those that it is for · seeds: those that the suite reports. Reports what these
     groups cannot be tuned by."""
     given = {key: node.plain() for key, node in tune.value.items()}
-    own = tuple(given.get("seeds", [SEED]))
+    own = tuple(given.get("seeds", [CANDIDATES_SEED]))
     if both := sorted({*own} & {*seeds}):
         problems.add(tune.named, f"tune: seed {both[0]} is the suite's own; candidates are tried on other seeds")
     measured = [[ref["name"] for ref in group.settings["evaluation"]["metrics"]] for group in groups]

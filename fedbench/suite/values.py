@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter
-from pydantic_core import PydanticCustomError, ValidationError
+from pydantic import AfterValidator, Field
+from pydantic_core import core_schema
 
+from fedbench.schema import plain_error, schema_of
 from fedbench.words import shown
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
-
-Name = Annotated[str, Field(pattern=NAME, max_length=80)]
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+A_NAME = "letters, digits, and _ - . + after the first, at most 80 of them"
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=80, title=A_NAME)]
+Seed = Annotated[int, Field(ge=0, lt=2**32, title="a whole number from 0 to 2^32 - 1")]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Factor = Annotated[float, Field(ge=1)]
 Number = TypeVar("Number", int, float)
-Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,27 @@ class Instead:
     shape: Any
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return {"anyOf": [TypeAdapter(self.shape).json_schema(), handler(core)]}
+        return {"anyOf": [schema_of(self.shape), handler(core)]}
 
 
-def _say(message: str, **values: Any) -> PydanticCustomError:
-    return PydanticCustomError("plain", message, values)
+class OneOf:
+    """Marks a mapping that says exactly one of its keys."""
 
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
 
-def one_of(*keys: str) -> AfterValidator:
-    """A mapping says exactly one of `keys`."""
-
-    def check(choice: dict[str, Any]) -> dict[str, Any]:
+    def check(self, choice: dict[str, Any]) -> dict[str, Any]:
         if len(choice) != 1:
-            raise _say("expected one of {keys}, got {count} of them", keys=", ".join(keys), count=len(choice))
+            raise plain_error(
+                "expected one of {keys}, got {count} of them", keys=", ".join(self.keys), count=len(choice)
+            )
         return choice
 
-    return AfterValidator(check)
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core), "minProperties": 1, "maxProperties": 1}
 
 
 def in_one_way(*ways: str) -> AfterValidator:
@@ -74,7 +78,7 @@ def in_one_way(*ways: str) -> AfterValidator:
 
     def check(choice: dict[str, Any]) -> dict[str, Any]:
         if len(found := [way for way in ways if way in choice]) != 1:
-            raise _say("expected one of {ways}, got {count} of them", ways=", ".join(ways), count=len(found))
+            raise plain_error("expected one of {ways}, got {count} of them", ways=", ".join(ways), count=len(found))
         return choice
 
     return AfterValidator(check)
@@ -83,23 +87,27 @@ def in_one_way(*ways: str) -> AfterValidator:
 def not_empty(choice: dict[str, Any]) -> dict[str, Any]:
     """A mapping says something."""
     if not choice:
-        raise _say("must not be empty")
+        raise plain_error("must not be empty")
     return choice
 
 
 def span(bounds: list[Number]) -> list[Number]:
     """[lowest, highest], in this order."""
     if len(bounds) != 2:
-        raise _say("expected [lowest, highest], got {count} numbers", count=len(bounds))
+        raise plain_error("expected [lowest, highest], got {count} numbers", count=len(bounds))
     if bounds[0] > bounds[1]:
-        raise _say("the lowest, {low}, is above the highest, {high}", low=bounds[0], high=bounds[1])
+        raise plain_error("the lowest, {low}, is above the highest, {high}", low=bounds[0], high=bounds[1])
     return bounds
+
+
+Value = TypeVar("Value")
+Span = Annotated[list[Value], AfterValidator(span), Field(title="[lowest, highest]")]
 
 
 def rising(values: list[Number]) -> list[Number]:
     """Every number is above the one before."""
     if any(after <= before for before, after in zip(values, values[1:], strict=False)):
-        raise _say("expected numbers in rising order, got {values}", values=shown(values))
+        raise plain_error("expected numbers in rising order, got {values}", values=shown(values))
     return values
 
 
@@ -108,45 +116,18 @@ def distinct(values: list[Any]) -> list[Any]:
     seen: set[Any] = set()
     for value in values:
         if value in seen:
-            raise _say("{value} is listed twice", value=value)
+            raise plain_error("{value} is listed twice", value=value)
         seen.add(value)
     return values
 
 
-def slowdown(value: Any, handler: Any) -> Any:
-    """A factor or a span of factors; pydantic would tell of each of the two what is wrong."""
-    try:
-        found = handler(value)
-    except ValidationError:
-        found = []
-    if isinstance(found, list) and (not found or found[0] > found[1]):
-        raise _say("expected a number of at least 1, or [lowest, highest] of them, got {value}", value=shown(value))
-    return found
-
-
-def steps(value: Any, handler: Any) -> Any:
-    """A count, a word or null, told in one line."""
-    try:
-        return handler(value)
-    except ValidationError:
-        raise _say(
-            'expected a whole number of at least 1, "smallest" or null, got {value}', value=shown(value)
-        ) from None
-
-
-def moments(value: Any, handler: Any) -> Any:
-    """Rounds, a word or null, told in one line; rounds come back in order."""
-    try:
-        found = handler(value)
-    except ValidationError:
-        raise _say(
-            'expected rounds of at least 1, such as [10, 50], "reference" or null, got {value}', value=shown(value)
-        ) from None
-    return sorted(distinct(found)) if isinstance(found, list) else found
+def moments(rounds: Any) -> Any:
+    """Rounds come back in order, each once."""
+    return sorted(distinct(rounds)) if isinstance(rounds, list) else rounds
 
 
 def not_both(evaluation: dict[str, Any]) -> dict[str, Any]:
     """One layer says when to test in one way."""
     if evaluation.get("every") is not None and evaluation.get("at") is not None:
-        raise _say("expected `every` or `at`, not both")
+        raise plain_error("expected `every` or `at`, not both")
     return evaluation

@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from fedbench.data.sources import relative_root
 from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
 from fedbench.suite import profiles
+from fedbench.suite.node import Problems
 from fedbench.suite.points import Group, Suite
-from fedbench.suite.problems import Problems
 from fedbench.suite.resolve import load
 from fedbench.suite.yaml import read
 from fedbench.types import SIZES

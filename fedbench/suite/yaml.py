@@ -16,8 +16,7 @@ from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
 
 from fedbench.errors import UserError
-from fedbench.suite.node import INVALID, Mark, Node
-from fedbench.suite.problems import Problems
+from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.words import shown
 
 MAX_BYTES = 2**20

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,28 @@ from fedbench.cell import state as on_disk
 from fedbench.errors import UserError, told
 from fedbench.method import Setup, State
 from fedbench.models.backbone import HEAD, Blocks
-from fedbench.models.places import by_layer, places, trained_by
+from fedbench.models.lowrank import pairs
+from fedbench.models.places import by_layer, matches, places, trained_by
 from fedbench.registry.registry import Registry
-from fedbench.testing import order
-from fedbench.testing.methods import check_state
-from fedbench.testing.moving import Step, check_moves
-from fedbench.testing.order import Crowd, check_crowd
-from fedbench.testing.world import CLASSES, cohort_of, expect, same, setup_of, tiny_vit, twice
+from fedbench.testing.world import CLASSES, check_state, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import Cohort, Exit, Plan, Uploads
 
 CAPACITIES = [2, 2, 1]
+# Faults that only many clients show: these, with one of them lost, and in another order.
+CROWD_CAPACITIES = [2, 1, 2, 2, 1, 2]
+CROWD_EXAMPLES = [5, 3, 2, 7, 4, 6]
+CROWD_ORDER = [3, 5, 1, 0, 4, 2]
+CROWD_LOST = 2
+ALIGNED = (
+    "of a tensor `held = trained_by(plan, place)` has sent rows, in that order, and `came = uploads.arrived[held]` are "
+    "those to take: `rows[came]` go with `weights[held][came]`"
+)
+BOOKS = ("scores", "history")  # what is told of a round, and nothing that a model is made of
+OF_PART = {"r": 'the adapters of the layers, state["r"],', "shared": 'what stands outside the layers, state["shared"],'}
+
 Aggregate = Callable[..., State]
+Rows = Mapping[str, Tensor]  # of every tensor, by place, one row for each of the clients
+Step = tuple[State, State, Uploads, Plan]  # a round: the state before and after it, what came back, and by which plan
 
 
 def check_aggregator(
@@ -38,7 +50,7 @@ def check_aggregator(
 
     model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it anew.
     """
-    model = model or _model()
+    model, aggregate = model or _model(), _with_hint(aggregate)
     plan, steps = _plan(aggregate, model, CAPACITIES), list[Step]()
     for seed in (0, 1):
         start = _start(model, seed)
@@ -58,8 +70,27 @@ def check_aggregator(
             "and nowhere else",
         )
     check_moves(steps, "the aggregator")
-    check_crowd(aggregate, _start(model, 0), Crowd(model, _plan(aggregate, model, order.CAPACITIES)))
+    check_crowd(aggregate, _start(model, 0), Crowd(model, _plan(aggregate, model, CROWD_CAPACITIES)))
     _check_single(aggregate, start, first, plan)
+
+
+def _with_hint(aggregate: Aggregate) -> Aggregate:
+    """The aggregator; its errors about shapes get a note that says which clients' rows a tensor has."""
+
+    @functools.wraps(aggregate)
+    def hinting(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        try:
+            return aggregate(state, uploads, plan, cohort)
+        except (RuntimeError, IndexError, ValueError) as error:
+            if re.search("size|shape|dimension|shorter|longer", str(error)):
+                n, N = int(plan.M[:, 1].sum()), len(cohort)
+                error.add_note(
+                    f"a tensor has a row for each client that trains it, of the second layer here {n} of {N}, and "
+                    f"`cohort.num_examples` has all {N}: {ALIGNED}"
+                )
+            raise
+
+    return hinting
 
 
 def _plan(aggregate: Aggregate, model: Blocks, capacities: Sequence[int]) -> Plan:
@@ -129,7 +160,7 @@ def _check_round(aggregate: Aggregate, state: State, up: Uploads, plan: Plan) ->
     cohort = _cohort()
     new: State = twice(
         functools.partial(aggregate, state, up, plan, cohort), "the aggregator", state, vars(up), plan.M,
-        instead="fedbench.seeding.generator gives one for each round",
+        instead="fedbench.seeding.generator gives one for each round", memory='keep it in state["memory"]',
     )  # fmt: skip
     whole = isinstance(new, dict) and set(new) >= {"r", "shared"}
     expect(whole, "the aggregator must return the whole state, with `r` and `shared`: {**state, ...}")
@@ -212,3 +243,126 @@ def _same_shapes(old: dict[str, Any], new: dict[str, Any]) -> None:
         for name, value in before.items():
             same_kind = value.shape == after[name].shape and value.dtype == after[name].dtype
             expect(same_kind, f"{name} was {value.dtype} {tuple(value.shape)} and is not any more")
+
+
+def check_moves(steps: Sequence[Step], who: str) -> None:
+    """Of `r` and `shared` none stays as it is in all of these rounds, though clients that arrived have changed it; one
+    that keeps something elsewhere in the state, as a buffer does, may wait for longer. who: it is said of."""
+    for part, name in OF_PART.items():
+        sent = [step for step in steps if _is_changed(part, step)]
+        thrown_away = sent and all(_stays(part, before, after) for before, after, *_ in sent)
+        expect(
+            not thrown_away,
+            f"{who} leaves {name} unchanged in every round, though clients sent other values: their work is thrown "
+            "away and paid for; return what is made of `uploads` there, or have nobody train and send it "
+            "(`Plan.frozen`; `fixed` or `adapt=False` of `layerwise`)",
+        )
+
+
+def _is_changed(part: str, step: Step) -> bool:
+    """Whether a client that arrived has sent something else of the part than the state had."""
+    before, after, uploads, plan = step
+    if part not in before or part not in after:
+        return False
+    old = dict(places({"r": [], "shared": {}, part: before[part]}))
+    for place, rows in places({"r": [], "shared": {}, part: getattr(uploads, part)}):
+        if place in old and not matches(place, plan.kept) and rows.shape[1:] == old[place].shape:
+            came = rows[uploads.arrived[trained_by(plan, place)]]
+            if (came != old[place]).any():
+                return True
+    return False
+
+
+def _stays(part: str, before: State, after: State) -> bool:
+    """Whether a part is the same after the round, and all else is too that the work may have gone into."""
+    elsewhere = [
+        {key: value for key, value in state.items() if key not in (*OF_PART, *BOOKS)} for state in (before, after)
+    ]
+    return same(before[part], after[part]) and same(*elsewhere)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Six clients by a plan; what each sends does not depend on where it stands."""
+
+    model: Blocks
+    plan: Plan
+
+    def sent(self, state: State, seed: int, far: float = 0.1) -> Rows:
+        """(6, ...) of each client what the state has, and random numbers added, `far` at a time; clients that take no
+        step are at 0. Of rows that have nothing in common a solver, as some aggregators have one, may make a multiple
+        of rounding errors."""
+        chance = torch.Generator().manual_seed(200 + seed)
+        now = {place: value for place, value in places(state) if place in self.model.trained()}
+        return {place: value + far * torch.randn(6, *value.shape, generator=chance) for place, value in now.items()}
+
+    def round(
+        self, aggregate: Aggregate, state: State, sent: Rows, lost: int | None, order: Sequence[int] = range(6)
+    ) -> State:
+        """The next state where clients stand in that order; lost: the client whose work does not come back."""
+        order = list(order)
+        plan = Plan(self.plan.M[order], [self.plan.exits[n] for n in order])
+        rows = {place: value[order][trained_by(plan, place)] for place, value in sent.items()}
+        arrived = torch.tensor([n != lost for n in order])
+        loss, steps, seconds = (torch.ones(6, dtype=torch.float64) for _ in range(3))
+        of = by_layer(rows, self.model.num_layers)
+        return aggregate(state, Uploads(of["r"], of["shared"], arrived, loss, steps, seconds), plan, _crowd(order))
+
+
+def _crowd(order: Sequence[int]) -> Cohort:
+    return cohort_of([CROWD_CAPACITIES[n] for n in order], [CROWD_EXAMPLES[n] for n in order], ids=list(order))
+
+
+def check_crowd(aggregate: Aggregate, start: State, crowd: Crowd) -> None:
+    """The next state does not depend on the order in which clients stand, nor on the weight of one that is lost; what
+    is remembered of clients goes by their numbers."""
+    told = f"with six clients, of which client {CROWD_LOST} is lost,"
+    one, other = _both(aggregate, start, crowd, 0)
+    differs = _differing(crowd.model, one, other)
+    expect(
+        not differs,
+        f"{told} the next state depends on the order in which they stand (`{differs}`): does a row meet the weight of "
+        f"another client? {ALIGNED}",
+    )
+    middle = crowd.round(aggregate, start, crowd.sent(start, 1), None)
+    one, other = _both(aggregate, middle, crowd, 2)
+    differs = _differing(crowd.model, one, other)
+    expect(
+        not differs,
+        f"{told} the second round depends on the order in which they stand (`{differs}`), and the first does not: what "
+        'state["memory"] holds of a client must go by its number, `cohort.ids[n]`, not by its place n',
+    )
+    _check_denominator(aggregate, start, crowd)
+
+
+def _both(aggregate: Aggregate, state: State, crowd: Crowd, seed: int) -> list[State]:
+    """The next states, for either order."""
+    return [
+        crowd.round(aggregate, state, crowd.sent(state, seed), CROWD_LOST, order) for order in (range(6), CROWD_ORDER)
+    ]
+
+
+def _check_denominator(aggregate: Aggregate, start: State, crowd: Crowd) -> None:
+    """A tensor that stays where all send what they were given stays where one of them is lost."""
+    same_rows = crowd.sent(start, 0, far=0.0)
+    whole, without = (dict(places(crowd.round(aggregate, start, same_rows, lost))) for lost in (None, CROWD_LOST))
+    for place, value in places(start):
+        expect(
+            not close(value, whole[place]) or close(value, without[place]),
+            f"clients send back `{place}` as they were given it; it stays what it is where all of them return, and "
+            f"becomes another where client {CROWD_LOST} is lost: does its weight still count in the sum that is "
+            f"divided by? {ALIGNED}",
+        )
+
+
+def _differing(model: Blocks, one: State, other: State) -> str:
+    """The first tensor, by place, that two states do not share, "" where there is none; low-rank factors may differ
+    where their product is the same."""
+    here, there = dict(places(one)), dict(places(other))
+    lone = [place for place, value in here.items() if not close(value, there[place])]
+    for pair in pairs(model):
+        if pair.A in lone or pair.B in lone:
+            B_A, also = (now[pair.B].flatten(1) @ now[pair.A].flatten(1) for now in (here, there))
+            if close(B_A, also):
+                lone = [place for place in lone if place not in (pair.A, pair.B)]
+    return lone[0] if lone else ""

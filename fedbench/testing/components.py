@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.cell.returned import fault_of_loss
+from fedbench.cell.plugin_output_checks import fault_of_loss
 from fedbench.data.checked import fault_of_clients, of_what
 from fedbench.testing.world import expect, same, twice
 from fedbench.types import MIXED, Client, Clients, Objective

@@ -16,9 +16,9 @@ from fedbench.models.backbone import Blocks
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.aggregators import setup_for_aggregators, two_rounds
-from fedbench.testing.answers import answers, some_images
 from fedbench.testing.components import loss_of
-from fedbench.testing.world import cohort_of, expect, same, setup_of, tiny_vit
+from fedbench.testing.methods import answers, some_images, three_layers
+from fedbench.testing.world import cohort_of, expect, same, setup_of
 from fedbench.types import Objective
 
 Given = Mapping[str, Any]
@@ -31,11 +31,6 @@ OTHER: Given = {
     "adapter": {"name": "lora", "rank": 3, "alpha": 3},
 }
 ROUNDS = 2
-
-
-def three_layers() -> nn.Module:
-    """The backbone on which this is tried."""
-    return tiny_vit(depth=3)
 
 
 def check_ignores(

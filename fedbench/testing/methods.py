@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,29 +15,50 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.cell import state as on_disk
+from fedbench.cell.channel import messages_of
 from fedbench.cell.clientstore import ClientStore
-from fedbench.cell.returned import fault_of_round
+from fedbench.cell.plugin_output_checks import fault_of_round
 from fedbench.engine.cohort import train as together
-from fedbench.method import Method, State
-from fedbench.models.places import places
+from fedbench.method import Method, Predict, State
+from fedbench.models.backbone import body_of
+from fedbench.models.places import places, started, trainers
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
-from fedbench.testing.answers import check_answers, check_predictor, check_sizes
-from fedbench.testing.moving import check_moves
-from fedbench.testing.prices import check_costs
-from fedbench.testing.world import CLASSES, RandomBatches, close, cohort_of, expect, same, setup_of, tiny_vit, twice
+from fedbench.testing.aggregators import check_moves
+from fedbench.testing.world import (
+    CLASSES,
+    RandomBatches,
+    check_state,
+    close,
+    cohort_of,
+    expect,
+    same,
+    setup_of,
+    shaken,
+    tiny_vit,
+    twice,
+    untouched,
+)
 from fedbench.types import ClientCost, Cohort, Report, Size
 
-CAPACITIES = (4, 3, 1)
+REMEMBER = 'keep it in the state that is returned, as `layerwise` keeps state["memory"]'
 SPARE = 3  # batches that clients have beyond those of their steps
+FINEST = 1e6  # values of a message are told apart to a millionth of the largest
+FLOPS_APART = 2  # times as many in a report as in a plan, or the other way round
+BITS = 8  # of a number that has nearly a value of its own; an eighth of what the kit computes in
 _checks = count()
+
+
+def three_layers() -> nn.Module:
+    """The backbone on which methods are tried."""
+    return tiny_vit(depth=3)
 
 
 def check_method(
     make: Callable[..., Method],
     registry: Registry | None = None,
-    model: Callable[[], nn.Module] = tiny_vit,
-    capacities: tuple[int, ...] = CAPACITIES,
+    model: Callable[[], nn.Module] = three_layers,
+    capacities: tuple[int, ...] | None = None,
     ranks: tuple[int, ...] | None = None,
     widths: tuple[float, ...] | None = None,
     again: Callable[[], Callable[..., Method]] | None = None,
@@ -45,12 +67,15 @@ def check_method(
     """`make(setup, **options)` on a tiny backbone: two rounds, an interruption between them, an empty one, lost
     clients, the other engine, evaluation and costs.
 
-    registry: the installed plugins, where they are loaded already · model: the backbone, 4 layers by default · ranks,
-    widths: one for each client, as a scenario may give them · again: gives a `make` of a module imported anew.
+    registry: the installed plugins, where they are loaded already · model: the backbone, a ViT of 3 layers by default ·
+    capacities: of the clients; by default all L layers, all but one, and one · ranks, widths: one for each client, as a
+    scenario may give them · again: gives a `make` of a module that is imported again.
     """
     registry, r_n, g_n = registry or Registry(), list(ranks) if ranks else None, list(widths) if widths else None
-
-    store, origin = ClientStore(), f"check {next(_checks)}"  # whose models are equal: what they cost is measured once
+    L = body_of(model()).num_layers
+    capacities, store = capacities or (L, max(L - 1, 1), 1), ClientStore()
+    # What models of one origin cost is measured once.
+    origin = "three layers of the kit" if model is three_layers else f"check {next(_checks)}"
 
     def made(by: Callable[..., Method] = make, **given: Any) -> Method:
         setup = setup_of(registry, model(), list(capacities), ranks=r_n, widths=g_n, origin=origin, **given)
@@ -71,10 +96,7 @@ def check_method(
     _check_empty_round(method, state, cohort().only([]))
     for given in (start, state):
         _check_round_without_return(method, given, cohort)
-    for lost in {0, len(capacities) - 1}:
-        _check_lost_client(method, state, cohort, lost)
-    _check_steps(method, start, cohort())
-    _check_spare_batches(method, states, cohort)
+    _check_lost_clients(method, state, cohort)
     check_predictor(method, state)
     check_answers(made(again() if again else make), method, states)
     _check_offered(method, trains)
@@ -89,7 +111,7 @@ def _check_two_rounds(
 ) -> tuple[tuple[State, State, State], tuple[Report, Report]]:
     """The states at the start and after each round, and what is told of each."""
     check_state(method.init(generator(0)), "init")
-    start = twice(lambda: method.init(generator(0)), "init")
+    start = twice(lambda: method.init(generator(0)), "init", memory=REMEMBER)
     middle, first = _check_round(method, start, 0, cohort)
     state, second = _check_round(method, middle, 1, cohort)
     rounds = ((start, middle, first), (middle, state, second))
@@ -176,20 +198,29 @@ def _check_other_engine(method: Method, states: Sequence[State], cohort: Callabl
     expect(close(states[1], found), f"{told}: leave training to `setup.engine`, and rows of a batch to themselves")
 
 
-def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Cohort]) -> tuple[State, Report]:
+def _check_round(method: Method, state: State, t: int, cohort: Callable[..., Cohort]) -> tuple[State, Report]:
+    """A round comes to the same a second time, whatever the batches are that follow the steps of its clients."""
     now = cohort()
-    reports: list[Any] = []
 
-    def taken() -> State:
-        answer = method.round(state, t, now, generator(0, t))
+    def taken(of: Cohort) -> tuple[State, Report]:
+        answer = method.round(state, t, of, generator(0, t))
         wrong = fault_of_round(answer)
         expect(not wrong, wrong)
-        reports.append(answer[1])
         check_state(answer[0], "round")
-        return answer[0]
+        return answer
 
-    new: State = twice(taken, "round", state)
-    report = reports[0]
+    with shaken(1), untouched(state, what="round"):
+        new, report = taken(now)
+    with shaken(2):
+        other, _ = taken(cohort(other_spare=True))
+    if not same(new, other):  # by chance or memory, or because of those batches
+        twice(lambda: taken(cohort())[0], "round", state, memory=REMEMBER)
+        expect(
+            any(cost.epochs_beside for cost in report.cost),
+            "the batches after the last step of a client change the state: a round has `cohort.steps[n]` steps, and "
+            "`cohort.batches(n)` may yield more; stop after them, as `zip(range(int(cohort.steps[n])), "
+            "cohort.batches(n))` does",
+        )
     N = len(report.cohort)
     M, up = report.plan.M, report.uploads
     expect(M.dtype == torch.bool and M.dim() == 2 and len(M) == N, f"report.plan.M must be bool ({N}, L)")
@@ -199,6 +230,7 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[[], Coho
     returned = report.plan.trains[up.arrived].any(0)
     for j in (~returned).nonzero().flatten().tolist() if "r" in new else ():
         expect(same(new["r"][j], state["r"][j]), f"layer {j} came back from nobody and must keep its value")
+    _check_steps(report, now)
     return new, report
 
 
@@ -215,22 +247,23 @@ def _check_round_without_return(method: Method, state: State, cohort: Callable[[
     expect(same(after, state), "a round from which nobody returns (`cohort.arrives`) must leave the state as it is")
 
 
-def _check_lost_client(method: Method, state: State, cohort: Callable[[], Cohort], lost: int) -> None:
-    """Whatever its images are, the next state is the same. Both cohorts have a plain function for `batches`, so that a
-    method takes labels from it in both."""
+def _check_lost_clients(method: Method, state: State, cohort: Callable[[], Cohort]) -> None:
+    """Whatever the images of the first and the last client are, the next state is the same where both are lost. Both
+    cohorts have a plain function for `batches`, so that a method takes labels from it in both."""
     everybody = cohort()
-    plain = replace(everybody, arrives=torch.arange(len(everybody)) != lost, batches=lambda n: everybody.batches(n))
-    other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n == lost else plain.batches(n))
+    lost = {0, len(everybody) - 1}
+    arrives = torch.tensor([n not in lost for n in range(len(everybody))])
+    plain = replace(everybody, arrives=arrives, batches=lambda n: everybody.batches(n))
+    other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n in lost else plain.batches(n))
     (one, report), (two, _) = (method.round(state, 2, who, generator(1, 2)) for who in (plain, other))
-    told = f"the work of client {lost} is lost (`cohort.arrives`)"
+    told = f"the work of clients {' and '.join(map(str, sorted(lost)))} is lost (`cohort.arrives`)"
     expect(not (report.uploads.arrived & ~report.cohort.arrives).any(), f"{told}, but report.uploads has it arrived")
-    expect(same(one, two), f"{told}, but its images change the state")
+    expect(same(one, two), f"{told}, but their images change the state")
 
 
-def _check_steps(method: Method, state: State, cohort: Cohort) -> None:
+def _check_steps(report: Report, cohort: Cohort) -> None:
     """Nobody takes more batches than it has steps, and passes beside them that its cost tells of. One batch more than
     its steps may be taken in each pass, for whoever looks whether there is another."""
-    _, report = method.round(state, 0, cohort, generator(0, 0))
     beside = {client: cost.epochs_beside for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
     assert isinstance(cohort.batches, RandomBatches)
     for client, steps in zip(cohort.ids, cohort.steps.tolist(), strict=True):
@@ -244,47 +277,148 @@ def _check_steps(method: Method, state: State, cohort: Cohort) -> None:
         )
 
 
-def _check_spare_batches(method: Method, states: tuple[State, State, State], cohort: Callable[[bool], Cohort]) -> None:
-    """What follows the last of its steps makes no difference to what a client does, unless it has steps beside them,
-    which may begin there."""
-    for t in range(2):
-        new, report = method.round(states[t], t, cohort(True), generator(0, t))
-        expect(
-            any(cost.epochs_beside for cost in report.cost) or same(new, states[t + 1]),
-            "the batches after the last step of a client change the state: a round has `cohort.steps[n]` steps, and "
-            "`cohort.batches(n)` may yield more; stop after them, as `zip(range(int(cohort.steps[n])), "
-            "cohort.batches(n))` does",
-        )
-
-
 def _others(batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
     """Other images with other labels."""
     return ((2 * x.flip(-1) + 1, (y + 1) % CLASSES) for x, y in batches)
 
 
-def check_state(state: Any, who: str = "the method") -> None:
-    """Nested dicts (with texts as keys) and lists of contiguous tensors and JSON scalars; no tensor's memory occurs
-    twice."""
-    seen: dict[int, str] = {}
+def answers(method: Method, state: State, x: Tensor, client: int | None = None) -> dict[str, Tensor]:
+    """What a state answers for images (n, 3, H, H), by the name of the model; "" where there is one."""
+    with torch.no_grad():
+        return _asked(method.predictor(state, client=client), x)
 
-    def walk(value: Any, place: str) -> None:
-        if isinstance(value, dict):
-            for key, part in value.items():
-                expect(isinstance(key, str), f"{who}: the keys of {place} must be texts, not {key!r}")
-                walk(part, f"{place}[{key!r}]")
-        elif isinstance(value, list):
-            for i, part in enumerate(value):
-                walk(part, f"{place}[{i}]")
-        elif isinstance(value, Tensor):
-            expect(not value.requires_grad, f"{who}: {place} must be detached")
-            expect(value.is_contiguous(), f"{who}: {place} is not contiguous, as it is when read from disk")
-            memory = value.untyped_storage().data_ptr()
-            twin = seen.setdefault(memory, place) if value.numel() else place
-            expect(twin == place, f"{who}: {place} shares its memory with {twin}; clone one of them")
-        else:
-            plain = value is None or isinstance(value, bool | int | float | str)
-            expect(plain, f"{who}: {place} is a {type(value).__name__}, which is neither tensor nor JSON")
-            json.dumps(value)
 
-    expect(isinstance(state, dict), f"{who} must give a dict as state, not {type(state).__name__}")
-    walk(state, "state")
+def some_images() -> Tensor:
+    return torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+def check_answers(fresh: Method, used: Method, states: Sequence[State]) -> None:
+    """A method made anew answers for a state what one does that has seen rounds since."""
+    x = some_images()
+    fresh.init(generator(0))
+    for state in (states[0], states[-1]):
+        one, two = (answers(method, state, x) for method in (fresh, used))
+        told = "the predictor answers from something else than the state it is given: a state of an earlier round, or "
+        expect(same(one, two), f"{told}one that was read from disk, must answer as it did then")
+
+
+def check_predictor(method: Method, state: State) -> None:
+    x = some_images()
+    for client in (None, 0):
+        given = twice(partial(answers, method, state, x, client), "the predictor", state, x)
+        for name, logits in given.items():
+            fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
+            expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
+        _check_images_alone(partial(answers, method, state, client=client), x, given, "the predictor")
+    expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")
+
+
+def check_sizes(method: Method, state: State) -> None:
+    """What clients can run, at every size that the method offers and has a model for."""
+    if method.at is None:
+        return
+    x, least = some_images(), 0
+    for size in method.sizes or ():
+        running = method.running(size) if method.running else 1
+        if running is None:
+            continue
+        expect(running >= least, f"`running`: {size} takes {running} bytes, less than a smaller size's {least}")
+        least = running
+        with untouched(state, what=f"`at` for {size}"), torch.no_grad():
+            predict = method.at(state, size)
+            given = _asked(predict, x)
+            for logits in given.values():
+                fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
+                expect(fits, f"`at` must give finite logits (5, {CLASSES}) for {size}")
+            _check_images_alone(partial(_asked, predict), x, given, f"`at` for {size}")
+
+
+def _check_images_alone(
+    answer: Callable[[Tensor], dict[str, Tensor]], x: Tensor, given: Mapping[str, Tensor], what: str
+) -> None:
+    """What is said of an image is the same without the others of its batch, and wherever it stands there."""
+    alone = [answer(image[None]) for image in x]
+    back = answer(x.flip(0))
+    for name, logits in given.items():
+        own = close(logits, torch.cat([one[name] for one in alone])) and close(logits, back[name].flip(0))
+        expect(
+            own,
+            f"{what} answers otherwise for an image where other images are in its batch: those are test images, which "
+            "a model knows nothing of; take no mean over the batch, and leave normalisation to what was trained",
+        )
+
+
+def _asked(predict: Predict, x: Tensor) -> dict[str, Tensor]:
+    given = predict(x)
+    return dict(given) if isinstance(given, Mapping) else {"": given}
+
+
+def check_costs(method: Method, before: State, report: Report, t: int) -> None:
+    """What a plan says of round t, its report, and the uploads agree. before: the state before the round."""
+    check_paid(method, before, report, t)
+    check_planned(method, report, t)
+
+
+def check_paid(method: Method, before: State, report: Report, t: int) -> None:
+    """No client sends far more than it pays for, by the report of round t and by `cost`, of which plans are made.
+
+    before: the state before the round. Compressed messages may pay less than what their rows take: only numbers that
+    the client has changed count, with a byte each, and with fewer bits where they have few different values.
+    """
+    least = _least_bytes(before, report)
+    for who, costs in (("its report", report.cost), ("`cost`", method.prices(report.cohort, t))):
+        for n, cost in enumerate(costs):
+            steps = int(report.uploads.steps[n])
+            expect(
+                cost is None or _declared(cost, steps) >= least[n],
+                f"client {report.cohort.ids[n]} sends at least {least[n]} bytes in round {t}, however well they are "
+                f"packed, and by {who} {cost and _declared(cost, steps)} bytes go up: `bytes_up` and what `sent` says "
+                "of a ClientCost count all that is in a client's rows of `uploads`, numel() times element_size()",
+            )
+
+
+def check_planned(method: Method, report: Report, t: int) -> None:
+    """What `cost` says of a round beforehand, of which plans are made, and what its report says of it afterwards: who
+    takes part, and about how many FLOPs an image takes, which may depend on what the state chooses."""
+    for n, cost in enumerate(method.prices(report.cohort, t)):
+        who = f"client {report.cohort.ids[n]} takes part in round {t}"
+        expect(cost is not None, f"{who}, and by `cost` it does not: None is for clients that the round leaves out")
+        assert cost is not None
+        before, after = cost.flops_per_image, report.cost[n].flops_per_image
+        expect(
+            max(before, after) <= FLOPS_APART * min(before, after),
+            f"{who} at {after} FLOPs an image, and by `cost` at {before}: put the same ClientCost into the report",
+        )
+
+
+def _declared(cost: ClientCost, steps: int) -> int:
+    """Bytes up of a round of so many steps of the kit's batches."""
+    images = RandomBatches.size
+    return sum(up for _, _, up in cost.exchange(images * steps, images * min(steps, 1)))
+
+
+def _least_bytes(before: State, report: Report) -> list[int]:
+    """Of every client the bytes that its message takes at least."""
+    up, plan = report.uploads, report.plan
+    rows = dict(places({"r": up.r, "shared": up.shared}))
+    begun = dict(places(before)) if {"r", "shared"} <= before.keys() else {}
+    own = {
+        place: started(begun[place], plan, place, value.dim() - 1) if place in begun else torch.zeros_like(value)
+        for place, value in rows.items()
+    }
+    senders = {place: trainers(plan, place) for place in rows}
+    sent, given = (messages_of(values, up, plan, senders) for values in (rows, own))
+    return [least_bytes(one, was) for one, was in zip(sent, given, strict=True)]
+
+
+def least_bytes(sent: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> int:
+    """What a message takes at least, by place, of a client that was given these values."""
+    return math.ceil(sum(_bits(value.double() - given[place].double()) for place, value in sent.items()) / 8)
+
+
+def _bits(change: Tensor) -> int:
+    moved = change[change != 0]
+    if not moved.numel():
+        return 0
+    values = (moved / moved.abs().max() * FINEST).round().unique().numel()
+    return math.ceil(moved.numel() * (BITS if 2 * values > moved.numel() else min(BITS, math.log2(values))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedbench.cell.chance import drawn, moved
 from fedbench.cell.clientstore import ClientStore
 from fedbench.engine import sequential
 from fedbench.method import Setup
@@ -220,30 +220,35 @@ def close(one: Any, other: Any) -> bool:
     return same(one, other)
 
 
+def global_states() -> dict[str, Any]:
+    """The states of the generators that the whole process shares."""
+    return {"torch": torch.get_rng_state(), "NumPy": np.random.get_state(), "Python": random.getstate()}
+
+
 @contextmanager
 def untouched(*given: Any, what: str, instead: str = SEEDED) -> Iterator[None]:
     """Inside, neither `given` may change nor may the global generators of torch, NumPy and Python be drawn from;
     instead: what to draw from."""
-    before, chance = copy.deepcopy(given), drawn()
+    before, states = copy.deepcopy(given), global_states()
     yield
     expect(same(before, given), f"{what} changes what it is given; work on a copy (`.clone()`)")
-    drew = moved(chance)
-    expect(not drew, f"{what} draws from a global generator (of {', '.join(drew)}); {instead}")
+    drawn = [name for name, state in global_states().items() if not same(state, states[name])]
+    expect(not drawn, f"{what} draws from a global generator (of {', '.join(drawn)}); {instead}")
 
 
 @contextmanager
 def shaken(seed: int) -> Iterator[None]:
     """Inside, the global generators stand elsewhere, so that what was drawn from them in secret comes out otherwise."""
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    before = global_states()
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
     try:
         yield
     finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
-        torch.set_rng_state(before[2])
+        random.setstate(before["Python"])
+        np.random.set_state(before["NumPy"])
+        torch.set_rng_state(before["torch"])
 
 
 def twice(
@@ -251,12 +256,59 @@ def twice(
     what: str,
     *given: Any,
     instead: str = SEEDED,
+    memory: str = "keep nothing between calls",
 ) -> Any:
-    """The result of a computation that leaves `given` untouched and comes out the same a second time, wherever the
-    global generators stand."""
+    """The result of a computation, which must leave `given` untouched and give the same result a second time.
+
+    Args:
+        compute: called with the global generators in another state the second time.
+        what: the subject of messages.
+        given: what it must not change.
+        instead: what to draw from instead of a hidden generator.
+        memory: where to keep what it may remember between calls.
+
+    Raises:
+        AssertionError: where it does not.
+    """
     with shaken(1), untouched(*given, what=what, instead=instead):
         first = compute()
     with shaken(2):
         second = compute()
-    expect(same(first, second), f"{what} gives another result when called again with the same seed: {instead}")
-    return first
+    if same(first, second):
+        return first
+    with shaken(1):
+        is_chance = same(first, compute())  # it follows the global generators, though it sets them back
+    told = f"{what} gives another result when called again"
+    expect(not is_chance, f"{told} with the same seed: {instead}")
+    raise AssertionError(
+        f"{told}: does it remember something between calls, in a closure, an object or the module? An interrupted run "
+        f"loses that: {memory}. Or does it read a clock, or draw from a generator without a seed? {instead}"
+    )
+
+
+def check_state(state: Any, who: str = "the method") -> None:
+    """Nested dicts (with texts as keys) and lists of contiguous tensors and JSON scalars; no tensor's memory occurs
+    twice."""
+    seen: dict[int, str] = {}
+
+    def walk(value: Any, place: str) -> None:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                expect(isinstance(key, str), f"{who}: the keys of {place} must be texts, not {key!r}")
+                walk(part, f"{place}[{key!r}]")
+        elif isinstance(value, list):
+            for i, part in enumerate(value):
+                walk(part, f"{place}[{i}]")
+        elif isinstance(value, Tensor):
+            expect(not value.requires_grad, f"{who}: {place} must be detached")
+            expect(value.is_contiguous(), f"{who}: {place} is not contiguous, as it is when read from disk")
+            memory = value.untyped_storage().data_ptr()
+            twin = seen.setdefault(memory, place) if value.numel() else place
+            expect(twin == place, f"{who}: {place} shares its memory with {twin}; clone one of them")
+        else:
+            plain = value is None or isinstance(value, bool | int | float | str)
+            expect(plain, f"{who}: {place} is a {type(value).__name__}, which is neither tensor nor JSON")
+            json.dumps(value)
+
+    expect(isinstance(state, dict), f"{who} must give a dict as state, not {type(state).__name__}")
+    walk(state, "state")

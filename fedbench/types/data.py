@@ -62,7 +62,7 @@ class Dataset:
     `fingerprint` changes whenever an image, a label or the split could; it enters the identity of every cell.
     size: the bytes of all its decoded images, where they are known before · why: of an image that was skipped, by its
     path, the reason · outline: what `load` gives with `Images.blank` for pixels, where labels are known before any
-    image is made; plans are made of that.
+    image is made; plans are made of that · notes: what else a user should know of the files, a sentence each.
     """
 
     domains: tuple[str, ...]
@@ -72,6 +72,7 @@ class Dataset:
     size: int | None = None
     why: Callable[[str], str] | None = None
     outline: Callable[[], Splits] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def outlined(self) -> Dataset:

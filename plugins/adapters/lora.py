@@ -35,7 +35,6 @@ class LoRALinear(loralib.Linear):
         self.lora_dropout = SeededDropout(dropout)
         self.stack: Stack | None = None
         self._folded: tuple[Tensor, tuple] | None = None
-        self.settled: bool | None = None
 
     def draw(self, generator: torch.Generator) -> None:
         """loralib's own initialisation: A uniform (Kaiming, a = sqrt 5), B zero."""
@@ -59,8 +58,8 @@ class LoRALinear(loralib.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.stack is None:
-            folded = self.is_folded() if self.settled is None else self.settled
-            return frozen_linear(x, self._folded[0], self.bias) if self._folded and folded else super().forward(x)
+            folded = self._folded if self.is_folded() else None
+            return super().forward(x) if folded is None else frozen_linear(x, folded[0], self.bias)
         own = self.stack.values
         if self.stack.even and self.lora_dropout.p == 0:
             return low_rank_linear(x, self.weight, self.bias, own["lora_A"], own["lora_B"], self.scaling)

@@ -60,7 +60,8 @@ def make(
             for path in paths:
                 (test if path in tests else train).append(Sample(path, label, d))
     options = image_size, interpolation, unreadable, resize
-    return image_dataset(folder, list(tree.images), tree.classes, train, test, *options, otherwise=OTHERWISE)
+    domains = list(tree.images)
+    return image_dataset(folder, domains, tree.classes, train, test, *options, OTHERWISE, tree.notes)
 
 
 def _text(path: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,7 +22,8 @@ class Tree:
     """The images of a tree, by name alone: whatever is called like one is one, and none is opened.
 
     images: domain -> class -> paths below the root, sorted; hidden files and files of other kinds are passed over ·
-    classes: the names of all, in their order · faults: what is wrong, a sentence each.
+    classes: the names of all, in their order · faults: what is wrong, a sentence each · passed_over: files that Pillow
+    may read and that are called otherwise than images here.
     """
 
     def __init__(self, root: Path, domains: Sequence[str] | None, classes: Sequence[str] | None) -> None:
@@ -33,12 +36,24 @@ class Tree:
         self.deep: list[str] = []
         self.broken: set[str] = set()  # domains of which not all is known
         self.dead: set[str] = set()  # links in the place of folders
+        self.passed_over: list[str] = []
         self.images = {domain: self._classes(domain) for domain in self._domains(domains)}
         found = sorted({name for classes in self.images.values() for name in classes})
         self.classes = found if self.wanted is None else self.wanted
         if self.deep:
             self.faults.append(_several(self.deep, "lies one folder too deep", "lie one folder too deep"))
         self._judge()
+
+    @property
+    def notes(self) -> list[str]:
+        """How many files are passed over that may be images, by their endings."""
+        endings = Counter(os.path.splitext(path)[1].lower() for path in self.passed_over)
+        if not endings:
+            return []
+        kinds = ", ".join(f"{n:,} {ending}" for ending, n in sorted(endings.items()))
+        files = "file that may be an image is" if len(self.passed_over) == 1 else "files that may be images are"
+        told = f"{len(self.passed_over):,} {files} not taken: {kinds}, such as {self.passed_over[0]}"
+        return [f"{told}; what counts is called {', '.join(sorted(SUFFIXES))}"]
 
     def told(self, unreadable: str) -> str:
         """All that is wrong, for people; with what cannot be an image, unless those are to be skipped."""
@@ -49,7 +64,7 @@ class Tree:
                 f"{len(odd):,} of {len(paths):,} images cannot be read (`unreadable: skip` leaves them out): "
                 + shortened(odd, FEW)
             )
-        faults = list(map(on_a_line, faults))
+        faults = [*map(on_a_line, faults), *map(on_a_line, self.notes)]
         if len(faults) == 1:
             return f"{faults[0]}; {LAYOUT}"
         more = [f"and {len(faults) - MOST_TOLD} more"] if len(faults) > MOST_TOLD else []
@@ -103,6 +118,8 @@ class Tree:
                 self.deep += below
             if _is_image(entry) and not below:
                 found.append(f"{folder}/{entry.name}")
+            elif _ending(entry) in _readable() and not self._is_folder(entry):
+                self.passed_over.append(f"{folder}/{entry.name}")
         return found
 
     def _judge(self) -> None:
@@ -160,7 +177,20 @@ def _odd(file: Path) -> str:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    return os.path.splitext(entry.name)[1].lower() in SUFFIXES
+    return _ending(entry) in SUFFIXES
+
+
+def _ending(entry: os.DirEntry[str]) -> str:
+    return os.path.splitext(entry.name)[1].lower()
+
+
+@functools.cache
+def _readable() -> frozenset[str]:
+    """The endings of all files that Pillow opens."""
+    from PIL import Image
+
+    known = Image.registered_extensions()
+    return frozenset(ending for ending, kind in known.items() if kind in Image.OPEN)
 
 
 def _last(path: str) -> str:

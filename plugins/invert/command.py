@@ -60,12 +60,12 @@ def invert(
     from .attack import Descent
     from .findings import Probe
     from .observer import ATTACKS
-    from .report import reports, view
+    from .report import framed, reports
 
     draw = _drawing(images)
     results = select(load(paths or ("results",)), **chosen)
     found = reports(results, Registry(plugins), Probe(victims, attacks or ATTACKS, Descent(steps=steps)))
-    put(view(found), form)
+    put(framed(found), form)
     if images:
         draw(found, images)
 
@@ -86,4 +86,4 @@ def _drawing(images: str | None):
     from .pictures import reconstructions
 
     format_of(Path(images))
-    return lambda found, file: save(reconstructions(found), Path(file), dpi=200)
+    return lambda found, file: save(reconstructions(found), Path(file))

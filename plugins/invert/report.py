@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbench.errors import UserError
+from fedbench.report.frames import Format, Frame, frame
 from fedbench.report.grouping import by_label, settings
-from fedbench.report.page import Column, Page, Shown, Table, View
-from fedbench.report.records import csv_text, json_text
 
 from .findings import Finding, Probe, findings, is_split, split_methods
 
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
     from fedbench.results import Result
 
 CSV_COLUMNS = (
-    "suite", "scenario", "variant", "backbone", "dataset", "method", "seen", "attack", "victims", "psnr_db",
-    "correlation", "mean_psnr_db", "mean_correlation", "blind_psnr_db", "blind_correlation",
+    "suite", "scenario", "variant", "backbone", "dataset", "method", "seen", "attack", "victims",
 )  # fmt: skip
+NUMBERS = ("psnr_db", "mean_psnr_db", "blind_psnr_db", "correlation", "mean_correlation", "blind_correlation")
 TITLES = ("PSNR", "mean", "blind", "corr.", "mean", "blind")
 LEGEND = (
     "How like the true image what was rebuilt is, on average over victims: PSNR in dB, and correlation over pixels. "
@@ -81,16 +79,20 @@ def _report(where: Mapping[str, str], label: str, seeds: Sequence[tuple[list[Fin
     return Report(where, label, list(together.values()), [image for _, truth in seeds for image in truth])
 
 
-def view(found: Sequence[Report]) -> View:
-    """A page for each leaderboard. In CSV and JSON a row for each method, thing seen and attack, whose scores are means
-    over the victims; JSON has each victim's too."""
-    boards: dict[str, list[Report]] = {}
-    for report in found:
-        boards.setdefault(report.title, []).append(report)
-    pages = [Page(title, [Table(_columns(part))]) for title, part in boards.items()]
-    rows = _records(found)
-    values = [[row[name] for name in CSV_COLUMNS] for row in rows]
-    return View(pages, LEGEND, partial(csv_text, CSV_COLUMNS, values), partial(json_text, rows), between="\n\n")
+def framed(found: Sequence[Report]) -> Frame:
+    """A row for each method, thing seen and attack, with means over the victims, and each victim's score."""
+    titles = dict(zip(NUMBERS, TITLES, strict=True))
+    numbers = {name: Format(title, "decibels" if name.endswith("db") else "decimal") for name, title in titles.items()}
+    words = {name: Format(part="name") for name in ("seen", "attack")}
+    hidden = {name: Format(part="") for name in ("victims", "by_victim")}
+    return frame(
+        _records(found),
+        CSV_COLUMNS,
+        caption="How like the true image what was rebuilt is",
+        by=CSV_COLUMNS[:5],
+        formats={**numbers, **words, **hidden},
+        legend=LEGEND,
+    )
 
 
 def _records(found: Sequence[Report]) -> list[dict[str, Any]]:
@@ -103,17 +105,6 @@ def _records(found: Sequence[Report]) -> list[dict[str, Any]]:
                 "blind_psnr_db": one.blind.psnr, "blind_correlation": one.blind.correlation,
             }  # fmt: skip
             what = {"method": report.method, "seen": one.seen, "attack": one.how, "victims": len(one.images)}
-            means = {name: fmean(values) for name, values in scores.items()}
+            means = {name: fmean(scores[name]) for name in NUMBERS}
             records.append({**report.where, **what, **means, "by_victim": scores})
     return records
-
-
-def _columns(found: Sequence[Report]) -> list[Column]:
-    rows = _records(found)
-    names = [Column(n, "name", [Shown(row[n]) for row in rows]) for n in ("method", "seen", "attack")]
-    numbers = [n for kind in ("psnr_db", "correlation") for n in (kind, f"mean_{kind}", f"blind_{kind}")]
-    digits = [1 if n.endswith("db") else 2 for n in numbers]
-    return names + [
-        Column(title, "score", [Shown(f"{row[n]:.{d}f}") for row in rows])
-        for title, n, d in zip(TITLES, numbers, digits, strict=True)
-    ]

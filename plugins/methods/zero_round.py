@@ -14,7 +14,7 @@ from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import full_depth
 from fedbench.method import Method, Predict, Setup, State
 from fedbench.models.backbone import HEAD, Blocks, Plain, load
-from fedbench.models.running import to_run_all
+from fedbench.models.counting import to_run_all
 from fedbench.options import Positive, judged
 from fedbench.types import Cohort, Plan, Report, Size, Uploads
 

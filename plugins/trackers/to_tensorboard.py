@@ -19,7 +19,7 @@ from fedbench_plugins.trackers.following import REPORT, WELL, Told, named, of_ro
 
 VARIABLE = "FEDBENCH_TENSORBOARD"
 
-NEEDS = "tensorboard"  # the package, and the extra that brings it
+NEEDS = "tensorboard"  # the package
 told = Told("tensorboard")
 
 

@@ -82,19 +82,22 @@ def test_what_is_allowed_is_left_alone(source):
 
 
 def test_one_string_is_all_that_a_worker_is_started_with():
-    """multiprocessing pickles what a process is started with: here a text, the ends of two pipes and a number."""
-    tree = ast.parse((ROOT / "fedbench/runs/executors/workers.py").read_text())
+    """multiprocessing pickles what a process is started with: here a text and the ends of two pipes."""
+    tree = ast.parse((ROOT / "fedbench/supervisor.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     words = [word for call in calls if ast.unparse(call.func) == "context.Process" for word in call.keywords]
-    assert [ast.unparse(word.value) for word in words if word.arg == "args"] == ["(job, send, far, memory_limit)"]
+    assert [ast.unparse(word.value) for word in words if word.arg == "args"] == ["(json.dumps(job), far, tell)"]
 
 
 @pytest.mark.parametrize(
     ("file", "call", "given"),
-    [("ray", "self.cell.remote", ["errand"]), ("slurm", "self.executor.map_array", ["remote.printed", "errands"])],
+    [
+        ("ray", "self.cell.remote", ["job", "self.limits"]),
+        ("slurm", "self.executor.map_array", ["compute", "jobs", "[self.limits] * len(jobs)"]),
+    ],
 )
-def test_one_string_is_all_that_another_machine_is_handed(file, call, given):
-    """Ray and submitit pickle a function, by its name, and what it is called with: here texts."""
+def test_a_string_and_two_limits_are_all_that_another_machine_gets(file, call, given):
+    """Ray and submitit pickle a function, by its name, and what it gets: here texts, and the numbers of two limits."""
     tree = ast.parse((ROOT / f"plugins/executors/{file}.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == call]
     assert [[ast.unparse(word) for word in one.args] for one in calls] == [given]

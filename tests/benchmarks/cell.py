@@ -6,12 +6,11 @@ import copy
 import functools
 import json
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,12 @@ import numpy as np
 import timm
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 from work import CLASSES, DEPTHS, DIM64, TINY, Work
 
 from fedbench.cell.trial import Trial
-from fedbench.engine import cohort, shortcuts
 from fedbench.models.backbone import Source
 from fedbench.registry.registry import Registry
 from fedbench.runs.runner import load
-from fedbench.seeding import generator
 from fedbench.types import Dataset, Images, Splits
 
 HALF = ((0.5,) * 3, (0.5,) * 3)
@@ -43,16 +39,10 @@ scenarios:
 methods: [METHODS]
 """.replace("METHODS", ", ".join(TABLE1))
 
-# What a cell is run with: the engine's thresholds moved out of the way, or the other engine.
-COMPILED: dict[str, Any] = {"engine": "cohort", "settings": ()}
-EAGER = {"engine": "cohort", "settings": ((shortcuts, "COMPILED_FROM", sys.maxsize), (cohort, "REPLAYED_BYTES", -1))}
-SEQUENTIAL = {"engine": "sequential", "settings": ()}
-
 
 @dataclass(frozen=True)
 class Load:
-    """One size of the work: a model, and for each client a depth, images a round and a batch size; the adapters'
-    dropout."""
+    """One size of the work: a model, and for each client a depth, images a round and a batch size."""
 
     name: str
     vit: Callable[[], nn.Module]
@@ -60,7 +50,6 @@ class Load:
     images: int
     batch: int
     depths: tuple[int, ...] = DEPTHS
-    dropout: float = 0.0
     tests: int = 1  # images of each client that the model is tested on
 
 
@@ -106,12 +95,12 @@ class Enough(Exception):
 
 
 def measured(
-    bench: Bench, size: Load, method: str = "fedra", precision: str = "bf16", how: dict[str, Any] = COMPILED, rounds=5
+    bench: Bench, size: Load, method: str = "fedra", precision: str = "bf16", engine: str = "cohort", rounds: int = 3
 ) -> dict[str, Any]:
     """Seconds a round (median of `rounds` after two), images per second, FLOPs and peak memory."""
     rounds, warm = (2, 1) if bench.tiny else (rounds, 2)
     stamps: list[float] = []
-    losses: list[float] = []  # the last round's, so that ways can be compared
+    losses: list[float] = []  # the last round's, so that engines can be compared
 
     def on_round(t: int, rows: list) -> None:
         bench.wait()
@@ -122,17 +111,16 @@ def measured(
         if t == warm + rounds or (bench.late and t > warm):
             raise Enough
 
-    with moved_aside(how["settings"]):
-        trial = built(bench, size, method, precision, how["engine"], warm + rounds + 1)
-        bench.wait()
-        began = time.perf_counter()
-        with suppress(Enough):
-            trial.run(on_round)
+    trial = built(bench, size, method, precision, engine, warm + rounds + 1)
+    bench.wait()
+    began = time.perf_counter()
+    with suppress(Enough):
+        trial.run(on_round)
     times = [after - before for before, after in zip(stamps[warm - 1 :], stamps[warm:], strict=False)]
     images, flops = work_of(trial)
     seconds = statistics.median(times)
     facts = {
-        "method": method, "precision": precision, "engine": how["engine"], "seconds_a_round": seconds, "rounds": times,
+        "method": method, "precision": precision, "engine": engine, "seconds_a_round": seconds, "rounds": times,
         "first_round": stamps[0] - began, "images_a_round": images, "images_per_second": images / seconds,
         "flops_a_round": flops, "loss": statistics.mean(losses),
         "mfu": flops / seconds / bench.rates[precision] if bench.rates else None,
@@ -140,19 +128,6 @@ def measured(
     if bench.device == "cuda":
         facts["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return facts
-
-
-@contextmanager
-def moved_aside(settings: tuple) -> Iterator[None]:
-    """Inside, module constants have other values."""
-    before = [(module, name, getattr(module, name)) for module, name, _ in settings]
-    for module, name, value in settings:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 def built(bench: Bench, size: Load, method: str, precision: str, engine: str, rounds: int) -> Trial:
@@ -165,7 +140,6 @@ def built(bench: Bench, size: Load, method: str, precision: str, engine: str, ro
         "precision": precision,
         "engine": engine,
     }
-    config["adapter"] |= {"dropout": size.dropout}
     source = Source(copy.deepcopy(size.vit()), size.side, *HALF, fingerprint="drawn")
     return Trial(
         config, bench.registry, bench.device, source, dataset(size.side, size.images, len(size.depths), size.tests)
@@ -203,13 +177,3 @@ def work_of(trial: Trial) -> tuple[int, int]:
     sizes = [trial.federation.images(n, int(steps)) for n, steps in zip(now.ids, now.steps, strict=True)]
     taking_part = [(n, price) for n, price in zip(sizes, prices, strict=True) if price is not None]
     return sum(n for n, _ in taking_part), sum(n * price.flops_per_image for n, price in taking_part)
-
-
-def executed_flops(bench: Bench, size: Load) -> int:
-    """The FLOPs of a round that the cohort engine really runs: less than a plain model's, see `shortcuts`."""
-    steps = -(-size.images // size.batch)
-    trial = built(bench, replace(size, images=size.batch), "fedra", "fp32", "cohort", 1)
-    state = trial.method.init(generator(0))
-    with moved_aside(EAGER["settings"]), FlopCounterMode(display=False) as counter:
-        trial.method.round(state, 0, trial.federation.cohort(0), generator(0, 0))
-    return steps * counter.get_total_flops()

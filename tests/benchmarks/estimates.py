@@ -32,12 +32,12 @@ def compare(suite: str, words: list[str], results: Path) -> list[str]:
         if cell.get("seconds"):
             lines.append(_line(" · ".join(map(str, cell["names"][0])), cell["seconds"], ran[cell["id"]]))
     time = planned["time"]
-    one_core = sum(cell.get("seconds") or 0 for cell in planned["cells"]) + time["seconds_loading"]
+    one_core = sum(cell.get("seconds") or 0 for cell in planned["cells"])
     return [
         *lines,
         _line("in all, by the clock", time["seconds_left"], times.seconds[0]),
         _line("in all, processor seconds", one_core, processor),
-        f"others had {times.others[0]:.0%} of the machine; {time['seconds_probing']:.1f} s of probes",
+        f"others had {times.others[0]:.0%} of the machine",
     ]
 
 

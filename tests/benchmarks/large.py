@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import random
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_bytes, hash_of_json
-from fedbench.results import merge_index
+from fedbench.disk import hash_of_bytes
+from fedbench.results import load, merge_index
 from fedbench.results.columns import SIMULATED
-from fedbench.results.documents import SEAL, json_text
+from fedbench.results.documents import sealed_text
 from fedbench.results.identity import identity
-from fedbench.results.index import Entry
+from fedbench.results.index import CELLS, Entry
+from fedbench.results.pack import pack
 from fedbench.results.tables import table_bytes
 
 CELL = Path(__file__).parents[2] / "results/reference/quickstart"
@@ -48,8 +48,8 @@ class Size:
 
 
 def make(root: Path, size: Size = Size()) -> None:
-    """Write the folder, without waiting for the disk."""
-    pattern = json.loads(next(CELL.glob("*-fedra-0-*/manifest.json")).read_text())
+    """Write the folder, packed."""
+    pattern = next(r.manifest for r in load([CELL]) if r.entry.method == "fedra")
     for number in range(size.suites):
         folder, entries = root / f"large{number}", []
         for scenario in range(size.scenarios):
@@ -59,12 +59,13 @@ def make(root: Path, size: Size = Size()) -> None:
                     place = (number, scenario, method, variant, seed)
                     entries.append(_cell(folder, pattern, place, {**shared, "eval": _scores(size, place)}))
         merge_index(folder, folder.name, entries)
+        pack(folder)
 
 
 def _cell(folder: Path, pattern: Mapping[str, Any], place: tuple, tables: Mapping[str, bytes]) -> Entry:
     """Write one cell; returns its name."""
     number, scenario, method, variant, seed = place
-    manifest = copy.deepcopy({key: value for key, value in pattern.items() if key != SEAL})
+    manifest = copy.deepcopy({key: value for key, value in pattern.items() if key not in ("digest", "tables")})
     config, rank = manifest["config"], variant + 2
     config["method"] = {**config["method"], "name": method}
     config["adapter"]["rank"], config["seed"] = rank, seed
@@ -74,12 +75,11 @@ def _cell(folder: Path, pattern: Mapping[str, Any], place: tuple, tables: Mappin
     manifest["files"] = {
         f"{kind}.parquet": {"size": len(content), "sha256": hash_of_bytes(content)} for kind, content in tables.items()
     }
-    cell = folder / f"place{scenario}-{method}-{seed}-{manifest['id']}"
+    cell = folder / CELLS / manifest["id"]
     cell.mkdir(parents=True)
     for kind, content in tables.items():
         (cell / f"{kind}.parquet").write_bytes(content)
-    said = json.loads(json_text(manifest))
-    (cell / "manifest.json").write_text(json_text({**manifest, SEAL: hash_of_json(said)}))
+    (cell / "manifest.json").write_text(sealed_text(manifest))
     named = (f"place{scenario}", method, f"adapter.rank={rank}", seed, cell.name)
     return Entry(*named, config["backbone"]["name"], config["data"]["name"], config["profile"])
 

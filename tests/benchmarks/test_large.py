@@ -1,37 +1,30 @@
-"""Ten thousand cells, five million rows of rounds: what `compare` and `report` take from their second call on.
+"""Ten thousand cells, five million rows of rounds: what `compare` and `report` take.
 
-The ordinary suite shows on eight cells that no table is read again; `tox -e bench` measures.
+The ordinary suite reads eight such cells; `tox -e bench` measures.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
 
 import pytest
 from command import MAIN, environment
 from large import Size, make
 
 from fedbench.report.leaderboards import leaderboards
-from fedbench.results import examine, kept
-from fedbench.results.kept import Keeping
+from fedbench.results import examine
 from fedbench.results.result import COMPARED
 
 FEW = Size(suites=2, scenarios=1, variants=1, methods=2, seeds=2, rounds=2, clients=2)
 ASKED = (("compare",), ("compare", "--where", "accuracy > 80"), ("compare", "--boards"), ("report", "-o", "page.html"))
 
 
-def test_made_cells_are_believed_and_their_tables_read_once(tmp_path, monkeypatch):
+def test_made_cells_are_read_from_packed_tables(tmp_path):
     make(tmp_path / "r", FEW)
-    assert examine([tmp_path / "r"]).read(COMPARED).wrong == []
-    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept, "LEAST", 4)
-    monkeypatch.setattr(kept, "SETTLED", -(2**62))
-    first = leaderboards(examine([tmp_path / "r"], keeping=Keeping()).read(COMPARED).results)
-    monkeypatch.setattr("fedbench.results.result.read_table", lambda *given: pytest.fail(f"read {given}"))
-    found = examine([tmp_path / "r"], keeping=Keeping()).read(COMPARED)
-    assert leaderboards(found.results) == first and len(first) == 2 and len(found.results) == FEW.cells == 8
+    found = examine([tmp_path / "r"]).read(COMPARED)
+    assert found.wrong == [] and len(found.results) == FEW.cells == 8
+    assert len(leaderboards(found.results)) == 2 and not list((tmp_path / "r").glob("*/cells/*"))
 
 
 def test_ten_thousand_cells_are_compared_in_seconds(benchmark, tmp_path, figures):
@@ -39,7 +32,6 @@ def test_ten_thousand_cells_are_compared_in_seconds(benchmark, tmp_path, figures
     if benchmark.disabled:
         pytest.skip("only measured with --benchmark-enable")
     make(tmp_path / "r", Size())
-    time.sleep(3)  # what was just written is not kept
     found = {"first": benchmark.pedantic(lambda: spent(tmp_path, "compare"), rounds=1)}
     found |= {" ".join(words): spent(tmp_path, *words) for words in ASKED}
     benchmark.extra_info.update(found)

@@ -14,7 +14,6 @@ from fedbench.cell.checkpoint import CHECKPOINT, FACTS, NEXT, OLD, Checkpoints, 
 from fedbench.cell.state import STRUCTURE, TENSORS
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.documents import json_text
 from fedbench.testing.world import same
 
 ID = "0123456789ab"
@@ -179,7 +178,7 @@ def test_with_both_damaged_the_cell_begins_anew(tmp_path):
 def edited(**changes):
     def edit(folder):
         for file in folder.glob(f"*/{FACTS}"):
-            file.write_text(json_text({**json.loads(file.read_text()), **changes}))
+            file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
     return edit
 

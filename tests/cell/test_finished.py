@@ -15,7 +15,7 @@ from fedbench.cell.state import STRUCTURE, TENSORS, load
 from fedbench.errors import UserError
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.registry.registry import Registry
-from fedbench.results import read_manifest, read_rows, write_manifest
+from fedbench.results import read_manifest, read_rows, write_manifest, write_rows
 from fedbench.results.identity import identity
 from fedbench.results.manifest import HASHED
 from fedbench.testing import check_state
@@ -37,14 +37,18 @@ def ran(tmp_path_factory, own_cache):
         assert (done.exit_code, done.output) == (0, "")
         index = json.loads((folder / engine / "tiny/index.json").read_text())
         for entry in index["entries"]:
-            cells[engine, entry["method"]] = folder / engine / "tiny" / entry["cell"]
+            cells[engine, entry["method"]] = folder / engine / "tiny/cells" / entry["cell"]
     return cells
 
 
 @pytest.fixture
 def cell(ran, tmp_path):
-    """A finished cell to be spoilt."""
-    return shutil.copytree(ran["cohort", "fedra"], tmp_path / "cell")
+    """A finished cell to be spoilt, with its manifest and its table of scores, as one that is not packed yet."""
+    packed = ran["cohort", "fedra"]
+    loose = shutil.copytree(packed, tmp_path / "cell")
+    write_rows(loose, "eval", read_rows(packed, "eval"))
+    write_manifest(loose, read_manifest(packed))
+    return loose
 
 
 @pytest.mark.parametrize(("engine", "method"), [("cohort", m) for m in METHODS] + [("sequential", m) for m in SLOW])
@@ -95,7 +99,7 @@ def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):
     write_suite(tmp_path, "fedra")
     done = run("--set", "evaluation.by=client", "--quiet", cwd=tmp_path)
     assert (done.exit_code, done.output) == (0, "")
-    (folder,) = (tmp_path / "r/tiny").glob("small-fedra-*")
+    (folder,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
     trial, predict = reopen(folder, plugins)
     last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
     assert {row["client"] for row in last} == {0, 1}
@@ -110,7 +114,7 @@ def test_the_state_on_disk_does_not_depend_on_the_number_of_processes(ran, tmp_p
     write_suite(tmp_path, "fedra")
     done = run("--engine", "cohort", "--jobs", 2, "--quiet", cwd=tmp_path)
     assert done.exit_code == 0
-    (other,) = (tmp_path / "r/tiny").glob("small-fedra-*")
+    (other,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
     for file in (TENSORS, STRUCTURE):
         assert (other / file).read_bytes() == (ran["cohort", "fedra"] / file).read_bytes()
 

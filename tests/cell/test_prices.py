@@ -7,7 +7,7 @@ from command import TINY, write_suite
 from priced import totals_of
 
 from fedbench.cell import prices
-from fedbench.cell.alike import alike_together
+from fedbench.cell.cost_estimate import of_one_method
 from fedbench.cell.prices import Prices
 from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
@@ -36,10 +36,13 @@ def built(monkeypatch) -> list[str]:
 
 
 def configs(folder, methods: str) -> tuple[Assets, list[dict]]:
-    registry = Registry([str(TINY)])
+    registry = Registry([str(TINY)], in_place=True)
     path = write_suite(folder, methods, {"\n  small: {}\n": SCENARIOS})
     points = load(path, registry).points(seeds=SEEDS)
-    return Assets(registry), list(alike_together([point.config for point in points], lambda config: config))
+    together: dict[str, list[dict]] = {}
+    for point in points:
+        together.setdefault(of_one_method(point.config), []).append(point.config)
+    return Assets(registry), [config for group in together.values() for config in group]
 
 
 def totals(of, *given):
@@ -97,7 +100,7 @@ def fedbench_register_methods(register):
 @pytest.mark.parametrize("late", ["false", "true"])
 def test_a_method_that_looks_at_the_seed_is_built_for_each(tmp_path, monkeypatch, own_cache, late):
     (tmp_path / "seeded.py").write_text(SEEDED)
-    registry = Registry([str(TINY), str(tmp_path / "seeded.py")])
+    registry = Registry([str(TINY), str(tmp_path / "seeded.py")], in_place=True)
     path = write_suite(tmp_path, f"{{name: s, extends: seeded, late: {late}}}", {"\n  small: {}\n": SCENARIOS})
     cells = [point.config for point in load(path, registry).points(seeds=SEEDS)]
     names = built(monkeypatch)

@@ -22,7 +22,7 @@ SOME = ("allsmall", "inclusivefl", "fedit")  # the first two look at everybody's
 
 @pytest.fixture(scope="module")
 def cells(own_cache, tmp_path_factory):
-    registry = Registry([str(TINY)])
+    registry = Registry([str(TINY)], in_place=True)
     return registry, tiny_cells(tmp_path_factory.mktemp("suite"), registry)
 
 

@@ -16,7 +16,6 @@ from fedbench.cell.checkpoint import Checkpoints, Progress
 from fedbench.cell.clientstore import ClientStore
 from fedbench.cell.state import file_bytes
 from fedbench.cell.trial import Trial
-from fedbench.cell.writer import Writer
 from fedbench.engine.team import together
 from fedbench.errors import NotApplicable
 from fedbench.registry.registry import Registry
@@ -141,12 +140,11 @@ def test_two_processes_that_share_a_store_go_on_from_the_newest_checkpoint(own_c
 
 @pytest.mark.parametrize("slow", ["first", "others"])
 def test_no_process_deletes_what_another_has_yet_to_read(own_cache, tmp_path, slow):
-    """Where all that is put is written at once, and no checkpoint protects it."""
+    """Where no checkpoint protects it."""
     order = remembering(tmp_path, slow)
 
     def state(processes):
         store = ClientStore(tmp_path / f"clients of {processes}")
-        store.writer = Writer(most=1)
         trial = Trial(order.manifest["config"], Registry(order.plugins), store=store)
         assert trial.shares == 2
         together(processes, lambda team: trial.run(team=team))

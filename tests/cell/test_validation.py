@@ -159,7 +159,7 @@ def test_a_finished_cell_is_reopened_and_exported_with_them(plugins, tmp_path):
     write_suite(tmp_path, "fedra", {"data: dots": "data: dots\n  evaluation: {validation: 0.25}"})
     done = run("--quiet", cwd=tmp_path)
     assert (done.exit_code, done.output) == (0, "")
-    (folder,) = (tmp_path / "r/tiny").glob("small-fedra-*")
+    (folder,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
     rows = read_rows(folder, "eval")
     trial, predict = reopen(folder, plugins)
     again = trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict))

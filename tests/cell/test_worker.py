@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from dataclasses import replace
 
@@ -62,14 +60,14 @@ def test_one_that_is_asked_to_end_in_its_last_round_is_finished(whole, order):
 @pytest.mark.parametrize(("method", "processes"), [("chained", 1), ("fedra", 2)])
 def test_sigterm_ends_a_worker_after_its_round(own_cache, tmp_path, method, processes):
     order = replace(order_of(tmp_path, method, 1_000_000, processes), checkpoint_every=1e9)
-    with started(order) as (process, events):
-        assert heard(events)[0]["event"] == "round"
-        os.killpg(process.pid, signal.SIGTERM)
+    with started(order) as child:
+        assert heard(child)[0]["event"] == "round"
+        child.stop(30.0)
         until = time.monotonic() + 30
-        while listens(events, until - time.monotonic()):
+        while listens(child, until - time.monotonic()):
             pass
-        process.join(30)
-        assert process.exitcode == 0
+        assert child.ended and child.end.code == 0
+        assert child.result()["status"] == "interrupted"
     manifest = read_manifest(order.folder)
     assert manifest["status"] == "interrupted"
     progress, refused = Checkpoints(order.folder, order.manifest["id"], "cpu").latest()

@@ -23,7 +23,7 @@ def test_every_shipped_device_is_listed_with_its_source_in_80_columns(tmp_path):
     done = fedbench("devices", cwd=tmp_path, columns=80)
     assert done.exit_code == 0 and max(map(len, done.output.splitlines())) <= 80
     assert all(f"\n{name} " in done.output and f"\n {name}: " in done.output for name in SHIPPED)
-    rows = json.loads(fedbench("devices", "--format", "json", cwd=tmp_path).output)
+    rows = json.loads(fedbench("devices", "--format", "json", cwd=tmp_path).output)["rows"]
     assert [row["name"] for row in rows] == list(SHIPPED) and all(row["source"] for row in rows)
 
 
@@ -50,7 +50,7 @@ def test_bytes_are_those_of_a_round_and_its_seconds_whoever_computes_along(tmp_p
     """Every step of split learning sends features and gradients; and a step is no more than `max_steps` of them."""
     split = write_suite(tmp_path, "fedv, fedra", OWN)
     given = ("devices", split, "--plugin", TINY, "--set", "train.max_steps=2", "--set", "train.batch_size=4")
-    rows = json.loads(fedbench(*given, "--scenario", "plain", "--format", "json", cwd=tmp_path).output)
+    rows = json.loads(fedbench(*given, "--scenario", "plain", "--format", "json", cwd=tmp_path).output)["rows"]
     assert {row["method"] for row in rows} == {"fedv", "fedra"} and {row["images"] for row in rows} == {8}
     for row in rows:
         if row["size"]:

@@ -145,7 +145,7 @@ def test_a_results_folder_with_foreign_files(tmp_path):
         (("--data", "nowhere"), ("--data nowhere",)),
         (("--executor", "loca"), ("no executor", "local")),
         (("--executor", "{name: ray, adress: auto}"), ("--executor", "adress", "address")),
-        (("--executor", "{name: ray, attempts: many}"), ("--executor", "attempts", "a whole number")),
+        (("--executor", "{name: ray, cpus_per_cell: many}"), ("--executor", "cpus_per_cell", "a whole number")),
         (("--executor", "{name: local, workers: 3}"), ("--executor", "workers")),
         (("--executor", "{name: ray"), ("--executor", "not a YAML value")),
         (("--gpu-fraction", "2"), ("--gpu-fraction",)),

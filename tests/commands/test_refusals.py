@@ -125,8 +125,8 @@ def test_the_sums_of_a_plan_say_what_they_leave_out(tmp_path):
     (tmp_path / "mine.py").write_text(UNBUILT)
     write_suite(tmp_path, "fedra, wrong", {"scenarios:": "seeds: [0, 1]\nscenarios:"})
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "mine.py")
-    assert "up, without the 2 cells marked ?." in " ".join(fedbench(*words, cwd=tmp_path).output.split())
-    assert "marked ?" not in fedbench(*words, "--method", "fedra", cwd=tmp_path).output
+    assert "up, without the 2 cells marked failed." in " ".join(fedbench(*words, cwd=tmp_path).output.split())
+    assert "marked" not in fedbench(*words, "--method", "fedra", cwd=tmp_path).output
 
 
 def test_a_run_of_what_breaks_keeps_the_traceback(tmp_path):
@@ -135,5 +135,5 @@ def test_a_run_of_what_breaks_keeps_the_traceback(tmp_path):
     words = ("tiny.yaml", "--plugin", TINY, "--plugin", "mine.py", "--results", "r", "--json")
     done = fedbench("run", *words, cwd=tmp_path)
     assert done.exit_code == 1
-    (manifest,) = tmp_path.glob("r/tiny/*/manifest.json")
+    (manifest,) = tmp_path.glob("r/tiny/cells/*/manifest.json")
     assert "mine.py" in json.loads(manifest.read_text())["traceback"]

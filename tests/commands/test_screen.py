@@ -21,7 +21,7 @@ from rich.text import Text
 from fedbench.commands.bars import Bars
 from fedbench.commands.output import put
 from fedbench.commands.screen import Screen
-from fedbench.report.page import Column, Page, Shown, Table, View
+from fedbench.report.frames import Frame, frame
 
 FULL = Path("/dev/full")  # every write ends with "no space left"
 CONTROLS = ("\x1b[2J", "\x9b31m", "\u202eevil", "bell\x07")
@@ -82,9 +82,9 @@ def terminal(monkeypatch):
     os.close(answering)
 
 
-def of_lines(count: int) -> View:
-    column = Column("method", "name", [Shown(f"m{i}") for i in range(count)])
-    return View([Page("title", [Table([column, Column("n", "score", [Shown("1")] * count)])])], [], str, str)
+def of_lines(count: int) -> Frame:
+    rows = [{"table": "title", "method": f"m{i}", "n": "1"} for i in range(count)]
+    return frame(rows, ("table", "method", "n"), caption="lines", by=("table",))
 
 
 def test_what_is_longer_than_the_screen_goes_through_the_pager_and_nothing_else_does(tmp_path, monkeypatch):

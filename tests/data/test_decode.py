@@ -8,6 +8,7 @@ import os
 import struct
 import warnings
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -57,16 +58,71 @@ def test_every_format_gives_the_same_picture(kind):
     assert near(left, RED) and near(right, BLUE)
 
 
-@pytest.mark.parametrize("mode", ["L", "1", "P", "RGBA", "LA", "CMYK", "YCbCr", "I;16", "F", "I"])
-def test_every_mode_becomes_rgb(mode):
-    kind = {"CMYK": "jpeg", "YCbCr": "jpeg", "F": "tiff", "I": "tiff"}.get(mode, "png")
-    grey = halves((0, 0, 0), (255, 255, 255))
-    if mode == "I;16":
-        grey = Image.fromarray(np.asarray(grey.convert("L")).astype(np.uint16) * 257)
-    else:
-        grey = grey.convert(mode)
-    left, right = corners(pixels(encoded(grey, kind), 8, "bicubic"))
-    assert near(left, (0, 0, 0)) and near(right, (255, 255, 255))
+MODES = ("1", "L", "P", "RGB", "RGBA", "CMYK", "YCbCr", "LAB", "HSV", "F", "LA", "PA", "RGBX", "RGBa")
+DEEP = {"I;16": "<u2", "I;16L": "<u2", "I;16B": ">u2", "I": "<i4"}  # mode -> how numpy has its pixels
+GREY = halves((0, 0, 0), (255, 255, 255), size=(64, 64)).convert("L")
+
+
+def written(picture: Image.Image) -> Iterator[tuple[str, str, bytes]]:
+    """The picture in every format that Pillow can write and read it in, with the mode that it then has."""
+    Image.init()
+    for kind in sorted(Image.SAVE):
+        try:
+            text = encoded(picture, kind)
+            with Image.open(io.BytesIO(text)) as opened:
+                opened.load()
+                yield kind, opened.mode, text
+        except (OSError, KeyError, ValueError, TypeError, SystemError, AttributeError, NotImplementedError):
+            continue
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_in_every_format_becomes_rgb_or_is_refused_by_name(mode):
+    found = list(written((GREY if mode == "F" else GREY.convert("RGB")).convert(mode)))
+    assert found
+    for kind, held, text in found:
+        if held == "F":
+            with pytest.raises(ValueError, match="32-bit floats"):
+                pixels(text, 8, "nearest")
+        else:
+            left, right = corners(pixels(text, 8, "nearest"))
+            assert near(left, (0, 0, 0)) and near(right, (255, 255, 255)), kind
+
+
+@pytest.mark.parametrize("mode", DEEP)
+def test_every_deep_mode_in_every_format_keeps_its_shades_or_is_refused_by_name(mode):
+    """Half of white; a format that Pillow clips to 8 bits when it writes has none to keep."""
+    grey = np.asarray(GREY).astype(DEEP[mode]) // 255 * 0x8080
+    found = [one for one in written(Image.frombytes(mode, GREY.size, grey.tobytes())) if one[1][0] in "IF"]
+    assert {"TIFF", "IM"} <= {kind for kind, *_ in found}
+    for kind, held, text in found:
+        if held == "F" or (held == "I" and kind != "PPM"):
+            with pytest.raises(ValueError, match="32-bit (integers|floats), of which nothing says what is white"):
+                pixels(text, 8, "nearest")
+        else:
+            left, right = corners(pixels(text, 8, "nearest"))
+            assert near(left, (0, 0, 0)) and near(right, (128, 128, 128)), kind
+
+
+def test_twelve_bit_grey_of_tiff_keeps_its_shades():
+    """Values 0x123 and 0xfed; Pillow opens them among 16 bits as they are."""
+    tags = [(256, 4, 2), (257, 4, 1), (258, 3, 12), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (279, 4, 3)]
+    entries = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in tags)
+    tiff = b"II*\0" + struct.pack("<I", 12) + b"\x12\x3f\xed\0" + struct.pack("<H", len(tags)) + entries + bytes(4)
+    assert pixels(tiff, 2, "nearest")[0][0].tolist() == [0x12, 0xFE]
+
+
+@pytest.mark.parametrize(("mode", "noun"), [("I", "32-bit integers"), ("F", "32-bit floats")])
+def test_what_has_no_white_is_told_by_name(tmp_path, mode, noun):
+    bad = encoded(halves().convert("L").convert(mode), "tiff")
+    samples = tree(tmp_path, {"a.png": encoded(halves()), "b.tiff": bad})
+    with pytest.raises(UserError, match=f"b.tiff: its pixels are {noun}, of which nothing says what is white"):
+        dataset(tmp_path, samples, samples).load()
+
+
+def test_greys_of_a_deep_pnm_keep_their_shades():
+    values = np.array([[0, 1000, 32768, 65535]], dtype=np.uint16)
+    assert pixels(encoded(Image.fromarray(values), "ppm"), 4, "nearest")[0][0].tolist() == [0, 3, 128, 255]
 
 
 def test_sixteen_bit_grey_keeps_its_shades():

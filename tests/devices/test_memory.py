@@ -24,8 +24,8 @@ from fedbench.families.width import Cuts
 from fedbench.families.width import method as width_method
 from fedbench.models import cost
 from fedbench.models.adapter import seed_dropout
+from fedbench.models.counting import _is_held
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.running import _is_held
 from fedbench.runs.runner import load
 from fedbench_plugins.methods import ditto, fedavg, fedrod, fjord
 

@@ -8,7 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "BENCHMARKS.md", "CONTRIBUTING.md", "suites/papers/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "AGENTS.md", "BENCHMARKS.md", "CONTRIBUTING.md", "suites/papers/README.md")
+    ),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 

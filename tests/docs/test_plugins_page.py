@@ -13,6 +13,7 @@ import torch
 from command import fedbench
 from orders import order
 from pages import EXAMPLES, ROOT, Block, file_of, place
+from verdicts import verdicts
 
 from fedbench import hookspecs
 from fedbench.models.backbone import Blocks
@@ -21,7 +22,6 @@ from fedbench.registry.registry import Registry
 from fedbench.results import load_results
 from fedbench.results.status import STATUSES
 from fedbench.seeding import generator, numpy_generator
-from fedbench.testing.verdicts import verdicts
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import ClientCost, Report
 
@@ -226,5 +226,5 @@ SLOW = ("capped", "nested", "two_voices", "finetuned", "random_units", "fedv_thi
     ],
 )
 def test_an_example_of_the_page_keeps_its_contract(examples, block):
-    found = list(verdicts([str(examples.files[file_of(block)])]))
+    found = verdicts(examples.files[file_of(block)])
     assert found and {(one.verdict, one.why) for one in found} == {("ok", "")}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
-from fedbench.suite import devices, keys, load, sizes, space
-from fedbench.suite.problems import Problems
-from fedbench.suite.shapes import homes
+from fedbench.suite import keys, load
+from fedbench.suite.key_hints import homes
+from fedbench.suite.node import Problems
 from fedbench.suite.yaml import parse
 
 # What a fragment leaves out, and what its own settings may.
 AROUND = {"suite": "suite: fragment", "defaults": "defaults: {}", "methods": "methods: [fedra]"}
 NEEDED = {"backbone": "micro_vit", "data": "{name: strokes6}", "capacities": "[12, 10, 8, 6, 4, 3]"}
-GEAR = {"devices": devices.Devices, "fit": devices.Fit, "device_scale": devices.Scale}
+GEAR = {"devices": keys.Devices, "fit": keys.Fit, "device_scale": keys.Scale}
 FRAGMENTS = [block for page in PAGES for block in blocks(page, "yaml")]
 
 
@@ -39,9 +39,9 @@ def test_every_key_of_a_suite_stands_on_a_page():
     said = in_code("suites.md") | in_code("clients.md")
     wanted = set(homes()) | keys_of(keys.SuiteFile) | keys_of(keys.Method)
     wanted |= keys_of(keys.Expected) | keys_of(keys.ExpectedFile)
-    for key, shape in {"capacities": sizes.Capacities, "ranks": sizes.Ranks, "widths": sizes.Widths, **GEAR}.items():
+    for key, shape in {"capacities": keys.Capacities, "ranks": keys.Ranks, "widths": keys.Widths, **GEAR}.items():
         wanted |= {f"{key}.{part}" for part in keys_of(shape)}
-    wanted |= keys_of(space.Tune) | keys_of(space.Range) | keys_of(devices.Device)
+    wanted |= keys_of(keys.Tune) | keys_of(keys.Range) | keys_of(keys.Device)
     wanted |= {f"data.proxy.{key}" for key in keys_of(keys.Proxy)}
     wanted |= {f"participation.{key}" for key in keys_of(keys.Participation)}
     assert not wanted - said

@@ -4,11 +4,10 @@ from collections import Counter
 
 import pytest
 from engine.test_cohort import FEDDYN, FEDPROX, SGD
-from ragged import ragged
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import evening, passes, shortcuts
+from fedbench.engine import passes
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 
@@ -44,13 +43,13 @@ def operations(registry, monkeypatch):
 
     monkeypatch.setattr(fast, "Step", counting)
 
-    def count(clients, name, depth=LAYERS, dropout=0.0, ranks=None, uneven=False, **train):
+    def count(clients, name, depth=LAYERS, dropout=0.0, ranks=None, **train):
         depths, ranks = [depth] * clients, None if ranks is None else [ranks] * clients
         adapter = {"name": "lora", "rank": 2, "alpha": 4, "dropout": dropout}
         train = {"optimizer": SGD, "clip": 0.5, **train}
         setup = setup_of(registry, tiny_vit(LAYERS), depths, adapter, ranks, engine=fast.train, **train)
         method = registry.make("method", {"name": name}, setup=setup)
-        cohort = ragged(depths, [2] * clients, [4, 4, 2, 4, 3]) if uneven else cohort_of(depths, steps=2, ranks=ranks)
+        cohort = cohort_of(depths, steps=2, ranks=ranks)
         method.round(method.init(generator(0)), 0, cohort, generator(0, 0))
         assert len(counted) % 2 == 0  # one pass holds them all
         return counted[-1]
@@ -78,15 +77,7 @@ def test_a_step_takes_no_more_operations_for_more_clients(operations, name, few,
 
 
 def test_nor_does_one_of_few_layers_drawn_at_random_on_a_gpu(operations, monkeypatch):
-    monkeypatch.setattr(shortcuts, "pass_apart", lambda ending, held, x: len(ending) == len(held))
+    monkeypatch.setattr(fast, "pays_apart", lambda model: False)
     few, many = (operations(clients, "fedra", depth=LAYERS // 2) for clients in (6, 100))
-    grown = {kind: (few[kind], many[kind]) for kind in many if many[kind] > few[kind]}
-    assert sum(many.values()) <= 1.2 * sum(few.values()), (sum(few.values()), sum(many.values()), grown)
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_nor_does_one_of_uneven_batches_on_a_gpu(operations, monkeypatch, dropout):
-    monkeypatch.setattr(evening, "fills", lambda sizes, x: len(set(sizes)) > 1)
-    few, many = (operations(clients, "fedra", uneven=True, clip=None, dropout=dropout) for clients in (6, 100))
     grown = {kind: (few[kind], many[kind]) for kind in many if many[kind] > few[kind]}
     assert sum(many.values()) <= 1.2 * sum(few.values()), (sum(few.values()), sum(many.values()), grown)

@@ -1,19 +1,23 @@
-"""How much a pass holds, and what is done where that was too much."""
+"""Who steps with whom, how much a pass holds, and what is done where that was too much."""
 
 import dataclasses
 
 import pytest
 import torch
 from engine.test_cohort import ADAPTERS, SGD
+from hypothesis import given
+from hypothesis import strategies as st
 from ragged import ragged, same
 
 from fedbench import machine
 from fedbench.engine import cohort as fast
 from fedbench.engine import passes, sequential
+from fedbench.engine.passes import grouped, joined
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
+from fedbench.models.places import holders
 from fedbench.seeding import generator
-from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy
 
@@ -78,9 +82,9 @@ def test_a_group_that_does_not_fit_goes_on_in_halves_with_the_same_numbers(regis
     """With dropout, amid a round: nobody's draws or batches are used up by what was tried."""
     tried, real = [], fast.train_group
 
-    def small(model, start, plan, cohort, job, group, size):
+    def small(model, start, plan, cohort, job, group):
         tried.append(len(group))
-        part = real(model, start, plan, cohort, job, group, size)
+        part = real(model, start, plan, cohort, job, group)
         if len(group) > 1:
             raise torch.cuda.OutOfMemoryError("no room")
         return part
@@ -109,3 +113,41 @@ def test_later_passes_on_a_gpu_are_no_larger_than_what_fitted(monkeypatch, gpu):
     assert passes.halved(model, [0, 1, 2], [50, 10, 40]) == [[0, 1], [2]]
     assert passes.passes(model, PLAN, cohort, JOB) == ([30, 20], 50)
     assert passes.passes(Blocks(tiny_vit()), PLAN, cohort, JOB) == ([30, 20], 600)  # other models are not concerned
+
+
+def test_six_unequal_clients_make_two_groups_of_equal_work():
+    """Depths 12, 10, 8, 6, 4, 3 and 544 rows each: three fit into 2,080."""
+    assert grouped([12, 10, 8, 6, 4, 3], [544] * 6, 2080) == [[0, 3, 4], [1, 2, 5]]
+
+
+def test_clients_that_fill_a_pass_stand_alone():
+    assert grouped([3, 2, 1], [2080] * 3, 2080) == [[0], [1], [2]]
+    assert grouped([1, 1], [9999, 10], 2080) == [[0], [1]]
+
+
+def test_nobody_makes_no_group():
+    assert grouped([], [], 2080) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3000)), max_size=12))
+def test_everyone_is_in_one_group_and_no_group_is_too_large(clients):
+    groups = grouped([work for work, _ in clients], [rows for _, rows in clients], 2080)
+    assert sorted(n for group in groups for n in group) == list(range(len(clients)))
+    for group in groups:
+        assert len(group) == 1 or sum(clients[n][1] for n in group) <= 2080
+
+
+M = torch.tensor([[1, 0], [1, 1], [0, 1], [1, 1]], dtype=torch.bool)
+
+
+def test_parts_are_joined_in_the_order_of_the_clients():
+    plan, groups = Plan(M, [head_at_end(1)] * 4), [[1, 3], [0, 2]]
+
+    def part(group):
+        places = {"r/0/a": "r/0", "r/1/a": "r/1", "shared/head.bias": "shared/head.bias"}
+        rows = {name: torch.tensor([[float(n)] for n in holders(plan, at, group)]) for name, at in places.items()}
+        return rows | {"loss": torch.tensor(group).double(), "seconds": torch.tensor(group).double()}
+
+    up = joined([part(group) for group in groups], groups, plan, cohort_of([1, 2, 1, 2]))
+    assert up.r[0]["a"].flatten().tolist() == [0, 1, 3] and up.r[1]["a"].flatten().tolist() == [1, 2, 3]
+    assert up.shared["head.bias"].flatten().tolist() == up.loss.tolist() == [0, 1, 2, 3]

@@ -90,26 +90,3 @@ def test_attention_that_is_not_short_and_plain_stays_timms(vit, monkeypatch, why
     with shortcuts.fast(vit):
         out = attn(x, mask, is_causal=why == "causal")
     assert out.shape == x.shape
-
-
-@pytest.fixture
-def compiling(monkeypatch):
-    """Compile on this device and without a compiler for it: the graphs are captured, and run by torch itself."""
-    backend = {"backend": "aot_eager"}
-    compiler = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda function, **options: compiler(function, **options, **backend))
-    shortcuts.compiled.cache_clear()
-    yield backend
-    torch._dynamo.reset()
-    shortcuts.compiled.cache_clear()
-
-
-def test_where_compiling_fails_the_plain_layer_answers_with_a_warning(vit, compiling):
-    def broken(*args):
-        raise OSError("no compiler here")
-
-    compiling["backend"] = broken
-    x = tokens(2, 5, 8)
-    with pytest.warns(UserWarning, match="no compiler here"):
-        close(shortcuts.compiled(shortcuts._called)(vit.blocks[0], x), vit.blocks[0](x))
-    close(shortcuts.compiled(shortcuts._called)(vit.blocks[1], x), vit.blocks[1](x))

@@ -35,7 +35,7 @@ def cells(registry, tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("added"), {}
     (folder / "suite.yaml").write_text(SUITE)
     for cell in cells_of(load(folder / "suite.yaml", registry).points(), registry, Assets(registry)):
-        place = folder / cell.folder_name()
+        place = folder / cell.id
         done = worker.run(Order(place, cell.manifest(), "cpu", []))
         assert done["status"] == "finished", done["reason"]
         found[cell.points[0].method] = place

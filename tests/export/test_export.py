@@ -63,7 +63,7 @@ def cells(registry, tmp_path_factory):
     points, found = load(folder / "suite.yaml", registry).points(), {}
     chosen = [point for point in points if (point.scenario, point.method) in CELLS]
     for cell in cells_of(chosen, registry, Assets(registry)):
-        place = folder / cell.folder_name()
+        place = folder / cell.id
         done = worker.run(Order(place, cell.manifest(), "cpu", []))
         assert done["status"] == "finished", done["reason"]
         found[cell.points[0].scenario, cell.points[0].method] = place

@@ -20,7 +20,8 @@ from fedbench.cell.finished import reopen
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Plain, body_of
 from fedbench.registry.registry import Registry
-from fedbench.results import read_manifest, read_rows
+from fedbench.results import read_index, read_manifest, read_rows
+from fedbench.results.store import cell_folders
 from fedbench.seeding import generator
 from fedbench.testing import check_component
 from fedbench.testing.methods import check_method
@@ -289,8 +290,11 @@ def test_a_plan_shows_a_dash_for_layers_of_a_model_as_a_whole(suite):
 
 def test_a_run_without_capacities_shows_a_number_and_a_dash_and_exports_say_what_they_cannot(suite, tmp_path):
     assert suite("run", "whole.yaml", "--results", "r").exit_code == 0
-    cells = {cell.name.split("-")[1]: read_manifest(cell) for cell in (tmp_path / "r" / "whole").glob("s-*")}
-    assert {name: cell["status"] for name, cell in cells.items()} == {"fedavg": "finished", "fedra": "not_applicable"}
-    (cell,) = (tmp_path / "r" / "whole").glob("s-fedavg-*")
+    index, places = read_index(tmp_path / "r" / "whole"), cell_folders(tmp_path / "r" / "whole")
+    assert index is not None
+    cells = {entry.method: places(entry.cell) for entry in index.entries}
+    ended = {name: (read_manifest(cell) or {})["status"] for name, cell in cells.items()}
+    assert ended == {"fedavg": "finished", "fedra": "not_applicable"}
+    cell = cells["fedavg"]
     done = suite("export", cell, "--format", "merged", "--out", tmp_path / "out")
     assert done.exit_code == 2 and "does not answer with a GlobalModel" in " ".join(done.output.split())

@@ -22,8 +22,7 @@ from fedbench.results import content_hash, load, load_results, merge_index, read
 from fedbench.results.expected import write_expected
 from fedbench.results.files import cleared, described
 from fedbench.results.merge import merge
-from fedbench.runs.estimate.past import past_rates
-from fedbench.runs.estimate.rates import kind
+from fedbench.runs.estimate import kind, past_rates
 from fuzz.mutants import TEXTS, changed, damaged, rewritten
 from fuzz.watch import SECRET, Leak
 

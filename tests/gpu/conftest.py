@@ -1,5 +1,6 @@
-"""Tests of what runs on a GPU: with one, `tox -e gpu` or `pytest -m gpu`; elsewhere on a pretended one, a sample of
-them in the ordinary suite and the rest by `pytest -m slow tests/gpu`."""
+"""Tests of what runs on a GPU: with one, `tox -e gpu` or `pytest -m gpu tests/gpu`, in a minute or two, and the rest by
+`pytest -m "gpu and slow" tests/gpu`; elsewhere on a pretended one, a sample of them in the ordinary suite and the rest
+by `pytest -m slow tests/gpu`."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ def a_gpu(request) -> Iterator[pretended.Gpu | None]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow ones are left out
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     for item in items if not REAL else ():
-        if item.get_closest_marker("compiles"):
-            item.add_marker(pytest.mark.skip(reason="torch finds no CUDA device to compile for"))
-        elif item.get_closest_marker("gpu") and item.name not in SAMPLE:
+        if item.get_closest_marker("gpu") and item.name not in SAMPLE:
             item.add_marker(pytest.mark.slow)
+    if config.option.markexpr == "gpu":  # which stands in place of "not slow"
+        config.option.markexpr = "gpu and not slow"

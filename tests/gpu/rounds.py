@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+import pytest
 import torch
 from engine.test_cohort import ADAPTERS, OTHERS, ragged
 
-from fedbench.engine import replay as graph
 from fedbench.method import Method
 from fedbench.seeding import generator
 from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.types import Cohort
 
 DEVICE = "cuda"
+REAL = torch.cuda.is_available()  # or else the pretended one stands in
 # Methods that train without the engine, or leave it to nobody but the sequential one.
 ALONE = {
     *("ditto", "fedavg", "fedrod", "fedrolex", "fedsa_lora", "fedv", "fedvz", "festa"),
     *("fjord", "heterofl", "local_only", "majority", "reefl", "zero_round"),
 }
-LONG = graph.EAGER + 4  # steps, some of which are replayed
+FEW = {"allsmall", "depthfl", "fedra"}  # methods that are tested on every GPU, the others by -m slow
 SUITE = """
 suite: small
 defaults:
@@ -34,6 +35,11 @@ scenarios:
   skew: {capacities: [12, 4, 3, 2, 1, 1]}
 methods: [fedra, depthfl, inclusivefl, exclusive, allsmall, alllarge, head_only]
 """
+
+
+def sampled(methods: Iterable[str], few: Collection[str]) -> list:
+    """All methods as parameters, of which all but a few are slow tests."""
+    return [name if name in few else pytest.param(name, marks=pytest.mark.slow) for name in methods]
 
 
 def close(one, two, tolerance=1e-9):

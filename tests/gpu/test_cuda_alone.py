@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 from engine.test_cohort import SGD, ragged
-from rounds import DEVICE, SUITE, close, moved
+from rounds import DEVICE, SUITE, close, moved, sampled
 
 from fedbench.cell.checkpoint import Checkpoints, Progress
 from fedbench.cell.trial import Trial
@@ -17,6 +17,7 @@ from fedbench.testing.world import setup_of, tiny_vit
 
 pytestmark = pytest.mark.gpu
 
+FEW = {"ditto", "fedavg", "festa"}
 ALONE = ["fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa"]
 
 
@@ -41,10 +42,31 @@ def alone(registry, name: str, device: str, single: bool) -> list:
     return [seen, own, answers]
 
 
-@pytest.mark.parametrize("name", sorted(set(ALONE) - {"fedvz"}))  # whose z is drawn on the device
+@pytest.mark.parametrize("name", sampled(sorted(set(ALONE) - {"fedvz"}), FEW))  # whose z is drawn on the device
 @pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
 def test_methods_without_an_engine_equal_themselves_on_the_cpu(registry, name, single):
-    close(alone(registry, name, DEVICE, single), alone(registry, name, "cpu", single), 1e-3 if single else 1e-9)
+    on_gpu, on_cpu = (alone(registry, name, device, single) for device in (DEVICE, "cpu"))
+    if single:
+        on_gpu, on_cpu = without_key_biases(on_gpu), without_key_biases(on_cpu)
+    close(on_gpu, on_cpu, 1e-3 if single else 1e-9)
+
+
+def without_key_biases(found):
+    """The same, with zeros in place of the biases of keys.
+
+    A softmax does not depend on them: their gradient is rounding alone, which Adam scales up to whole steps.
+    """
+    if isinstance(found, dict):
+        return {
+            name: zeroed(value) if name.endswith("qkv.bias") else without_key_biases(value)
+            for name, value in found.items()
+        }
+    return [without_key_biases(part) for part in found] if isinstance(found, list) else found
+
+
+def zeroed(bias: torch.Tensor) -> torch.Tensor:
+    queries, keys, values = bias.chunk(3, -1)
+    return torch.cat([queries, torch.zeros_like(keys), values], -1)
 
 
 def test_fedvz_on_the_gpu_is_the_same_twice_and_trains_heads_and_tails_as_on_the_cpu(registry):
@@ -54,7 +76,7 @@ def test_fedvz_on_the_gpu_is_the_same_twice_and_trains_heads_and_tails_as_on_the
     close([one[0][0][0], one[0][0][2]], [on_cpu[0][0][0], on_cpu[0][0][2]])
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", sampled(ALONE, FEW))
 def test_clients_go_on_from_their_store_on_the_gpu(registry, name, tmp_path):
     """As if there had been no end: in a trial made anew, from files alone."""
     path = tmp_path / "small.yaml"

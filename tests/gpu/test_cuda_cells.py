@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 from every_method import METHODS, changed, tiny_cells
-from rounds import DEVICE
+from rounds import DEVICE, sampled
 
 from fedbench.cell.checkpoint import Checkpoints, Progress
 from fedbench.cell.trial import Trial
@@ -14,6 +14,7 @@ from fedbench.errors import NotApplicable
 
 pytestmark = pytest.mark.gpu
 
+FEW = {"allsmall", "fedra", "fedv"}
 ENGINES = ("cohort", "sequential")
 DRAWS_THERE = {"fedvz", "zero_round"}  # z, on the device, where one seed draws other numbers
 
@@ -44,7 +45,7 @@ def near(one: list[float], two: list[float], tolerance: float = 1e-3) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sampled(METHODS, FEW))
 def test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint(cells, plugins, tmp_path, method, engine):
     config = configured(cells, method, engine)
     losses, facts = told(config, plugins)
@@ -65,7 +66,7 @@ def test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint(cells, pl
     near(told(config, plugins, progress=found, store=again.store)[0], losses)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sampled(METHODS, FEW))
 def test_with_dropout_and_in_bf16_both_engines_agree(cells, plugins, method):
     exact, rounded = (
         [told(configured(cells, method, engine, dropout=0.1, precision=one), plugins)[0] for engine in ENGINES]

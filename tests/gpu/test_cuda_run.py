@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 
+import command
 import pretended.worker
-import pyarrow.parquet as parquet
 import pytest
-from command import TINY, fedbench, write_suite
-from conftest import REAL
+from command import TINY, write_suite
+from rounds import REAL
 
-from fedbench import machine
-from fedbench.runs.executors import workers
+from fedbench import machine, supervisor
+from fedbench.results import read_index, read_rows
+from fedbench.results.store import cell_folders
 
 pytestmark = pytest.mark.gpu
 
@@ -22,28 +22,28 @@ pytestmark = pytest.mark.gpu
 def on_gpu(monkeypatch, tmp_path):
     """Runs a command with the GPU there is, or with one of so many bytes."""
 
-    def command(*words, total: int = 2**30, device: str = "cuda"):
+    def on_device(*words, total: int = 2**30, device: str = "cuda"):
         if not REAL:
-            monkeypatch.setattr(workers, "supervise", functools.partial(pretended.worker.supervised, total))
-        return fedbench(*words, "--device", device, "--plugin", TINY, cwd=tmp_path)
+            monkeypatch.setattr(supervisor.guard, "guard", functools.partial(pretended.worker.supervised, total))
+        return command.fedbench(*words, "--device", device, "--plugin", TINY, cwd=tmp_path)
 
     assert machine.has_gpu()
-    return command
+    return on_device
 
 
 def losses(folder: Path) -> dict[str, list[float]]:
-    index = json.loads((folder / "tiny" / "index.json").read_text())
-    tables = {one["method"]: folder / "tiny" / one["cell"] / "rounds.parquet" for one in index["entries"]}
-    return {name: parquet.read_table(file)["loss"].to_pylist() for name, file in tables.items()}
+    index, places = read_index(folder / "tiny"), cell_folders(folder / "tiny")
+    assert index is not None
+    return {one.method: [row["loss"] for row in read_rows(places(one.cell), "rounds")] for one in index.entries}
 
 
 def manifests(folder: Path) -> list[dict]:
-    return [json.loads(file.read_text()) for file in sorted(folder.glob("tiny/*/manifest.json"))]
+    return list(command.manifests(folder).values())
 
 
 def test_two_workers_share_a_gpu_and_find_what_the_cpu_finds(on_gpu, tmp_path):
     write_suite(tmp_path, "fedra, depthfl")
-    shared = on_gpu("run", "tiny.yaml", "--results", "r", "--gpu-fraction", "0.5", "--own-processes")
+    shared = on_gpu("run", "tiny.yaml", "--results", "r", "--gpu-fraction", "0.5")
     assert shared.exit_code == 0, shared.output
     for one in manifests(tmp_path / "r"):
         assert (one["status"], one["machine"]["device"]) == ("finished", "cuda") and one["machine"]["gpu"]
@@ -64,6 +64,7 @@ def test_a_cell_keeps_to_its_share_and_says_where_that_is_too_small(on_gpu, tmp_
     assert f"of {2**12}" in manifests(tmp_path / "s")[0]["reason"]
 
 
+@pytest.mark.slow
 def test_what_a_suite_will_cost_is_measured_there(on_gpu, tmp_path):
     write_suite(tmp_path)
     told = on_gpu("plan", "tiny.yaml", "--cost")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rounds import DEVICE, SUITE
+from rounds import DEVICE, SUITE, sampled
 from torch import nn
 
 from fedbench.cell import pixels
@@ -32,7 +32,10 @@ def trained(registry, config, device: str) -> tuple[list[float], list]:
 
 
 @pytest.mark.parametrize(
-    "method", ["fedra", "depthfl", "inclusivefl", "exclusive", "allsmall", "alllarge", "head_only"]
+    "method",
+    sampled(
+        ["fedra", "depthfl", "inclusivefl", "exclusive", "allsmall", "alllarge", "head_only"], {"fedra", "head_only"}
+    ),
 )
 @pytest.mark.parametrize("engine", ["sequential", "cohort"])
 def test_a_cell_tells_the_same_story_on_both_devices(registry, configs, engine, method):

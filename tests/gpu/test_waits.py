@@ -1,13 +1,10 @@
 """How often the CPU waits for a GPU, counted on the pretended one: not in every step, and once an evaluation."""
 
 import dataclasses
-import itertools
-import warnings
 
 import numpy as np
 import pretended
 import pytest
-import torch
 from engine.test_cohort import SGD
 from rounds import close
 
@@ -17,7 +14,6 @@ from fedbench.cell.faults import Faults
 from fedbench.cell.pixels import Pixels
 from fedbench.cell.shares import Share
 from fedbench.engine import cohort as fast
-from fedbench.engine.replay import EAGER, Replayed
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Images
@@ -52,7 +48,7 @@ def test_a_round_waits_no_more_often_for_more_steps(registry, gpu, name):
         method.round(state, 0, dataclasses.replace(cohort, batches=lambda n: iter(there[n])), generator(0, 0))
         return dict(gpu.waits)
 
-    few, many = (waits(2), waits(4)) if name in SPLIT else (waits(3), waits(7))  # which some recordings need
+    few, many = waits(2), waits(4)
     assert sum(few.values()) == sum(many.values()), {place: (few.get(place, 0), many[place]) for place in many}
 
 
@@ -79,24 +75,6 @@ def test_a_message_that_is_not_finite_is_found_at_the_end_of_the_round(registry,
         found, up = a_round(checked)
         assert up.rejected == {1: NOT_FINITE} and up.arrived.tolist() == [True, False]
         close(found, a_round(lambda *given, later=None: checked(*given))[0])
-
-
-def test_what_a_step_warns_of_while_waits_are_looked_for_is_told_and_waits_are_not(gpu):
-    calls = itertools.count(1)
-
-    def step(inputs):
-        if next(calls) == EAGER:
-            warnings.warn("an objective's own word", RuntimeWarning, stacklevel=1)
-            assert inputs[0][0].sum().item() == 2.0  # a wait
-        return inputs[0][0].sum()[None]
-
-    replayed = Replayed(step, [])
-    batch = {0: (torch.ones(2, device="cuda"), torch.zeros(2, device="cuda"))}
-    replayed(batch)
-    with pytest.warns(RuntimeWarning) as told:
-        replayed(batch)
-    assert [str(one.message) for one in told] == ["an objective's own word"]
-    assert [one.eager for one in replayed.known.values()] == [True]
 
 
 @pytest.mark.parametrize("batch_size", [2, 7])

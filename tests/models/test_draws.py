@@ -32,18 +32,3 @@ def test_several_clients_numbers_stand_one_after_the_other():
     found = drawn_by([Draws(one), two], [2, 3])
     one, two = (torch.Generator().manual_seed(seed) for seed in (1, 2))
     assert torch.equal(found, torch.cat([torch.rand(2, generator=one), torch.rand(3, generator=two)]))
-
-
-def test_a_step_that_was_begun_in_vain_leaves_no_trace(monkeypatch):
-    """A recording that fails: the step is taken again, and draws as one that nothing has come before."""
-    calls, rand = [], torch.rand
-    draws = Draws(torch.Generator().manual_seed(0))
-    for vain in (False, True, False):
-        asks, state = draws.asks(), draws.generator.get_state()
-        draws.begin()
-        [draws.numbers(count) for count in ([5] if vain else [5, 3, 8])]
-        if vain:
-            draws.ask_again(asks)
-            draws.generator.set_state(state)
-            monkeypatch.setattr(torch, "rand", lambda *given, **more: calls.append(given) or rand(*given, **more))
-    assert calls == [(16,)]

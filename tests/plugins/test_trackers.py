@@ -187,9 +187,8 @@ def test_a_run_says_the_same_with_a_tracker_and_with_one_that_fails(tmp_path):
         done = run("--tracker", "tensorboard", cwd=tmp_path)
         assert done.exit_code == 0 and content_hash(tmp_path / "r") == plain
         assert done.stderr.count("follows this run no more") == broken
-        (cell,) = (tmp_path / "r" / "tiny").glob("small-*")
-        output = cell / "output.txt"
-        assert (output.read_text().count("follows this run no more") if output.is_file() else 0) == broken
+        outputs = [file.read_text() for file in (tmp_path / "r" / "tiny" / "cells").glob("*/output.txt")]
+        assert sum(text.count("follows this run no more") for text in outputs) == broken
 
 
 def test_a_tracker_that_fails_is_told_once_and_called_no_more(capsys):
@@ -211,7 +210,7 @@ def test_a_tracker_is_asked_for_by_a_name_that_is_there_with_what_it_needs(monke
     with pytest.raises(UserError, match="did you mean 'mlflow'"):
         files(["mlfow"])
     monkeypatch.setattr("fedbench.commands.trackers.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'fedbench\[tensorboard\]'"):
+    with pytest.raises(UserError, match="pip install tensorboard$"):
         files(["tensorboard"])
 
 

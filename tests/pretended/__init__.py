@@ -5,14 +5,12 @@
         gpu.waits                                  # how often, and where, the CPU has waited for it
 
 Enforced are the rules that hold for code which is to run on a GPU: tensors of both sides do not mix, generators draw on
-their own side, and other numbers there; a CUDA graph is a recording of the operators between its beginning and its end,
-of which nothing is computed yet, in which nothing may wait, and which is replayed on the same memory; what is allocated
-beyond the process's share raises torch.cuda.OutOfMemoryError. Not to be seen are races between streams, fragmentation,
-cuDNN, Triton, and how long anything takes.
+their own side, and other numbers there; what is allocated beyond the process's share raises
+torch.cuda.OutOfMemoryError. Not to be seen are races between streams, fragmentation, cuDNN, and how long it takes.
 
 `memory` says what lies there · `rules` and `operators` are the two modes of torch that see Python's calls and every
-operator below them, in the backward pass too · `graphs` records and replays · `cuda` is what stands for torch.cuda ·
-`worker` brings it into worker processes.
+operator below them, in the backward pass too · `cuda` is what stands for torch.cuda · `worker` brings it into worker
+processes.
 """
 
 from pretended.cuda import gpu as gpu

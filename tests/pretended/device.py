@@ -1,4 +1,4 @@
-"""The pretended GPU: its memory, the waits for it, and what is just being recorded."""
+"""The pretended GPU: its memory, the waits for it, and its generators."""
 
 from __future__ import annotations
 
@@ -9,30 +9,24 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pretended.memory import Memory
 
-if TYPE_CHECKING:
-    from pretended.graphs import Recording
-
 CUDA = torch.device("cuda", 0)
-CAPTURING = "CUDA error: operation not permitted when stream is capturing"
 _NOT_CALLERS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
 class Gpu(threading.local):
     """memory: shared by all threads, as `waits` are · waits: how often the CPU has waited, by what and where · debug:
-    torch's sync debug mode, 0, 1 or 2 · recording: the graph that this thread records · onto: whether what this thread
-    just makes is to lie on the GPU, where its inputs do not say so."""
+    torch's sync debug mode, 0, 1 or 2 · onto: whether what this thread just makes is to lie on the GPU, where its
+    inputs do not say so."""
 
     memory: Memory
     waits: Counter[tuple[str, str]]
     debug = 0
-    recording: Recording | None = None
     onto: bool | None = None
 
     def __init__(self, memory: Memory, waits: Counter) -> None:  # in every thread anew
@@ -61,9 +55,6 @@ class Gpu(threading.local):
             frame = frame.f_back
         place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         self.waits[what, place] += 1
-        if self.recording is not None:
-            self.recording.broken = True
-            raise RuntimeError(f"{CAPTURING}: {what}, {place}")
         if self.debug == 2:
             raise RuntimeError(f"called a synchronizing CUDA operation: {what}, {place}")
         if self.debug == 1:
@@ -71,14 +62,11 @@ class Gpu(threading.local):
 
 
 class Generator(torch.Generator):
-    """torch.Generator for both sides; on the pretended GPU one seed draws other numbers.
-
-    waiting: its recording has failed, and it waits for the end of that until its state is set anew.
-    """
+    """torch.Generator for both sides; on the pretended GPU one seed draws other numbers."""
 
     def __new__(cls, device: torch.device | str = "cpu") -> Generator:
         made = super().__new__(cls, "cpu")
-        made.on_gpu, made.waiting = torch.device(device).type == "cuda", False
+        made.on_gpu = torch.device(device).type == "cuda"
         return made
 
     @property
@@ -87,12 +75,4 @@ class Generator(torch.Generator):
 
     def manual_seed(self, seed: int) -> Generator:
         super().manual_seed(seed ^ 0x6E0D1A if self.on_gpu else seed)
-        return self
-
-    def graphsafe_get_state(self) -> Generator:
-        return self
-
-    def graphsafe_set_state(self, other: Generator) -> Generator:
-        self.set_state(other.get_state())
-        self.waiting = False
         return self

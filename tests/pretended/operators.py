@@ -41,13 +41,7 @@ class Operators(TorchDispatchMode):
             there = [gpu.holds(x) for x in given]
             onto = any(there) if gpu.onto is None else gpu.onto
             self._check(func, args, kwargs, given, there)
-            if (recording := gpu.recording) is None:
-                return self._marked(func(*args, **kwargs), given, onto)
-            recording.before(func, args, kwargs, given)
-            out = self._marked(func(*args, **kwargs), given, onto)
-            if onto or any(there):
-                recording.after(func, args, kwargs, out)
-            return out
+            return self._marked(func(*args, **kwargs), given, onto)
 
     def _marked(self, out: Any, given: list[Tensor], onto: bool) -> Any:
         """What is new in a result, on its side."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from pretended.device import CAPTURING, CUDA, Gpu
+from pretended.device import CUDA, Gpu
 
 ANSWERS: dict[Callable, Callable[[bool, Tensor], Any]] = {
     Tensor.device.__get__: lambda there, x: CUDA if there else x.device,
@@ -59,14 +59,9 @@ class Rules(TorchFunctionMode):
         return out
 
     def _check_draw(self, draw: torch.Generator, kind: str) -> None:
-        """Raises RuntimeError where a generator is of the other side, or may not draw now."""
+        """Raises RuntimeError where a generator is of the other side."""
         if draw.device.type != kind:
             raise RuntimeError(f"Expected a '{kind}' device type for generator but found '{draw.device.type}'")
-        if kind == "cuda" and self.gpu.recording is None and draw.waiting:
-            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
-        if kind == "cuda" and self.gpu.recording is not None and draw not in self.gpu.recording.draws:
-            self.gpu.recording.broken = True
-            raise RuntimeError(f"{CAPTURING}: a generator that is not registered with the graph draws")
 
     def _moved(self, func: Callable, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
         """x.to(...), x.cuda(), x.cpu(), whatever else they are asked for. A copy that goes the other way waits for the
@@ -87,7 +82,7 @@ class Rules(TorchFunctionMode):
             return x.to(*given, **kwargs) if kind is None else x.to(device, *given, **kwargs)
         if (kind == "cuda") == there:
             return x.to(*given, **kwargs)
-        if not kwargs.pop("non_blocking", False) or self.gpu.recording:
+        if not kwargs.pop("non_blocking", False):
             self.gpu.wait("a copy to the CPU" if there else "a copy from the CPU")
         with self.gpu.making(kind == "cuda"):
             return x.to(*given, **{**kwargs, "copy": True})

@@ -16,7 +16,7 @@ DOTS = {"name": "dots", "per_class": 2, "normalize": "half", "partition": {"name
 
 @pytest.fixture
 def assets(own_cache) -> Assets:
-    return Assets(Registry([str(TINY)]))
+    return Assets(Registry([str(TINY)], in_place=True))
 
 
 @pytest.fixture

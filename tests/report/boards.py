@@ -7,7 +7,8 @@ import io
 from factories import eval_rows, write_cell
 from rich.console import Console
 
-from fedbench.report.columns import view
+from fedbench.report.board_frames import leaderboard
+from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.terminal import show
 from fedbench.report.text import render
@@ -34,9 +35,19 @@ def row(found, label):
 
 def shown(boards, width=80):
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    show(view(boards), console)
+    show(leaderboard(boards), console)
     return console.file.getvalue()
 
 
 def rendered(boards, format):
-    return render(view(boards), format)
+    return render(leaderboard(boards), format)
+
+
+def texts(found, table=0, page=0):
+    """By title, the cells of a table as people read them."""
+    return {c.title: [cell.text for cell in c.cells] for c in laid_out(found).pages[page].tables[table].columns}
+
+
+def cells(*boards):
+    """By title, the cells of a leaderboard as people read them."""
+    return texts(leaderboard(boards))

@@ -8,13 +8,13 @@ import json
 import math
 
 import pytest
-from boards import board, rendered
+from boards import board, cells, rendered
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
 from fedbench.errors import UserError
+from fedbench.report.board_frames import subtitle
 from fedbench.report.budget import Budget, read_budget
-from fedbench.report.columns import columns, subtitle
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load
 from fedbench.results.spending import Spending, spending
@@ -69,13 +69,13 @@ def test_budgets_as_people_write_them(text, budget):
 
 @pytest.mark.parametrize("amount", ["", "0", "-1GB", "1GiB", "much", "1..5", "1e999", "1FLOPs", "nan"])
 def test_what_is_no_amount_is_refused_with_one_that_is(amount):
-    with pytest.raises(UserError, match=r"no amount of bytes\. Write bytes=2GB or bytes=2e9"):
+    with pytest.raises(UserError, match=r"no amount of bytes\. Write 100MB"):
         read_budget(f"bytes={amount}")
 
 
 @pytest.mark.parametrize("amount", ["", "0", "1 hour ago", "1h 30", "1x", "-1h", "2kWh", "1..5h", "nan"])
 def test_what_is_no_length_is_refused_with_one_that_is(amount):
-    with pytest.raises(UserError, match=r"no amount of seconds\. Write seconds=2h or seconds=7200"):
+    with pytest.raises(UserError, match=r"no amount of seconds\. Write 1h 30min"):
         read_budget(f"seconds={amount}")
 
 
@@ -103,8 +103,10 @@ def test_every_method_stands_at_its_last_test_within_the_budget(tmp_path):
     assert [row.spent for row in found.rows] == [16 * MB, 12 * MB, 6 * MB]
     assert [row.average.mean for row in found.rows] == pytest.approx([0.04, 0.02, 0.06])
     assert rounds_of(board(tmp_path, at="bytes=15.9MB"))["fedv"] == 2
-    cells = {column.title: [c.text for c in column.cells] for column in columns(found)}
-    assert cells["round"] == ["4", "2", "6"] and cells["spent"] == ["16.0 MB", "12.0 MB", "6.00 MB"]
+    told = dict(
+        zip(cells(found)["method"], zip(cells(found)["round"], cells(found)["spent"], strict=True), strict=True)
+    )
+    assert told == {"fedv": ("4", "16.0 MB"), "fedavg": ("2", "12.0 MB"), "cheap": ("6", "6.00 MB")}
     assert subtitle(found) == "accuracy, % · within 16.0 MB (bytes down + up of all clients together) · 1 seed"
 
 
@@ -132,7 +134,7 @@ def test_without_an_amount_all_have_what_the_cheapest_method_spends_in_its_deare
     found = board(tmp_path, at="bytes")
     assert found.budget == pytest.approx(13.2 * MB)
     assert rounds_of(found) == {"fedvz": 6, "fedavg": 2}
-    assert found.notes[0] == "the budget is what fedvz spends in all its rounds"
+    assert found.notes[0] == "the budget is what fedvz spends in all its rounds; --budget sets another"
 
 
 def test_who_computes_nothing_sets_no_budget(tmp_path):
@@ -140,7 +142,7 @@ def test_who_computes_nothing_sets_no_budget(tmp_path):
     cell(tmp_path / "s", "fedvz", rounds=paid(6, MB))
     found = board(tmp_path, at="bytes")
     assert found.budget == pytest.approx(12 * MB) and rounds_of(found) == {"majority": 6, "fedvz": 6}
-    assert found.notes[0] == "the budget is what fedvz spends in all its rounds"
+    assert found.notes[0] == "the budget is what fedvz spends in all its rounds; --budget sets another"
 
 
 def test_a_method_not_tested_within_the_budget_is_a_dash_with_its_reason(tmp_path):
@@ -149,9 +151,9 @@ def test_a_method_not_tested_within_the_budget_is_a_dash_with_its_reason(tmp_pat
     found = board(tmp_path, at="bytes=19MB", baseline="fedavg")
     assert rounds_of(found) == {"fedv": 6, "fedavg": None}
     assert "fedavg: over the budget: first tested after round 2, at 20.0 MB" in found.notes
-    cells = {column.title: [c.text for c in column.cells] for column in columns(found)}
-    assert cells["average"] == ["6.0", "–"] and cells["spent"] == ["12.0 MB", ""]
-    assert cells["down + up"] == ["1.00 MB", "5.00 MB"]  # the cost of the whole run stays
+    told = cells(found)
+    assert told["average"] == ["6.0", "–"] and told["spent"] == ["12.0 MB", ""]
+    assert told["down + up"] == ["1.00 MB", "5.00 MB"]  # the cost of the whole run stays
 
 
 def test_only_the_seeds_over_the_budget_are_left_out(tmp_path):
@@ -184,11 +186,12 @@ def test_simulated_seconds_are_those_of_rounds_and_not_of_clients(tmp_path):
     assert rounds_of(found) == {"fedv": 6, "fedavg": 2}
     assert [row.spent for row in found.rows] == [3600, 2000]
     assert subtitle(found) == "accuracy, % · within 1 h 00 min (simulated time, as the server waits) · 1 seed"
-    cells = {column.title: [c.text for c in column.cells] for column in columns(found)}
-    assert cells["spent"] == ["1 h 00 min", "33 min 20 s"]
-    (*_, row) = csv.DictReader(io.StringIO(rendered([found], "csv")))
-    assert (row["metric"], row["domain"], row["mean"]) == ("simulated_seconds", "budget", "3600.0")
-    assert board(tmp_path, at="seconds").notes[0] == "the budget is what fedv spends in all its rounds"
+    assert cells(found)["spent"] == ["1 h 00 min", "33 min 20 s"]
+    assert [row["spent"] for row in csv.DictReader(io.StringIO(rendered([found], "csv")))] == ["3600.0", "2000.0"]
+    assert (
+        board(tmp_path, at="seconds").notes[0]
+        == "the budget is what fedv spends in all its rounds; --budget sets another"
+    )
 
 
 def test_joules_are_those_of_all_clients_and_unknown_where_a_device_has_no_watts(tmp_path):
@@ -211,7 +214,10 @@ def test_nobody_waits_where_nobody_takes_part(tmp_path):
     cell(tmp_path / "s", "zero_round", rounds=[])
     found = board(tmp_path, at="seconds=1h")
     assert {row.label: row.spent for row in found.rows} == {"fedv": 3600, "zero_round": 0}
-    assert board(tmp_path, at="seconds").notes[0] == "the budget is what fedv spends in all its rounds"
+    assert (
+        board(tmp_path, at="seconds").notes[0]
+        == "the budget is what fedv spends in all its rounds; --budget sets another"
+    )
 
 
 @pytest.mark.parametrize("what", ["seconds", "joules"])
@@ -239,14 +245,28 @@ def test_csv_and_json_say_what_was_spent(tmp_path):
     for seed in (0, 1):
         cell(tmp_path / "s", "fedv", seed, rounds=paid(6, (1 + seed) * MB))
     found = board(tmp_path, at="bytes=8MB")
-    rows = list(csv.DictReader(io.StringIO(rendered([found], "csv"))))
-    assert [(r["metric"], r["domain"], r["round"]) for r in rows[2:]] == [
-        *(("accuracy", "average", "4/2"), ("client_bytes", "spent", "4/2"), ("client_bytes", "budget", "4/2")),
-    ]
-    assert (float(rows[3]["mean"]), float(rows[4]["mean"])) == (8 * MB, 8 * MB)
-    (told,) = json.loads(rendered([found], "json"))
-    assert (told["at"], told["budget"], told["rows"][0]["spent"]) == ("bytes", 8 * MB, 8 * MB)
-    assert [run["spent"] for run in told["rows"][0]["runs"]] == [8 * MB, 8 * MB]
+    (row,) = csv.DictReader(io.StringIO(rendered([found], "csv")))
+    assert (row["round"], float(row["spent"])) == ("4/2", 8 * MB)
+    told = json.loads(rendered([found], "json"))
+    assert (told["round"], told["rows"][0]["spent"]) == ("bytes", 8 * MB)
+
+
+def test_a_control_or_a_floor_sets_no_budget(tmp_path):
+    """Or most rows would be empty: within what the cheapest control spends nobody else has had a round."""
+    for method, each in (("head_only", 1), ("allsmall", 2), ("fedra", 4), ("depthfl", 6)):
+        cell(tmp_path / "s", method, rounds=paid(6, each * MB))
+    roles = {"head_only": "control", "allsmall": "floor"}
+    (found,) = leaderboards(load([tmp_path]), at="bytes", roles=roles)
+    assert found.budget == 48 * MB and rounds_of(found) == {"head_only": 6, "allsmall": 6, "fedra": 6, "depthfl": 4}
+    alone = [r for r in load([tmp_path]) if r.entry.method in roles]
+    assert leaderboards(alone, at="bytes", roles=roles)[0].budget == 12 * MB
+    done = fedbench("compare", "s", "--at", "bytes", "--budget", "24MB", cwd=tmp_path)
+    assert (
+        "within 24.0 MB" in done.output
+        and done.output == fedbench("compare", "s", "--at", "bytes=24MB", cwd=tmp_path).output
+    )
+    refused = fedbench("compare", "s", "--budget", "24MB", cwd=tmp_path)
+    assert refused.exit_code == 2 and "--budget needs --at bytes" in refused.stderr
 
 
 @pytest.mark.parametrize("at", ["final", "bytes=16MB", "bytes"])
@@ -262,7 +282,7 @@ def test_the_command_line_takes_budgets_and_refuses_what_is_none(tmp_path):
     done = fedbench("compare", "s", "--at", "bytes=8MB", cwd=tmp_path, columns=80)
     assert done.exit_code == 0 and max(map(len, done.output.splitlines())) <= 80
     fedv = next(line for line in done.output.splitlines() if line.startswith("fedv")).split()
-    assert fedv[1:8] == ["4.0", "4.0", "4.0", "4.0", "4", "8.00", "MB"]
-    for at, told in (("finl", "Did you mean 'final'?"), ("bytes=x", "Write bytes=2GB"), ("flops=1GB", "no amount")):
+    assert fedv[1:6] == ["4.0", "4.0", "4", "8.00", "MB"]
+    for at, told in (("finl", "Did you mean 'final'?"), ("bytes=x", "Write 100MB"), ("flops=1GB", "no amount")):
         refused = fedbench("compare", "s", "--at", at, cwd=tmp_path)
         assert refused.exit_code == 2 and told in refused.output

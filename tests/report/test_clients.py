@@ -7,14 +7,13 @@ import io
 import json
 
 import pytest
-from boards import board, rendered
+from boards import board, cells, rendered
 from command import fedbench
-from factories import DOMAINS, eval_rows, write_cell
+from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.clients import MOST, view
-from fedbench.report.columns import columns, legend
-from fedbench.report.measures import curve, run, worst_tenth
+from fedbench.report.board_frames import MOST_CLIENTS, clients, leaderboard, worst_clients
+from fedbench.report.run_scores import curve, run, worst_tenth
 from fedbench.results import load
 from fedbench.results.scores import Scores
 from fedbench.results.tables import to_table
@@ -76,96 +75,79 @@ def test_the_best_round_and_the_curve_go_by_the_mean_over_clients(tmp_path):
 
 
 def test_columns_of_clients_take_the_place_of_the_worst_domain(fsl):
-    found = board(fsl)
-    cells = {column.title: [cell.text for cell in column.cells] for column in columns(found)}
-    assert list(cells)[:6] == ["method", "a", "b", "average", "client sd", "worst 10 %"]
-    assert cells["average"] == ["55.0", "30.0"]
-    assert cells["client sd"] == ["22.9", "7.1"]
-    assert cells["worst 10 %"] == ["30.0", "20.0"]
-    sentences = " ".join(legend([found]))
+    found = cells(board(fsl))
+    assert list(found)[:4] == ["method", "average", "client sd", "worst 10 %"] and list(found)[-2:] == ["a", "b"]
+    assert found["average"] == ["55.0", "30.0"]
+    assert found["client sd"] == ["22.9", "7.1"]
+    assert found["worst 10 %"] == ["30.0", "20.0"]
+    sentences = " ".join(leaderboard([board(fsl)]).attrs["legend"])
     assert "plain mean over clients" in sentences and "worst tenth" in sentences
     assert "worst: over the domains" not in sentences
 
 
-def test_one_domain_is_no_column_beside_the_mean_of_its_clients(tmp_path):
+def test_one_domain_is_no_column_next_to_the_mean_of_its_clients(tmp_path):
     rows = of_clients(("mixed", 0.2), ("mixed", 0.4))
     write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
-    assert [c.title for c in columns(board(tmp_path)) if c.part == "score"] == ["average", "client sd", "worst 10 %"]
+    assert list(cells(board(tmp_path)))[1:4] == ["average", "client sd", "worst 10 %"]
+    assert "mixed" not in cells(board(tmp_path))
 
 
 def test_domains_have_no_spread_over_clients(tmp_path):
     write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5, "b": 0.7}}))
     found = board(tmp_path)
     assert found.rows[0].spread is None and found.rows[0].worst_clients is None and not found.by_client
-    assert "client sd" not in {column.title for column in columns(found)}
+    assert "client sd" not in cells(found)
 
 
-def test_csv_has_spread_and_worst_after_the_average(fsl):
-    rows = [r for r in csv.DictReader(io.StringIO(rendered([board(fsl)], "csv"))) if r["method"] == "fedv"]
-    assert [(r["domain"], r["client"]) for r in rows] == [
-        *(("a", "0"), ("a", "1"), ("b", "2"), ("a", ""), ("b", "")),
-        *(("average", ""), ("client_sd", ""), ("worst_10_percent", "")),
-    ]
-    assert [float(r["mean"]) for r in rows[-3:]] == pytest.approx(
-        [0.55, ((0.26 / 3) ** 0.5 + (0.08 / 3) ** 0.5) / 2, 0.3]
-    )
-    assert float(rows[-1]["std"]) == pytest.approx(0.2 / 2**0.5)
-
-
-def test_json_markdown_and_latex_have_them_too(fsl):
-    found = board(fsl)
-    (row, _) = json.loads(rendered([found], "json"))[0]["rows"]
-    assert row["worst_clients"]["mean"] == pytest.approx(0.3) and row["spread"]["n"] == 2
-    assert row["runs"][0]["spread"] == pytest.approx((0.26 / 3) ** 0.5)
-    assert "| 55.0 ±7.1 | 22.9 | 30.0 |" in rendered([found], "markdown")
-    assert r"55.0 $\pm$7.1 & 22.9 & 30.0 \\" in rendered([found], "latex")
-    assert r"worst 10 \%" in rendered([found], "latex")
+def test_programs_have_them_too(fsl):
+    first = next(csv.DictReader(io.StringIO(rendered([board(fsl)], "csv"))))
+    told = [float(first[name]) for name in ("mean", "client_sd", "worst_clients", "std")]
+    spread = ((0.26 / 3) ** 0.5 + (0.08 / 3) ** 0.5) / 2
+    assert told == pytest.approx([0.55, spread, 0.3, 0.1 / 2**0.5])
+    assert json.loads(rendered([board(fsl)], "json"))["rows"][0]["worst_clients"] == pytest.approx(0.3)
+    assert "| **55.0** ±7.1 | 22.9 | 30.0 |" in rendered([board(fsl)], "markdown")
+    assert r"\textbf{55.0} $\pm$7.1 & 22.9 & 30.0 \\" in rendered([board(fsl)], "latex")
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_leaderboard_of_clients_fits(fsl, width):
     lines = fedbench("compare", fsl, cwd=fsl, columns=width).output.splitlines()
     assert max(map(len, lines)) <= width
-    assert next(line for line in lines if line.startswith("fedv")).split() == [
-        *("fedv", "40.0", "85.0", "55.0", "±7.1", "22.9", "30.0"),
-    ]
-
-
-def test_six_domains_are_shortened_before_what_is_over_clients(tmp_path):
-    for seed in (0, 1):
-        rows = of_clients(*((domain, 0.1 * (n + 4 * seed)) for n, domain in enumerate(DOMAINS)))
-        write_cell(tmp_path / "s", "a_method_with_a_long_name", seed, evaluation=rows, evaluation__by="client")
-    lines = fedbench("compare", "s", cwd=tmp_path, columns=80).output.splitlines()
-    header = next(line for line in lines if line.startswith("method"))
-    assert header.endswith("client sd worst 10 %") and "…" in header and len(header) <= 80
+    told = [line.split() for line in lines if line.startswith("fedv ")]
+    assert told[0][:5] == ["fedv", "55.0", "±7.1", "22.9", "30.0"] and told[-1][-2:] == ["40.0", "85.0"]
 
 
 def test_by_client_a_line_for_each_is_the_mean_over_seeds(fsl):
     done = fedbench("compare", fsl, "--by", "client", cwd=fsl, columns=80)
     lines = [line.split() for line in done.output.splitlines()]
-    assert lines[2] == ["client", "fedv", "fedavg"]
+    assert lines[2] == ["client", "domain", "fedv", "fedavg"]
     assert lines[4:7] == [["0", "a", "30.0", "20.0"], ["1", "a", "50.0", "35.0"], ["2", "b", "85.0", "35.0"]]
     markdown = fedbench("compare", fsl, "--by", "client", "--format", "markdown", cwd=fsl).output
-    assert "| 2 b | 85.0 | 35.0 |" in markdown
-    for form in ("csv", "json"):
-        plain = fedbench("compare", fsl, "--format", form, cwd=fsl).output
-        assert fedbench("compare", fsl, "--by", "client", "--format", form, cwd=fsl).output == plain
+    assert "| 2 | b | 85.0 | 35.0 |" in markdown
+    found = json.loads(fedbench("compare", fsl, "--by", "client", "--format", "json", cwd=fsl).stdout)["rows"]
+    assert [(row["client"], row["fedv"]) for row in found] == [
+        (0, pytest.approx(0.3)),
+        (1, 0.5),
+        (2, pytest.approx(0.85)),
+    ]
 
 
-@pytest.mark.parametrize(("metric", "left_out"), [("accuracy", {"0", "1"}), ("loss", {str(MOST), str(MOST + 1)})])
+@pytest.mark.parametrize(
+    ("metric", "left_out"), [("accuracy", {"0", "1"}), ("loss", {str(MOST_CLIENTS), str(MOST_CLIENTS + 1)})]
+)
 def test_of_many_clients_the_worst_are_listed_in_their_order(tmp_path, metric, left_out):
-    values = [("mixed", 0.9 - n / 100) for n in range(MOST + 2)]
+    values = [("mixed", 0.9 - n / 100) for n in range(MOST_CLIENTS + 2)]
     rows = of_clients(*values) + of_clients(*values, metric="loss")
     write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
-    (page,) = view([board(tmp_path, metric=metric)]).pages
-    names, _ = page.tables[0].columns
-    listed = [cell.text for cell in names.cells]
-    assert len(listed) == MOST and {str(n) for n in range(MOST + 2)} - set(listed) == left_out
-    assert listed == sorted(listed, key=int)
-    assert f"{MOST} of {MOST + 2} clients" in page.notes[0]
+    every = clients([board(tmp_path, metric=metric)])
+    found = worst_clients(every)
+    listed = found["client"].tolist()
+    assert len(every) == MOST_CLIENTS + 2 and len(listed) == MOST_CLIENTS and listed == sorted(listed)
+    assert {str(n) for n in every["client"]} - {str(n) for n in listed} == left_out
+    assert f"{MOST_CLIENTS} of {MOST_CLIENTS + 2} clients" in found.attrs["pages"][0]["notes"][0]
 
 
 def test_by_client_needs_clients_that_were_tested(tmp_path):
     write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
     with pytest.raises(UserError, match="tested by domain"):
-        view([board(tmp_path)])
+        clients([board(tmp_path)])

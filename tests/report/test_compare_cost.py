@@ -1,4 +1,4 @@
-"""fedbench/report/cost.py: what a run costs, worked out by hand."""
+"""fedbench/report/cost_tables.py: what a run costs, worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from boards import board, row, shown
 from factories import eval_rows, prefix_rounds, round_row, write_cell
 from rich.console import Console
 
-from fedbench.report import traffic
+from fedbench.report.board_frames import costs as costs_of
 from fedbench.report.terminal import show
 from fedbench.results.coverage import layer_coverage
 
@@ -87,9 +87,9 @@ def test_simulated_time_by_hand_and_beside_the_measured_one(tmp_path):
     assert (one.down, one.compute, one.up, one.server) == (15, 35, 20, 0)
     assert (unknown.total, unknown.joules, none) == (160, None, None)
     text = shown([found], 200)
-    assert "2 min 40 s" in text and "1.05 kJ" in text and "simulated: what all rounds would take" in text
+    assert "2 min 40 s" in text and "1.05 kJ" in text and "simulated: what all rounds take" in text
     costs = show_costs([found])
-    (line,) = [line.split() for line in costs.splitlines() if line.startswith("fedra") and "kJ" in line]
+    (line,) = [line.split() for line in costs.splitlines() if line.startswith("fedra ") and "kJ" in line]
     assert line[1:] == [
         "15.0",
         "s",
@@ -114,5 +114,5 @@ def test_simulated_time_by_hand_and_beside_the_measured_one(tmp_path):
 
 def show_costs(boards):
     console = Console(width=80, file=io.StringIO(), color_system=None)
-    show(traffic.view(boards), console)
+    show(costs_of(boards), console)
     return console.file.getvalue()

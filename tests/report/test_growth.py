@@ -7,15 +7,13 @@ from time import process_time
 
 import pytest
 
-from fedbench.report.board import Leaderboard, Row
-from fedbench.report.changes.names import compared, shared
-from fedbench.report.changes.settings import settings
-from fedbench.report.evidence import concluded
 from fedbench.report.headings import Place
-from fedbench.report.measures import Run, score
-from fedbench.report.summary import summaries, view
+from fedbench.report.leaderboards import Leaderboard, Row, concluded
+from fedbench.report.run_scores import Run, score
+from fedbench.report.scenario_frames import lettered, summary
 from fedbench.report.text import render
 from fedbench.results import Result
+from fedbench.results.diff import CellSummary, diff, settings, shared
 from fedbench.results.index import Entry
 
 
@@ -48,12 +46,17 @@ def results(side, count):
 
 def summed_up(count):
     found = boards(count)
-    return lambda: [render(view(summaries(found)), form) for form in ("markdown", "csv")]
+    return lambda: [render(lettered(summary(found)), form) for form in ("markdown", "csv")]
 
 
 def set_against(count):
     sides = results("before", count), results("after", count)
-    return lambda: (shared(*sides), settings(compared(*sides)))
+
+    def compared():
+        found = diff(*(map(CellSummary.of, side) for side in sides))
+        return shared(*sides), settings((one.before.manifest, one.after.manifest) for one in found)
+
+    return compared
 
 
 @pytest.mark.parametrize(("prepare", "few"), [(summed_up, 25), (set_against, 200)])

@@ -15,8 +15,8 @@ def test_markdown_escapes_pipes(tmp_path):
     write(tmp_path / "s", "fed|ra_x", (0.8, 0.6))
     write(tmp_path / "s", "other", (0.7, 0.5))
     lines = rendered([board(tmp_path)], "markdown").splitlines()
-    assert "| fed\\|ra\\_x | 80.0 | 60.0 | 70.0 | 60.0 |" in next(x for x in lines if "ra" in x and "80" in x)
-    assert any(line.startswith("| other | 70.0 |") for line in lines)
+    assert "| fed\\|ra\\_x | **70.0** | 60.0 |" in next(x for x in lines if "ra" in x and "80" in x)
+    assert any(line.startswith("| other | 60.0 |") for line in lines)
 
 
 def test_latex_escapes(tmp_path):
@@ -24,9 +24,9 @@ def test_latex_escapes(tmp_path):
     write(tmp_path / "s_1", "other", (0.7, 0.5))
     write(tmp_path / "s_1", "alllarge", (0.9, 0.9))
     text = rendered([board(tmp_path)], "latex")
-    assert r"fed\_ra\&co & 80.0 & 60.0 & 70.0 & 60.0 & $-$20.0 \\" in text
+    assert r"fed\_ra\&co &  & \textbf{70.0} & 60.0 \\" in text and r"fed\_ra\&co & $-$20.0 \\" in text
     assert r"accuracy, \% $\cdot$ round 12" in text and r"\toprule" in text
-    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 4
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")

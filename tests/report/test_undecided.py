@@ -40,7 +40,7 @@ def test_compare_says_that_there_are_only_candidates(folder, words):
 
 def test_programs_get_an_empty_list_and_people_the_reason(folder):
     done = fedbench("compare", "r", "--format", "json", cwd=folder)
-    assert done.exit_code == 0 and json.loads(done.stdout) == [] and done.stderr.startswith(TOLD)
+    assert done.exit_code == 0 and json.loads(done.stdout)["rows"] == [] and done.stderr.startswith(TOLD)
     assert "1 of 2 tried, of s · mixed · fedra;" in fedbench("compare", "r", "--method", "fedra", cwd=folder).stderr
 
 
@@ -56,7 +56,6 @@ def test_what_reports_is_shown_and_what_is_only_tuned_is_told_below_it(folder):
 def test_no_page_is_written_of_candidates_alone(folder):
     done = fedbench("report", "r", cwd=folder)
     assert done.exit_code == 2 and TOLD in done.stderr and not (folder / "report.html").exists()
-    assert fedbench("top", "r", cwd=folder).stdout.splitlines()[1] == "s: 1 finished, 3 pending"
 
 
 def test_a_method_whose_candidates_have_not_begun_stands_among_the_others(folder):
@@ -64,7 +63,7 @@ def test_a_method_whose_candidates_have_not_begun_stands_among_the_others(folder
     assert told.exit_code == 0 and "depthfl: no candidate has begun" in told.stdout
     assert "2 candidates, halved after round 6 of 12 rounds" in told.stdout
     assert "fedra: 1 of 2 candidates without a score" in " ".join(told.stdout.split())
-    records = json.loads(fedbench("compare", "r", "--tuning", "--format", "json", cwd=folder).stdout)
+    records = json.loads(fedbench("compare", "r", "--tuning", "--format", "json", cwd=folder).stdout)["rows"]
     assert [r["validation"] for r in records if r["method"] == "depthfl"] == [None, None]
     shutil.rmtree(next((folder / "r" / "s").glob("mixed-fedra-*")))
     assert "fedra: no candidate has begun" in fedbench("compare", "r", "--tuning", cwd=folder).stdout

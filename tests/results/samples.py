@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from fedbench.disk import hash_of_json
-from fedbench.results.documents import SEAL
+from fedbench.disk import hash_of_bytes
+from fedbench.results.documents import BLANK, SEAL
 from fedbench.results.identity import identity
-from fedbench.results.index import MARK, Entry
+from fedbench.results.index import Entry
 
 VALUES = {6: {"a": 0.5, "b": 0.25}, 12: {"a": 0.75, "b": 0.5}}
 
@@ -28,17 +28,11 @@ def rewrite(file, **changes):
         for step in path:
             part = part[step]
         part[last] = new
-    file.write_text(json.dumps(sealed(value)))
+    file.write_text(sealed(value))
 
 
-def sealed(value):
-    """The content of an index, a manifest or the like as fedbench would write it; the id of a manifest stays."""
-    said = {key: part for key, part in value.items() if key != SEAL}
-    entries = said.get("entries")
-    if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
-        said["entries"] = [{**entry, MARK: _mark(said["suite"], entry)} for entry in entries]
-    return {**said, SEAL: hash_of_json(said)}
-
-
-def _mark(suite, entry):
-    return hash_of_json([suite, {key: part for key, part in entry.items() if key != MARK}])[:12]
+def sealed(value) -> str:
+    """A JSON file as fedbench would seal it, whatever is in it."""
+    blank = json.dumps({key: part for key, part in value.items() if key != SEAL} | {SEAL: BLANK}, indent=1)
+    before, seal, after = blank.rpartition(BLANK)
+    return before + hash_of_bytes(blank.encode()) + after

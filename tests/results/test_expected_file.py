@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from fedbench.errors import UserError
+from fedbench.results.documents import write_json
 from fedbench.results.expected import Expected, read_expected, write_expected
 
 
@@ -17,18 +16,23 @@ def test_a_papers_numbers_are_read_back_as_they_were_written(tmp_path):
     write_expected(tmp_path, "s", [row | {"value_percent": 1}])
     assert [one.value_percent for one in read_expected(tmp_path)] == [1]
     write_expected(tmp_path, "s", [])  # the suite has none any more
-    assert read_expected(tmp_path) == [] and not list(tmp_path.iterdir())
+    assert read_expected(tmp_path) == []
     assert read_expected(tmp_path / "elsewhere") == []
 
 
 @pytest.mark.parametrize(
     ("rows", "told"),
-    [([{"scenario": "a"}], "a number is not one of fedbench"), (3, "not one"), ([[]], "not one"), (None, "missing")],
+    [
+        ([{"scenario": "a"}], "an expected number is not one of fedbench"),
+        (3, "expected is 3"),
+        ([[]], "not one"),
+        (None, "expected"),
+    ],
 )
 def test_numbers_that_cannot_be_used_name_the_file_and_the_mend(tmp_path, rows, told):
-    text = {"result_version": 1, "suite": "s"} | ({} if rows is None else {"expected": rows})
-    (tmp_path / "expected.json").write_text(json.dumps(text))
-    with pytest.raises(UserError, match=rf"(?s)expected\.json: .*{told}.*Delete it and run the suite again"):
+    index = {"suite": "s", "entries": [], "searches": [], "tables": {}}
+    write_json(tmp_path / "index.json", index | ({} if rows is None else {"expected": rows}))
+    with pytest.raises(UserError, match=rf"(?s)index\.json: .*{told}.*Restore it from a copy"):
         read_expected(tmp_path)
 
 
@@ -38,5 +42,5 @@ def test_numbers_that_cannot_be_used_name_the_file_and_the_mend(tmp_path, rows, 
 def test_a_papers_number_of_other_types_is_refused(tmp_path, change):
     row = {"scenario": "s", "variant": "", "dataset": "d", "backbone": "b", "method": "m", "metric": "average"}
     write_expected(tmp_path, "s", [{**row, "value_percent": 71.5, **change}])
-    with pytest.raises(UserError, match="a number is not one of fedbench"):
+    with pytest.raises(UserError, match="an expected number is not one of fedbench"):
         read_expected(tmp_path)

@@ -117,7 +117,7 @@ def test_other_version_is_refused(tmp_path, name):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     path = (cell.parent if name == "index.json" else cell) / name
     path.write_text(json.dumps(json.loads(path.read_text()) | {"result_version": 7}))
-    with pytest.raises(UserError, match="result version 7, but this fedbench reads version 1"):
+    with pytest.raises(UserError, match="result version 7, but this fedbench reads version 2"):
         load([tmp_path / "s"])
 
 
@@ -167,18 +167,18 @@ def test_load_results_of_nothing_finished_is_an_empty_table(tmp_path):
     assert load_results(tmp_path).empty
 
 
-def test_reading_results_needs_neither_torch_nor_pandas(tmp_path):
+def test_reading_and_printing_results_needs_neither_torch_nor_scipy(tmp_path):
     write_suite(tmp_path / "s")
     code = (
         "import io, sys; from rich.console import Console; from fedbench.results import load;"
         "from fedbench.report.leaderboards import leaderboards; from fedbench.report.terminal import show;"
-        "from fedbench.report import columns, pairs, traffic; from fedbench.report.text import FORMATS, render;"
-        f"boards = leaderboards(load([{str(tmp_path)!r}]));"
-        "show(columns.view(boards), Console(file=io.StringIO())); [render(columns.view(boards), f) for f in FORMATS];"
+        "from fedbench.report.text import render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
-        "traffic.view(boards); pairs.view(boards);"
-        "from fedbench.report.measures import score; assert score([i / 20 for i in range(20)]).interval == 'bca';"
-        "print([m for m in ('torch', 'pandas', 'scipy', 'filelock', 'timm') if m in sys.modules])"
+        "from fedbench.report.board_frames import costs, leaderboard, pairs;"
+        "[show(view(boards), Console(file=io.StringIO())) for view in (leaderboard, costs, pairs)];"
+        "[render(leaderboard(boards), form) for form in ('csv', 'json', 'markdown', 'latex')];"
+        "from fedbench.report.run_scores import score; assert score([i / 20 for i in range(20)]).interval == 'bca';"
+        "print([m for m in ('torch', 'scipy', 'filelock', 'timm') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -12,7 +12,7 @@ from fedbench.results import read_manifest, write_manifest
 def test_manifest_comes_back_with_its_version(tmp_path):
     write_manifest(tmp_path, {**BARE, "status": "failed", "reason": "Umlaut: \u00e4"})
     assert read_manifest(tmp_path) == {
-        "result_version": 1,
+        "result_version": 2,
         **BARE,
         "status": "failed",
         "reason": "Umlaut: \u00e4",

@@ -42,17 +42,12 @@ def tried(folder, scores, search, method="fedra", variant=""):
 
 def records(folder):
     told = json.loads(fedbench("compare", folder, "--tuning", "--format", "json", cwd=folder).stdout)
-    return [record for record in told if record["variant"] == ""]
+    return [record for record in told["rows"] if record["variant"] == ""]
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_another_run_leaves_alone_what_the_first_one_was_tried_with(tmp_path, older):
+def test_another_run_leaves_alone_what_the_first_one_was_tried_with(tmp_path):
     folder = tmp_path / "s"
-    first = tried(folder, FIRST, BOTH)
-    if older:
-        write_json(folder / "tuning.json", {"suite": "s", **vars(BOTH)})
-    else:
-        merge_searches(folder, "s", first)
+    merge_searches(folder, "s", tried(folder, FIRST, BOTH))
     before = records(folder)
     assert [r["candidate"] for r in before if r["winner"]] == [6] and len(before) == 8
     merge_searches(folder, "s", tried(folder, THEN, RANKS, variant=AT))
@@ -80,21 +75,17 @@ def test_methods_that_were_not_tried_alike_stand_in_tables_of_their_own(tmp_path
     ]
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_shards_bring_what_each_was_tried_with(tmp_path, older):
+def test_shards_bring_what_each_was_tried_with(tmp_path):
     places = [tmp_path / name / "s" for name in ("a", "b")]
     first = tried(places[0], FIRST, BOTH)
     then = tried(places[1], THEN, RANKS, "allsmall")
-    for folder, told, search in zip(places, (first, then), (BOTH, RANKS), strict=True):
-        if older:
-            write_json(folder / "tuning.json", {"suite": "s", **vars(search)})
-        else:
-            merge_searches(folder, "s", told)
+    for folder, told in zip(places, (first, then), strict=True):
+        merge_searches(folder, "s", told)
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "all")
     assert read_searches(tmp_path / "all" / "s") == first | then
-    written = (tmp_path / "all" / "s" / "tuning.json").stat()
+    written = (tmp_path / "all" / "s" / "index.json").stat()
     merge([tmp_path / "b", tmp_path / "a"], tmp_path / "all")
-    assert (tmp_path / "all" / "s" / "tuning.json").stat().st_mtime_ns == written.st_mtime_ns
+    assert (tmp_path / "all" / "s" / "index.json").stat().st_mtime_ns == written.st_mtime_ns
     merge_searches(places[1], "s", {("mixed", "", "fedra"): RANKS})
     with pytest.raises(UserError, match=r"two tunings of s · mixed · fedra:(.|\n)*Nothing was written"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path / "new")
@@ -106,11 +97,12 @@ def test_what_is_no_tuning_is_refused(tmp_path):
     for searches, wrong in (
         ([{**told, "contests": [key]}, {**told, "contests": [key]}], "mixed · fedra is a contest of two searches"),
         ([{**told, "contests": [["mixed", "", 3]]}], "a contest is"),
-        ([told], "contests is None"),
         (["x"], "a search is 'x'"),
         ([{**told, "contests": [key], "candidates": [{}]}], r"candidates\[0\] has other keys"),
         (3, "searches is 3"),
     ):
-        write_json(tmp_path / "tuning.json", {"suite": "s", "searches": searches})
-        with pytest.raises(UserError, match=rf"tuning\.json: not a tuning of fedbench \({wrong}"):
+        write_json(
+            tmp_path / "index.json", {"suite": "s", "entries": [], "expected": [], "tables": {}, "searches": searches}
+        )
+        with pytest.raises(UserError, match=rf"index\.json: .* of fedbench \({wrong}"):
             read_searches(tmp_path)

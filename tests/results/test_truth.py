@@ -1,20 +1,19 @@
-"""A table does not lie: whatever was changed in a results folder is found, or it says the same as before."""
+"""A table does not lie: whatever was changed in a results folder is found, and the suite or the cell is left out."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 
 import pytest
+from command import fedbench
 from factories import eval_rows, round_row, write_cell
 from samples import entry, rewrite, sealed
 
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.records import to_json
 from fedbench.results import (
     Found,
     content_hash,
@@ -22,19 +21,18 @@ from fedbench.results import (
     load,
     load_results,
     merge_index,
-    read_index,
     read_manifest,
     write_manifest,
 )
-from fedbench.results.documents import SEAL
+from fedbench.results.columns import COLUMNS
 from fedbench.results.files import described
-from fedbench.results.index import MARK
 from fedbench.results.loading import what_is_wrong
 from fedbench.results.merge import merge
-from fedbench.results.result import COMPARED
+from fedbench.results.pack import pack
 
 METHODS = {"fedra": 0.8, "allsmall": 0.5}
 SENT = {"round": 1, "what": "adapters", "bytes_down": 4, "bytes_up": 2}
+EDITS = 10_000
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +58,7 @@ def cell_of(suite: Path, method: str = "fedra", seed: int = 0) -> Path:
 
 
 def look(suite: Path) -> Found:
-    return examine([suite]).read(COMPARED)
-
-
-def table(found: Found) -> str:
-    return to_json(leaderboards(found.results))
+    return examine([suite]).read(COLUMNS)
 
 
 def blank(suite: Path) -> list[tuple[str, int]]:
@@ -72,101 +66,56 @@ def blank(suite: Path) -> list[tuple[str, int]]:
     return [(r.entry.method, r.entry.seed) for r in look(suite).results if r.status == "damaged"]
 
 
-def as_older(file: Path) -> None:
-    """What an older fedbench would have written: no seals, no marks."""
-    value = json.loads(file.read_text())
-    del value[SEAL]
-    for one in value.get("entries", ()):
-        del one[MARK]
-    file.write_text(json.dumps(value, indent=1))
+def edited(suite: Path, times: int, seed: int) -> list[str]:
+    """The single-byte edits of the files of a suite that nobody notices."""
+    files = sorted(file for file in suite.rglob("*") if file.suffix in (".json", ".parquet"))
+    chance, unnoticed = Random(seed), list[str]()
+    for _ in range(times):
+        file = chance.choice(files)
+        whole = file.read_bytes()
+        place, value = chance.randrange(len(whole)), chance.randrange(1, 256)
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ value]) + whole[place + 1 :])
+        wrong = look(suite).wrong
+        if not wrong or not all(file.name in line for line in wrong):
+            unnoticed.append(f"{file}: byte {place} ^ {value}: {wrong}")
+        file.write_bytes(whole)
+    return unnoticed
 
 
-@pytest.mark.parametrize("which", ["index.json", "manifest.json"])
-def test_a_flipped_bit_is_found_or_changes_nothing(suite, which):
-    file = suite / which if which == "index.json" else cell_of(suite) / which
-    before, whole, chance = table(look(suite)), file.read_bytes(), Random(17)
-    silent = 0
-    for _ in range(100):
-        place, bit = chance.randrange(len(whole)), chance.randrange(8)
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
-        try:
-            if (found := look(suite)).wrong:
-                continue
-        except UserError:
-            continue
-        assert table(found) == before, (place, bit)
-        silent += 1
-    file.write_bytes(whole)
-    assert table(look(suite)) == before
-    assert silent < 10
-
-
-def test_a_key_of_a_seal_cannot_be_hit_without_a_word(suite):
-    """Without its seal a file passes for that of an older fedbench, which had no keys but a few."""
-    for file in (suite / "index.json", cell_of(suite) / "manifest.json"):
-        whole = file.read_text()
-        for key in (SEAL, MARK):
-            if f'"{key}": "' in whole:
-                file.write_text(whole.replace(f'"{key}": "', f'"x{key}": "'))
-                with pytest.raises(UserError):
-                    load([suite])
-        file.write_text(whole)
-    load([suite])
-
-
-def swapped(index: Path, *, marks: bool) -> None:
-    value = json.loads(index.read_text())
-    one, other = (next(e for e in value["entries"] if e["method"] == m and e["seed"] == 0) for m in METHODS)
-    one["cell"], other["cell"] = other["cell"], one["cell"]
-    index.write_text(json.dumps(sealed(value) if marks else value))
-
-
-@pytest.mark.parametrize("older", [False, True])
-def test_swapped_cells_are_left_out_and_the_others_stay(suite, older):
-    if older:
-        as_older(suite / "index.json")
-    swapped(suite / "index.json", marks=False)
-    found = look(suite)
-    assert len(found.wrong) == 2 and all(line.startswith(f"{suite / 'index.json'}: mixed · ") for line in found.wrong)
-    assert blank(suite) == [("fedra", 0), ("allsmall", 0)]
-    (board,) = leaderboards(found.results)
-    assert {row.method: [run.seed for run in row.runs] for row in board.rows} == {"fedra": [1], "allsmall": [1]}
-    assert any("left out, because it is not as it was written" in note for note in board.notes)
-    with pytest.raises(UserError, match=r"Delete it and run the whole suite again") if not older else nullcontext():
-        read_index(suite)
-
-
-@pytest.mark.parametrize("older", [False, True])
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"id": "0" * 12},
-        {"config__seed": 1},
-        {"config__train__rounds": 40},
-        {"fingerprints__data": "another"},
-        {"versions__fedbench": "9"},
-    ],
-)
-def test_a_manifest_of_another_configuration_than_its_id_is_left_out(suite, change, older):
-    file = cell_of(suite) / "manifest.json"
-    rewrite(file, **change)
-    if older:
-        as_older(file)
-    (line,) = look(suite).wrong
-    assert line.startswith(f"{file}: its id is ")
-    assert blank(suite) == [("fedra", 0)]
-
-
-def test_a_manifest_that_was_edited_without_its_seal_is_left_out(suite):
-    file = cell_of(suite) / "manifest.json"
-    file.write_text(file.read_text().replace('"seconds": 20.0', '"seconds": 2.0'))
-    assert look(suite).wrong == [f"{file}: changed since it was written (its hash is another)"]
-
-
-def test_a_reformatted_file_says_the_same(suite):
-    for file in (suite / "index.json", cell_of(suite) / "manifest.json"):
-        file.write_bytes(json.dumps(json.loads(file.read_text()), sort_keys=True).replace(", ", ",\r\n").encode())
+@pytest.mark.parametrize("packed", [True, False])
+def test_an_edit_of_any_byte_is_found_and_names_its_file(suite, packed):
+    if packed:
+        pack(suite)
+    assert edited(suite, 100, 17) == []
     assert look(suite).wrong == []
+
+
+@pytest.mark.slow
+def test_no_edit_of_ten_thousand_passes_unnoticed(suite):
+    pack(suite)
+    assert edited(suite, EDITS, 23) == []
+
+
+def test_a_suite_that_was_changed_is_left_out_the_others_are_shown_and_the_exit_code_says_so(suite):
+    write_cell(suite.parent / "t", "fedra", evaluation=eval_rows({2: {"a": 0.5}}))
+    pack(suite)
+    (table,) = suite.glob("eval-*.parquet")
+    table.write_bytes(table.read_bytes()[:-1] + b"X")
+    done = fedbench("compare", suite.parent, cwd=suite)
+    assert done.exit_code == 1
+    assert "50.0" in done.stdout and "80" not in done.stdout
+    assert f"{table}: checksum mismatch" in done.stderr
+
+
+def test_a_manifest_of_another_configuration_than_its_id_is_left_out(suite):
+    file = cell_of(suite) / "manifest.json"
+    for change in ({"id": "0" * 12}, {"config__seed": 1}, {"fingerprints__data": "x"}, {"versions__fedbench": "9"}):
+        whole = file.read_bytes()
+        rewrite(file, **change)
+        (line,) = look(suite).wrong
+        assert line.startswith(f"{file}: its id is ")
+        assert blank(suite) == [("fedra", 0)]
+        file.write_bytes(whole)
 
 
 def test_swapped_folders_are_told_by_the_id_in_their_name(suite):
@@ -179,30 +128,16 @@ def test_swapped_folders_are_told_by_the_id_in_their_name(suite):
     ]
 
 
-@pytest.mark.parametrize(("key", "value"), [("seed", 7), ("backbone", "other"), ("dataset", "other"), ("profile", "x")])
-def test_an_entry_that_says_other_than_its_cell_is_left_out(suite, key, value):
-    rewrite(suite / "index.json", **{f"entries__0__{key}": value})
-    (line,) = look(suite).wrong
-    assert f"its {key} is {value!r}" in line
-
-
-def test_two_entries_of_one_name_are_both_left_out(suite):
+def test_two_entries_of_one_name_are_refused(suite):
     value = json.loads((suite / "index.json").read_text())
     value["entries"][1] |= {"seed": 0}
-    (suite / "index.json").write_text(json.dumps(sealed(value)))
-    assert "two entries have this name" in look(suite).wrong[0]
-    assert blank(suite) == [("fedra", 0)]
-
-
-def test_an_entry_that_was_taken_out_is_told(suite):
-    value = json.loads((suite / "index.json").read_text())
-    del value["entries"][0]
-    (suite / "index.json").write_text(json.dumps(value))
-    assert look(suite).wrong == [f"{suite / 'index.json'}: changed since it was written (its hash is another)"]
+    (suite / "index.json").write_text(sealed(value))
+    (line,) = look(suite).wrong
+    assert line == f"{suite / 'index.json'}: two entries have the name mixed · fedra ·  · 0"
 
 
 def test_a_label_may_be_called_as_the_suite_likes(suite):
-    """`{name: allsmall, extends: fedra}`: the mark vouches for it."""
+    """`{name: allsmall, extends: fedra}`."""
     merge_index(suite, "s", [entry("allsmall", 0, cell=cell_of(suite, "fedra").name)])
     assert look(suite).wrong == []
 
@@ -224,6 +159,19 @@ def test_a_table_that_is_not_the_one_described_is_left_out(suite, kind, harm):
     (line,) = look(suite).wrong
     assert line.startswith(f"{file}: ")
     assert blank(suite) == [("fedra", 0)]
+    with pytest.raises(UserError, match=file.name):
+        content_hash(suite)
+
+
+@pytest.mark.parametrize("kind", ["cells", "eval", "rounds", "exchange"])
+def test_a_packed_table_that_is_gone_or_another_is_found(suite, kind):
+    pack(suite)
+    (file,) = suite.glob(f"{kind}-*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+    assert [line.partition(": ")[0] for line in look(suite).wrong] == [str(file)]
+    file.unlink()
+    assert look(suite).wrong == [f"{file}: missing, though index.json names it"] and look(suite).results == []
     with pytest.raises(UserError, match=file.name):
         content_hash(suite)
 
@@ -257,17 +205,17 @@ def test_two_keys_of_one_name_are_refused(suite):
 
 
 def test_a_damaged_shard_is_not_merged(suite, tmp_path):
-    swapped(suite / "index.json", marks=False)
-    with pytest.raises(UserError, match="this entry was changed"):
+    index = suite / "index.json"
+    index.write_text(index.read_text().replace('"seed": 1', '"seed": 2'))
+    with pytest.raises(UserError, match="checksum mismatch"):
         merge([suite], tmp_path / "new")
-    with pytest.raises(UserError, match="this entry was changed"):
+    with pytest.raises(UserError, match="checksum mismatch"):
         merge_index(suite, "s", [])
     assert not (tmp_path / "new").exists()
 
 
-def test_what_an_older_fedbench_wrote_is_read_as_ever(suite):
-    before, hashed = table(look(suite)), content_hash(suite)
-    for file in (suite / "index.json", *suite.glob("*/manifest.json")):
-        as_older(file)
-    assert look(suite).wrong == []
-    assert (table(look(suite)), content_hash(suite)) == (before, hashed)
+def test_a_leaderboard_says_what_is_left_out(suite):
+    (cell_of(suite) / "eval.parquet").unlink()
+    (board,) = leaderboards(look(suite).results)
+    assert {row.method: [run.seed for run in row.runs] for row in board.rows} == {"fedra": [1], "allsmall": [0, 1]}
+    assert any("left out, checksum mismatch" in note for note in board.notes)

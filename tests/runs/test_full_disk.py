@@ -23,11 +23,12 @@ def small_disk(tmp_path):
         pytest.skip("mounting takes root")
     yield tmp_path
     subprocess.run(["umount", "-l", folder], check=True)
+    subprocess.run(["umount", "-l", folder], capture_output=True)  # that of `makes_read_only` was on top
 
 
 def test_a_disk_that_runs_full_costs_the_cells_that_find_it_so_and_no_more(small_disk, own_cache):
     write_suite(small_disk, f"fedra, {method('fills_the_disk', small_disk / 'r')}, allsmall")
-    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", "--jobs", 1, "--own-processes")
+    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", "--jobs", 1)
     done = fedbench(*words, cwd=small_disk)
     assert done.exit_code == 1
     assert "tiny: only 8.0 MiB free" in done.stderr and "--results DIR" in done.stderr
@@ -48,7 +49,7 @@ def test_a_disk_that_runs_full_costs_the_cells_that_find_it_so_and_no_more(small
 def test_a_folder_that_becomes_read_only_costs_the_cells_that_find_it_so(small_disk, own_cache):
     """As a disk does that has found itself broken."""
     write_suite(small_disk, f"fedra, {method('makes_read_only', small_disk / 'r')}, allsmall")
-    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", "--jobs", 1, "--own-processes")
+    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", "--jobs", 1)
     done = fedbench(*words, cwd=small_disk)
     assert done.exit_code == 1 and "2 cells failed" in done.stdout and "Traceback" not in done.output
     assert "cannot be written (Read-only file system)" in done.stdout

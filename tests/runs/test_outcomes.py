@@ -7,7 +7,7 @@ import re
 import time
 
 import pytest
-from command import TINY, fedbench, manifests, run, write_suite
+from command import TINY, cell_of, fedbench, manifests, run, write_suite, written
 
 METHODS = """
   fedra, {name: same, extends: fedra, missing_layers: keep}, allsmall,
@@ -18,8 +18,8 @@ METHODS = """
 """
 
 BROKE = (
-    r"RuntimeError: it broke \(tiny_plugin\.py:\d+\); the method 'odd' of tiny_plugin\.py: "
-    r"fedbench plugins check tiny_plugin\.py"
+    r"RuntimeError: it broke \(tiny_plugin\.py:\d+\), in .*the method 'odd'.*; "
+    r"to check it: fedbench plugins check tiny_plugin\.py"
 )
 
 
@@ -41,10 +41,9 @@ def test_every_bad_cell_is_one_row_with_its_reason_and_the_others_finish(mixed):
     assert found["fedra"] == found["same"] == found["allsmall"] == ("finished", None)
     assert found["raises"][0] == "failed"
     assert re.fullmatch(BROKE, found["raises"][1])
-    perhaps = "; perhaps the method 'odd' of tiny_plugin.py: fedbench plugins check tiny_plugin.py"
-    assert found["exits"] == ("failed", f"the worker process ended with exit code 7 before it was done{perhaps}")
-    assert found["dies"] == ("failed", f"the worker process was ended by SIGSEGV{perhaps}")
-    assert found["diverges"] == ("failed", f"the training loss of client 0 in round 1 is nan{perhaps}")
+    assert found["exits"] == ("failed", "the worker process ended with exit code 7")
+    assert found["dies"] == ("failed", "the worker process was killed by SIGSEGV")
+    assert found["diverges"] == ("failed", "the training loss of client 0 in round 1 is nan")
     assert found["senseless"] == ("not_applicable", "it has no meaning here")
     assert done.exit_code == 1
 
@@ -77,7 +76,7 @@ def test_life_cycle_hooks_are_called_in_their_processes(mixed):
 def test_a_second_run_keeps_all_and_retry_failed_runs_only_the_failed(mixed):
     folder, _, _ = mixed
     before = manifests(folder / "r")
-    (raising,) = folder.glob("r/tiny/small-raises-*/manifest.json")
+    raising = cell_of(folder / "r", "raises") / "manifest.json"
     written = raising.stat().st_mtime_ns
     again = run("--method", "fedra", "--method", "raises", cwd=folder)
     assert again.exit_code == 1 and "2 already done, 0 to run" in again.stdout
@@ -124,7 +123,7 @@ def test_max_failures_starts_no_more_cells(tmp_path):
     assert done.exit_code == 1
     assert "Stopped by --max-failures; 2 cells left" in done.stdout
     assert re.search(r"^1 cell in [\d.]+ s$", done.stdout, re.MULTILINE)
-    assert len(list((tmp_path / "r" / "tiny").glob("*/manifest.json"))) == 1
+    assert len(written(tmp_path / "r")) == 1
 
 
 def test_a_stale_manifest_is_not_taken_for_the_outcome_of_a_worker_that_died(tmp_path):

@@ -8,16 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command import TINY, environment, fedbench, run, write_suite
+from command import TINY, cell_of, environment, fedbench, loosen, run, write_suite, written
 
 from fedbench.results import content_hash, read_manifest, write_manifest
 
 
 def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_path):
-    path = tmp_path / "r/tiny/expected.json"
+    path = tmp_path / "r/tiny/index.json"
     senseless = "{name: senseless, extends: odd, how: not_applicable}"
     write_suite(tmp_path, senseless)
-    assert run("--quiet", cwd=tmp_path).exit_code == 0 and not path.exists()
+    assert run("--quiet", cwd=tmp_path).exit_code == 0 and json.loads(path.read_text())["expected"] == []
     for value in (86.48, 12.5):
         row = f"{{dataset: nicopp, backbone: vit, method: senseless, metric: average, value_percent: {value}}}"
         write_suite(tmp_path, senseless, {"suite: tiny": f"suite: tiny\nexpected: [{row}]"})
@@ -41,7 +41,7 @@ def test_a_broken_tracker_is_named_and_spoils_no_result(tmp_path):
 def test_a_script_without_a_main_guard_can_call_run(tmp_path):
     write_suite(tmp_path, "allsmall")
     (tmp_path / "script.py").write_text(
-        f"import fedbench\nprint(fedbench.run('tiny.yaml', plugins=[{str(TINY)!r}], results='r').counts)\n"
+        f"import fedbench\nprint(fedbench.run('tiny.yaml', plugins=[{str(TINY)!r}], results='r').outcome.counts)\n"
     )
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
@@ -70,14 +70,16 @@ def test_images_that_are_left_out_are_told_counted_and_kept(tmp_path):
     told = "image_folder: 2 of 16 images cannot be read and are left out (`unreadable: skip`)\n"
     before, first, after = said.partition("[1/1]")
     assert told in before and first and told in after
-    (path,) = (tmp_path / "r/tiny").glob("*/manifest.json")
-    assert json.loads(path.read_text())["left_out"] == {"images": 2, "of": 16}
+    (manifest,) = written(tmp_path / "r")
+    assert manifest["left_out"] == {"images": 2, "of": 16}
     assert json.loads(run("--json", cwd=tmp_path).stdout)["left_out"] == [
         {"data": "image_folder", "images": 2, "of": 16}
     ]
     shown = " ".join(fedbench("compare", "r", cwd=tmp_path).stdout.split())
     assert "2 of 16 images of the data set cannot be read and were left out (`unreadable: skip`)" in shown
     hashed = content_hash(tmp_path / "r")
+    loosen(tmp_path / "r/tiny")
+    path = cell_of(tmp_path / "r", "allsmall") / "manifest.json"
     manifest = read_manifest(path.parent)
     counted = manifest.pop("left_out")
     write_manifest(path.parent, {**manifest, "not_said": counted})

@@ -114,10 +114,10 @@ def test_proxy_images_are_asked_for_in_one_way_and_none_are_the_cell_without_the
     assert config(fraction)["data"]["proxy"] == {"fraction": 0.5}
     assert config(suite_of(proxy, sets=["data.proxy=null"])) == config(suite_of(SMALL))
     assert faults_of(proxy.replace("{images: 5}", "{images: 5, fraction: 1.5}")) == [
-        "s.yaml:4:55: defaults.data.proxy.fraction: expected a number below 1, got 1.5"
+        "s.yaml:4:55: defaults.data.proxy.fraction: expected a number above 0 and below 1, got 1.5"
     ]
     assert faults_of(proxy.replace("{images: 5}", "5")) == [
-        "s.yaml:4:33: defaults.data.proxy: expected {images: ...}, {fraction: ...} or null, got 5"
+        "s.yaml:4:33: defaults.data.proxy: expected {images: ...}, {fraction: ...}, or null, got 5"
     ]
 
 
@@ -125,6 +125,9 @@ def test_a_part_held_out_for_validation_is_a_fraction(suite_of, faults_of):
     held = SMALL.replace("skew: {}", "skew: {evaluation: {validation: 0.1}}")
     assert config(suite_of(held))["evaluation"] == {**config(suite_of(SMALL))["evaluation"], "validation": 0.1}
     assert config(suite_of(held, sets=["evaluation.validation=null"])) == config(suite_of(SMALL))
-    for wrong, why in (("1", "expected a number below 1, got 1"), ("0", "expected a number above 0, got 0")):
+    for wrong, why in (
+        ("1", "expected a number above 0 and below 1, or null, got 1"),
+        ("0", "expected a number above 0 and below 1, or null, got 0"),
+    ):
         (said,) = faults_of(held.replace("0.1", wrong))
         assert said.endswith(f"evaluation.validation: {why}")

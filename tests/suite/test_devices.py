@@ -91,8 +91,8 @@ methods: [fedra]
         "8:31": "capacities: devices are given here, and sizes come of them; say one of the two",
         "9:16": "expected one of by_client, by_domain, shares, got 2 of them",
         "9:66": 'unknown key "secnds" in scenarios.b.fit; did you mean "seconds"?',
-        "10:16": "scenarios.c.devices: expected a list with a device for each client",
-        "10:24": "scenarios.c.fit: expected memory, {seconds: ...}, {bytes: ...}, or several of them",
+        "10:16": "scenarios.c.devices: expected one device, a list with a device for each client",
+        "10:24": 'scenarios.c.fit: expected "memory", or a mapping {memory, seconds, bytes}, got "often"',
     }.items():
         assert any(line.startswith(f"s.yaml:{place}: ") and told in line for line in found), (place, found)
 

@@ -14,21 +14,21 @@ WRONG = {
         "suite: two words": 's.yaml:1:8: suite: expected letters, digits, and _ - . + after the first, at most 80 of them, got "two words"',
         "suite: ../x": 's.yaml:1:8: suite: expected letters, digits, and _ - . + after the first, at most 80 of them, got "../x"',
         "suite: small\nprofile: papper": 's.yaml:2:10: profile: expected "paper" or "reference", got "papper"; did you mean "paper"?',
-        "suite: small\nseeds: [0, 1.5]": "s.yaml:2:12: seeds[1]: expected a whole number, got 1.5",
-        "suite: small\nseeds: []": "s.yaml:2:8: seeds: must not be empty",
+        "suite: small\nseeds: [0, 1.5]": "s.yaml:2:12: seeds[1]: expected a whole number from 0 to 2^32 - 1, got 1.5",
+        "suite: small\nseeds: []": "s.yaml:2:8: seeds: expected a list of at least 1, each a whole number from 0 to 2^32 - 1, got []",
         "suite: small\nseeds: [3, 3]": "s.yaml:2:8: seeds: 3 is listed twice",
-        "suite: small\nseeds: {count: 3}": 's.yaml:2:8: seeds: expected a list, got {"count": 3}',
-        "suite: small\ntimeout: 0": "s.yaml:2:10: timeout: expected a number above 0, got 0",
+        "suite: small\nseeds: {count: 3}": 's.yaml:2:8: seeds: expected a list of at least 1, each a whole number from 0 to 2^32 - 1, got {"count": 3}',
+        "suite: small\ntimeout: 0": "s.yaml:2:10: timeout: expected a number above 0, or null, got 0",
         "suite: small\nsweeps: {}": 's.yaml:2:1: unknown key "sweeps"; did you mean "sweep"?',
         "suite: small\nadapter: lora": 's.yaml:2:1: unknown key "adapter"; it belongs to the settings, under defaults or a scenario',
         "suite: small\nexpected: [{scenario: skew, dataset: b}]": 's.yaml:2:12: expected[0] needs "backbone", "method", "metric", "value_percent"',
-        "suite: small\nexpected: 3": "s.yaml:2:11: expected: expected a list of numbers, or {file: ..., paper: ..., table: ...}, got 3",
+        "suite: small\nexpected: 3": "s.yaml:2:11: expected: expected a mapping {file: a text, paper: a text, table: a text, dataset: a text}, or a list, each a mapping (key: value), got 3",
         "suite: small\nexpected: {file: x, paper: y, tabel: z}": 's.yaml:2:31: unknown key "tabel" in expected; did you mean "table"?',
         "suite: small\nexpected: {file: x.csv}": 's.yaml:2:1: expected needs "paper"',
-        "suite: small\nexpected: {file: x.csv, paper: y, table: 1}": "s.yaml:2:42: expected table: expected a text, got 1",
+        "suite: small\nexpected: {file: x.csv, paper: y, table: 1}": "s.yaml:2:42: expected table: expected a text, got 1; write 1 in quotes",
         "suite: small\nexpected: {file: x.csv, paper: y}": "s.yaml:2:18: x.csv: cannot be read: No such file or directory",
-        "suite: small\nsweep: {train.rounds: []}": "s.yaml:2:23: sweep.train.rounds: must not be empty",
-        "suite: small\nsweep: {train.rounds: 3}": "s.yaml:2:23: sweep.train.rounds: expected a list, got 3",
+        "suite: small\nsweep: {train.rounds: []}": "s.yaml:2:23: sweep.train.rounds: expected a list of at least 1, got []",
+        "suite: small\nsweep: {train.rounds: 3}": "s.yaml:2:23: sweep.train.rounds: expected a list of at least 1, got 3",
         "suite: small\nsweep: {train.rounds: [3, 0]}": "s.yaml:2:27: train.rounds: expected a whole number of at least 1, got 0",
         "suite: small\nsweep: {train.rounds: [3, 3]}": 's.yaml:2:27: the sweep point "train.rounds=3" is listed twice',
         "suite: small\nsweep: {train.ruonds: [3]}": 's.yaml:2:9: unknown key "ruonds" in train; did you mean "rounds"?',
@@ -42,18 +42,18 @@ WRONG = {
         "": 's.yaml:6:3: scenario "skew" has no backbone, and neither have the defaults',
         "  backbone: {pretrained: true}\n": "s.yaml:3:3: this backbone has no name",
         "  backbone: {name: micro_vit, pretrained: yes}\n": "s.yaml:3:43: micro_vit pretrained: "
-        'expected true or false or a file (YAML 1.2 writes true and false), got "yes"',
-        "  backbone: {name: micro_vit, pretrained: 1}\n": "s.yaml:3:43: micro_vit pretrained: expected true or false or a file, got 1",
+        'expected true or false, got "yes"; YAML 1.2 writes true and false',
+        "  backbone: {name: micro_vit, pretrained: 1}\n": "s.yaml:3:43: micro_vit pretrained: expected true or false, or a file, got 1",
         "  backbone: nowhere\n": "s.yaml:3:13: the weights of nowhere are not to be had",
         "  bakbone: micro_vit\n": 's.yaml:3:3: unknown key "bakbone" in defaults; did you mean "backbone"?',
         "  backbone: micro_vit\n  adapter: lorra\n": "s.yaml:4:12: no adapter is called 'lorra'; did you mean 'lora'?",
         "  backbone: micro_vit\n  adapter: null\n": "s.yaml:4:12: defaults.adapter: expected a name, or {name: ..., option: value}, got null",
         "  backbone: micro_vit\n  adapter: {dropout: high}\n": 's.yaml:4:22: lora dropout: expected a number, got "high"',
-        "  backbone: micro_vit\n  adapter: {targets: [1]}\n": "s.yaml:4:22: lora targets: expected a text or a list of texts, got [1]",
+        "  backbone: micro_vit\n  adapter: {targets: [1]}\n": "s.yaml:4:23: lora targets[0]: expected a text, got 1; write 1 in quotes",
         "  backbone: micro_vit\n  train: {rounds: 0}\n": "s.yaml:4:19: defaults.train.rounds: expected a whole number of at least 1, got 0",
-        "  backbone: micro_vit\n  train: {rounds: twelve}\n": 's.yaml:4:19: defaults.train.rounds: expected a whole number, got "twelve"',
-        "  backbone: micro_vit\n  train: {rounds: true}\n": "s.yaml:4:19: defaults.train.rounds: expected a whole number, got true",
-        "  backbone: micro_vit\n  train: {rounds: null}\n": "s.yaml:4:19: defaults.train.rounds: expected a whole number, got null",
+        "  backbone: micro_vit\n  train: {rounds: twelve}\n": 's.yaml:4:19: defaults.train.rounds: expected a whole number of at least 1, got "twelve"',
+        "  backbone: micro_vit\n  train: {rounds: true}\n": "s.yaml:4:19: defaults.train.rounds: expected a whole number of at least 1, got true",
+        "  backbone: micro_vit\n  train: {rounds: null}\n": "s.yaml:4:19: defaults.train.rounds: expected a whole number of at least 1, got null",
         "  backbone: micro_vit\n  train:\n  # nothing\n": "s.yaml:4:3: defaults.train: expected a mapping (key: value), "
         "got nothing; what belongs to it is indented further than it is",
         "  backbone: micro_vit\n  at: 3\n": 's.yaml:4:3: unknown key "at" in defaults; it belongs to evaluation',
@@ -63,19 +63,21 @@ WRONG = {
         "  backbone: micro_vit\n  rounds: 3\n": 's.yaml:4:3: unknown key "rounds" in defaults; it belongs to train',
         "  backbone: micro_vit\n  train: {optimizer: {lr: 0}}\n": "s.yaml:4:27: defaults.train.optimizer.lr: expected a number above 0, got 0",
         "  backbone: micro_vit\n  train: {max_steps: few}\n": "s.yaml:4:22: defaults.train.max_steps: "
-        'expected a whole number of at least 1, "smallest" or null, got "few"',
+        'expected a whole number of at least 1, "smallest", or null, got "few"',
         "  backbone: micro_vit\n  train: {max_steps: smallest_each_epoch}\n": "s.yaml:4:22: defaults.train.max_steps: "
-        'expected a whole number of at least 1, "smallest" or null, got "smallest_each_epoch"',
+        'expected a whole number of at least 1, "smallest", or null, got "smallest_each_epoch"',
         **{
-            f"  backbone: micro_vit\n  evaluation: {{at: {at}}}\n": "s.yaml:4:20: defaults.evaluation.at: expected rounds "
-            f'of at least 1, such as [10, 50], "reference" or null, got {got}'
-            for at, got in (("released", '"released"'), ("20", "20"), ("[]", "[]"), ("[5, 0]", "[5, 0]"))
+            f"  backbone: micro_vit\n  evaluation: {{at: {at}}}\n": "s.yaml:4:20: defaults.evaluation.at: expected rounds, "
+            f'such as [10, 50], "reference", or null, got {got}'
+            for at, got in (("released", '"released"'), ("20", "20"), ("[]", "[]"))
         },
+        "  backbone: micro_vit\n  evaluation: {at: [5, 0]}\n": "s.yaml:4:24: defaults.evaluation.at[1]: "
+        "expected a whole number of at least 1, got 0",
         "  backbone: micro_vit\n  evaluation: {at: [5, 5]}\n": "s.yaml:4:20: defaults.evaluation.at: 5 is listed twice",
         "  backbone: micro_vit\n  evaluation: {at: [5], every: 2}\n": "s.yaml:4:15: defaults.evaluation: "
         "expected `every` or `at`, not both",
         "  backbone: micro_vit\n  train: {regularizer: feddyn}\n": "s.yaml:4:24: defaults.train.regularizer: "
-        'expected {feddyn: ...}, {fedprox: ...} or null, got "feddyn"',
+        'expected {feddyn: ...}, {fedprox: ...}, or null, got "feddyn"',
         "  backbone: micro_vit\n  train: {regularizer: {fedyn: 0.1}}\n": 's.yaml:4:25: unknown key "fedyn" in '
         'defaults.train.regularizer; did you mean "feddyn"?',
         "  backbone: micro_vit\n  train: {regularizer: {}}\n": "s.yaml:4:24: defaults.train.regularizer: "
@@ -87,25 +89,25 @@ WRONG = {
         "  backbone: micro_vit\n  train: {feddyn: 0.1}\n": 's.yaml:4:11: unknown key "feddyn" in defaults.train; '
         "it belongs to train.regularizer",
         "  backbone: micro_vit\n  participation: {fraction: 1.5}\n": "s.yaml:4:29: defaults.participation.fraction: "
-        "expected a number of at most 1, got 1.5",
+        "expected a number above 0 and at most 1, got 1.5",
         "  backbone: micro_vit\n  participation: some\n": "s.yaml:4:18: defaults.participation: "
-        'expected all, {fraction: ...}, {count: ...} or {per_domain: ...}, got "some"',
+        'expected "all", {all: ...}, {fraction: ...}, {count: ...}, or {per_domain: ...}, got "some"',
         "  backbone: micro_vit\n  participation: {count: 7}\n": "s.yaml:4:26: participation count 7 is above the 6 clients there are",
-        "  backbone: micro_vit\n  faults: {dropout: 1}\n": "s.yaml:4:21: defaults.faults.dropout: expected a number below 1, got 1",
+        "  backbone: micro_vit\n  faults: {dropout: 1}\n": "s.yaml:4:21: defaults.faults.dropout: expected a number of at least 0 and below 1, got 1",
         "  backbone: micro_vit\n  faults: {dropuot: 0.1}\n": 's.yaml:4:12: unknown key "dropuot" in defaults.faults; did you mean "dropout"?',
-        "  backbone: micro_vit\n  faults: 0.1\n": "s.yaml:4:11: defaults.faults: expected a mapping (key: value), got 0.1",
+        "  backbone: micro_vit\n  faults: 0.1\n": "s.yaml:4:11: defaults.faults: expected a mapping {dropout, stragglers, corrupted}, got 0.1",
         "  backbone: micro_vit\n  dropout: 0.1\n": 's.yaml:4:3: unknown key "dropout" in defaults; it belongs to faults or adapter (an option of lora)',
         "  backbone: micro_vit\n  faults: {stragglers: {probability: 0.5, late: lost}}\n": 's.yaml:4:12: faults.stragglers needs "slowdown", "deadline"',
         f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: 0.5}}}}\n": "s.yaml:4:78: defaults.faults.stragglers.slowdown: "
-        "expected a number of at least 1, or [lowest, highest] of them, got 0.5",
+        "expected a number of at least 1, or [lowest, highest], got 0.5",
         f"  backbone: micro_vit\n  faults: {{stragglers: {SLOW}, slowdown: [4, 2]}}}}\n": "s.yaml:4:78: defaults.faults.stragglers.slowdown: "
-        "expected a number of at least 1, or [lowest, highest] of them, got [4, 2]",
+        "the lowest, 4.0, is above the highest, 2.0",
         "  backbone: micro_vit\n  faults: {corrupted: {kind: nan}}\n": 's.yaml:4:12: faults.corrupted needs "probability"',
         "  backbone: micro_vit\n  faults: {corrupted: {probability: 0.1, kind: nann}}\n": "s.yaml:4:48: defaults.faults.corrupted.kind: "
         'expected "nan", "inf", "wrong_shape", "scaled" or "noise", got "nann"; did you mean "nan"?',
         "  backbone: micro_vit\n  faults: {corrupted: {probability: 2, kind: nan}}\n": "s.yaml:4:37: defaults.faults.corrupted.probability: "
-        "expected a number of at most 1, got 2",
-        "  backbone: micro_vit\n  train: {guard: 5}\n": "s.yaml:4:18: defaults.train.guard: expected {max_norm: ...} or null, got 5",
+        "expected a number from 0 to 1, got 2",
+        "  backbone: micro_vit\n  train: {guard: 5}\n": "s.yaml:4:18: defaults.train.guard: expected {max_norm: ...}, or null, got 5",
         "  backbone: micro_vit\n  train: {guard: {max_norm: 0}}\n": "s.yaml:4:29: defaults.train.guard.max_norm: expected a number above 0, got 0",
         "  backbone: micro_vit\n  train: {guard: {}}\n": "s.yaml:4:18: defaults.train.guard: expected one of max_norm, got 0 of them",
         "  backbone: micro_vit\n  evaluation: {by: clients}\n": 's.yaml:4:20: defaults.evaluation.by: expected "domain" or "client", got "clients"; did you mean "client"?',
@@ -121,7 +123,7 @@ WRONG = {
         "  data: image_folder\n": 's.yaml:4:9: dataset "image_folder" needs "root"',
         "  data: {name: strokes6, partition: {name: iid, clients: 7}}\n": "s.yaml:5:15: 6 capacities given, but this partition makes 7 clients",
         "  data: {name: strokes6, partition: {name: dirichlet, clients_per_domain: 1, alfa: 1}}\n": 's.yaml:4:78: partition "dirichlet" has no option "alfa"; did you mean "alpha"?',
-        "  data: {name: strokes6, image_size: 0}\n": "s.yaml:4:38: defaults.data.image_size: expected a whole number of at least 1, got 0",
+        "  data: {name: strokes6, image_size: 0}\n": "s.yaml:4:38: defaults.data.image_size: expected a whole number of at least 1, or null, got 0",
     },
     "  capacities: [12, 10, 8, 6, 4, 3]\n": {
         "  capacities: [13, 10, 8, 6, 4, 3]\n": "s.yaml:5:16: capacity 13 is above the 12 layers of micro_vit",
@@ -132,39 +134,39 @@ WRONG = {
         "  capacities: {uniform: [4, 2]}\n": "s.yaml:5:25: defaults.capacities.uniform: the lowest, 4, is above the highest, 2",
         "  capacities: {uniform: [1, 13]}\n": "s.yaml:5:29: capacity 13 is above the 12 layers of micro_vit",
         "  capacities: {}\n": "s.yaml:5:15: defaults.capacities: expected one of all, by_client, by_domain, uniform, got 0 of them",
-        "  capacities: 6\n": "s.yaml:5:15: defaults.capacities: expected all, a list with a depth for each client, "
-        "{by_domain: [...]} or {uniform: [lowest, highest]}, got 6",
+        "  capacities: 6\n": 's.yaml:5:15: defaults.capacities: expected a list with a depth for each client, "all", '
+        "{all: ...}, {by_client: ...}, {by_domain: ...}, or {uniform: ...}, got 6",
         "  ranks: 9\n": "s.yaml:5:10: rank 9 is above the rank 8 of lora",
         "  ranks: [8, 8, 4, 4, 2, 10]\n": "s.yaml:5:26: rank 10 is above the rank 8 of lora",
         "  ranks: {uniform: [1, 9]}\n": "s.yaml:5:24: rank 9 is above the rank 8 of lora",
         "  ranks: [4, 2]\n": "s.yaml:5:10: 2 ranks given, but this partition makes 6 clients",
         "  ranks: {by_domain: [4]}\n": "s.yaml:5:22: 1 rank given, but the data set has 6 domains",
-        "  ranks: 0\n": "s.yaml:5:10: defaults.ranks: expected a number from 1, a list with a rank for each client, "
-        "{by_domain: [...]}, {uniform: [lowest, highest]} or null, got 0",
+        "  ranks: 0\n": "s.yaml:5:10: defaults.ranks: expected a list with a rank for each client, a whole number of at least 1, "
+        "{by_client: ...}, {by_domain: ...}, {uniform: ...}, or null, got 0",
         "  ranks: [4, 2, 0, 1, 1, 1]\n": "s.yaml:5:17: defaults.ranks.by_client[2]: expected a whole number of at least 1, got 0",
         "  ranks: {all: true}\n": 's.yaml:5:11: unknown key "all" in defaults.ranks; known: by_client, by_domain, uniform',
         "  widths: [1, 0.5]\n": "s.yaml:5:11: 2 widths given, but this partition makes 6 clients",
-        "  widths: 2\n": "s.yaml:5:11: defaults.widths: expected a number above 0 and at most 1, a list with a width for each "
-        "client, {by_domain: [...]}, {uniform: [lowest, highest]} or null, got 2",
+        "  widths: 2\n": "s.yaml:5:11: defaults.widths: expected a list with a width for each client, a number above 0 and at most 1, "
+        "{by_client: ...}, {by_domain: ...}, {uniform: ...}, or null, got 2",
         "  widths: {uniform: [1, 0.5]}\n": "s.yaml:5:21: defaults.widths.uniform: the lowest, 1.0, is above the highest, 0.5",
-        "  widths: [1, 1, 1, 1, 1, 0]\n": "s.yaml:5:27: defaults.widths.by_client[5]: expected a number above 0, got 0",
-        "  ranks: all\n": "s.yaml:5:10: defaults.ranks: expected a number from 1, a list with a rank for each client, "
-        '{by_domain: [...]}, {uniform: [lowest, highest]} or null, got "all"',
+        "  widths: [1, 1, 1, 1, 1, 0]\n": "s.yaml:5:27: defaults.widths.by_client[5]: expected a number above 0 and at most 1, got 0",
+        "  ranks: all\n": "s.yaml:5:10: defaults.ranks: expected a list with a rank for each client, a whole number of at least 1, "
+        '{by_client: ...}, {by_domain: ...}, {uniform: ...}, or null, got "all"',
     },
     "  skew: {}\n": {
         "  skew: 3\n": "s.yaml:7:9: scenarios.skew: expected a mapping (key: value), got 3",
-        "  skew: {methods: {fedra: 3}}\n": "s.yaml:7:27: scenarios.skew.methods.fedra: expected a mapping (key: value), got 3",
+        "  skew: {methods: {fedra: 3}}\n": "s.yaml:7:27: scenarios.skew.methods.fedra: expected a mapping {adapter, train}, got 3",
         "  skew: {devices: {shares: {phone_low: 1}}, device_scale: {memory: half}}\n": "s.yaml:7:68: "
-        'scenarios.skew.device_scale.memory: expected a number, got "half"',
+        'scenarios.skew.device_scale.memory: expected a number above 0, got "half"',
         "  a/b: {}\n": 's.yaml:7:3: expected letters, digits, and _ - . + after the first, at most 80 of them, got "a/b"',
     },
     "scenarios:\n  skew: {}\n": {
         "": 's.yaml:1:1: a suite needs "scenarios"',
-        "scenarios: {}\n": "s.yaml:6:12: scenarios: must not be empty",
+        "scenarios: {}\n": "s.yaml:6:12: scenarios: expected a mapping (key: value) that is not empty, got {}",
     },
     "methods: [fedra]": {
-        "methods: []": "s.yaml:8:10: methods: must not be empty",
-        "methods: fedra": 's.yaml:8:10: methods: expected a list of names, or of {name: ..., extends: ..., option: value}, got "fedra"',
+        "methods: []": "s.yaml:8:10: methods: expected a list of at least 1, each a name, or {name: ..., option: value}, got []",
+        "methods: fedra": 's.yaml:8:10: methods: expected a list of at least 1, each a name, or {name: ..., option: value}, got "fedra"',
         "methods: [{name: fedra, train: {optimizer: {lrr: 1}}}]": 's.yaml:8:45: unknown key "lrr" in methods[0].train.optimizer; did you mean "lr"?',
         "methods: [{name: fedra, adapter: {rnak: 1}}]": 's.yaml:8:35: adapter "lora" has no option "rnak"; did you mean "rank"?',
         "methods: [{name: fedra, adapter: lor}]": "s.yaml:8:34: no adapter is called 'lor'; did you mean 'lora'?",
@@ -240,7 +242,7 @@ def test_a_fault_in_a_lower_layer_is_told_where_it_was_written(faults_of):
 
 def test_wrong_words_on_the_command_line_name_the_option(faults_of):
     assert faults_of(SMALL, sets=["train.rounds=none"]) == [
-        '--set train.rounds=none: train.rounds: expected a whole number, got "none"'
+        '--set train.rounds=none: train.rounds: expected a whole number of at least 1, got "none"'
     ]
     assert faults_of(SMALL, sets=["rounds=3"]) == ['--set rounds=3: unknown key "rounds"; it belongs to train']
     assert faults_of(SMALL, sets=["train.rounds"])[0].startswith("--set train.rounds: expected dotted.key=value")

@@ -72,7 +72,7 @@ def test_a_file_is_looked_for_beside_the_suite_not_where_one_stands(tmp_path, ca
         (HEADER + NUMBER + '"', f"{CSV}:3:1: not valid CSV: unexpected end of data"),
         (HEADER + NUMBER.replace("86.48", "high"), f'{CSV}:2:1: expected[0].value_percent: expected a number, got "high"'),
         (HEADER + NUMBER.replace("86.48", ""), f'{CSV}:2:1: expected[0] needs "value_percent"'),
-        (HEADER + NUMBER.replace("100", "1.5"), f"{CSV}:2:1: expected[0].rounds: expected a whole number, got 1.5"),
+        (HEADER + NUMBER.replace("100", "1.5"), f"{CSV}:2:1: expected[0].rounds: expected a whole number of at least 1, got 1.5"),
         (HEADER + NUMBER.replace("skew", "skow"), f'{CSV}:2:1: no scenario of this suite is called "skow"; did you mean "skew"?'),
         (HEADER + NUMBER.replace("fedra", "fedar"), f'{CSV}:2:1: no method of this suite is called "fedar"; did you mean "fedra"?'),
         (HEADER + NUMBER.replace("skew,", "skew,a=1"), f'{CSV}:2:1: no sweep point of this suite is called "a=1"'),

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fedbench import scaffold
 from fedbench.registry.catalogue import Catalogue
-from fedbench.suite import editors, json_schema
+from fedbench.suite import json_schema
 
 SHIPPED = Path(__file__).parents[2] / "suites"
 SUITES = sorted(SHIPPED.rglob("*.yaml"))
@@ -42,15 +43,15 @@ def test_it_describes_every_key_of_a_suite(catalogue):
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
 def test_a_shipped_suite_names_the_shipped_schema(path):
-    (named,) = [line for line in path.read_text("utf-8").splitlines() if line.startswith(editors.LINE)]
-    assert (path.parent / named.removeprefix(editors.LINE)).samefile(SHIPPED / editors.SCHEMA)
+    (named,) = [line for line in path.read_text("utf-8").splitlines() if line.startswith(scaffold.LINE)]
+    assert (path.parent / named.removeprefix(scaffold.LINE)).samefile(SHIPPED / scaffold.SCHEMA)
 
 
 def test_the_shipped_schema_is_that_of_what_comes_with_fedbench(registry):
     own = Catalogue()
     own.add(component for component in registry.catalogue if component.package == "fedbench")
     written = "`fedbench schema --built-in > suites/suite.schema.json` writes it anew"
-    assert editors.shipped().read_bytes() == editors.dumped(json_schema(own)), written
+    assert scaffold.shipped_schema().read_bytes() == scaffold.dumped(json_schema(own)), written
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.suite.problems import ON_A_SCREEN
+from fedbench.suite.node import ON_A_SCREEN
 
 FULL = """\
 suite: full

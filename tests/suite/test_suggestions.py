@@ -12,9 +12,9 @@ WRONG = {
     "  backbone: micro_vit\n  rank: 4\n": 's.yaml:4:3: unknown key "rank" in defaults; it belongs to adapter (an option of lora)',
     "  backbone: micro_vit\n  missing_layers: cover\n": 's.yaml:4:3: unknown key "missing_layers" in defaults; it belongs to methods (an option of fedra)',
     "  backbone: micro_vit\n  local_epoch: 2\n": 's.yaml:4:3: unknown key "local_epoch" in defaults; did you mean "train.local_epochs"?',
-    "  backbone: micro_vit\n  adapter: LoRA\n": "s.yaml:4:12: no adapter is called 'LoRA'; did you mean 'lora'?",
+    "  backbone: micro_vit\n  adapter: LoRA\n": "s.yaml:4:12: no adapter is called 'LoRA'; did you mean 'lora'? (upper and lower case differ)",
     "  backbone: micro_vit\n  evaluation: {metrics: [Accurcy]}\n": "s.yaml:4:26: no metric is called 'Accurcy'; did you mean 'accuracy'?",
-    "methods: [FedRA]": "s.yaml:8:11: no method is called 'FedRA'; did you mean 'fedra'?",
+    "methods: [FedRA]": "s.yaml:8:11: no method is called 'FedRA'; did you mean 'fedra'? (upper and lower case differ)",
     "methods: [{name: mine, missing_layers: cover}]": 's.yaml:8:18: no method is called "mine"; a name of your own says what it varies: {name: mine, extends: fedra}',
     "methods: [{name: fedra2}]": 's.yaml:8:18: no method is called "fedra2"; did you mean "fedra"? a name of your own says what it varies: {name: fedra2, extends: METHOD}',
     "methods: [{name: fedra, rank: 4}]": 's.yaml:8:25: method "fedra" has no option "rank"; it belongs to adapter (an option of lora)',
@@ -60,6 +60,6 @@ def test_a_function_that_is_registered_in_place_of_its_maker_is_told_where_it_is
     catalogue.add([Component.of("aggregator", "median_of_mine", median, "mine.py", "mine.py")])
     (fault,) = faults_of(SMALL.replace("[fedra]", "[{name: m, extends: fedra, aggregator: median_of_mine}]"))
     assert fault == (
-        's.yaml:8:49: aggregator "median_of_mine": it takes state, uploads, plan, cohort, with which fedbench calls the '
-        "aggregator itself: register a function that returns this one"
+        's.yaml:8:49: aggregator "median_of_mine" needs "state", "uploads", "plan", "cohort"; '
+        "to check it: fedbench plugins check mine.py"
     )

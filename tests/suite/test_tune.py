@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fedbench.errors import UserError
 from fedbench.runs.runner import load
 from fedbench.suite import space
+from fedbench.suite.keys import CANDIDATES_SEED
 from fedbench.suite.node import Mark, Node
 
 SUITE = """\
@@ -40,7 +41,7 @@ def rates(points):
 def test_every_method_gets_the_same_candidates_above_its_own_settings(suite_of):
     suite = suite_of(text())
     found = rates(suite.candidates())
-    assert len(found) == 2 * 3 * 4 and {seed for *_, seed in found} == {space.SEED}
+    assert len(found) == 2 * 3 * 4 and {seed for *_, seed in found} == {CANDIDATES_SEED}
     for (_, _, k, _), rate in found.items():
         assert rate == suite.tuning.candidates[k].values["train.optimizer.lr"]
     assert len(set(found.values())) == 4 and all(0.01 <= rate <= 1 for rate in found.values())
@@ -108,7 +109,7 @@ def test_a_scenario_has_a_word_on_single_methods(suite_of):
         ({"more": "\n  seeds: [0]"}, "seed 0 is the suite's own"),
         ({"more": "\n  metric: accurcy"}, 'tune.metric: "accurcy" is not measured in "one"; did you mean "accuracy"'),
         ({"more": "\n  halving: [0.5, 0.25]"}, "expected numbers in rising order"),
-        ({"more": "\n  halving: [1.0]"}, "expected a number below 1"),
+        ({"more": "\n  halving: [1.0]"}, "expected a number above 0 and below 1"),
         ({"words": ", methods: {fedr: {}}"}, 'no method of this suite is called "fedr"'),
         ({"words": ", methods: {fedra: {train: {rounds: 3}}}"}, "train.rounds is the same for every method"),
     ],

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from made_up import SMALL
 
 from fedbench.errors import UserError
-from fedbench.suite.node import Mark
-from fedbench.suite.problems import Problems
+from fedbench.suite.node import Mark, Problems
 from fedbench.suite.yaml import MAX_BYTES, parse, parse_value, read
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedbench.testing.verdict import Verdict
-from fedbench.testing.verdicts import verdicts
+from verdicts import verdicts
+
+from fedbench.testing.component_check import Verdict
 
 HEAD = """\
 import numpy as np
@@ -27,7 +28,7 @@ def judged(folder: Path, source: str, **options: Any) -> list[Verdict]:
     """The verdicts on a file of that source."""
     file = folder / "faulty.py"
     file.write_text(source)
-    return list(verdicts([str(file)], options=options))
+    return verdicts(file, **options)
 
 
 def why(folder: Path, source: str, **options: Any) -> str:

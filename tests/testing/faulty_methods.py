@@ -70,8 +70,8 @@ METHODS = {
         "round gives another result when called again",
     ),
     "the lost": (
-        _method("counts[0] += sum(int(y.sum()) for n in range(N) for _, y in cohort.batches(n))"),
-        "nobody returns|is lost .* its images change the state",
+        SOUND.replace(" * bool(cohort.arrives[n])", ""),
+        "nobody returns|is lost .* their images change the state",
     ),
     "a whole epoch": (
         _method("for n in range(N):\n            for x, y in cohort.batches(n):\n                pass"),

@@ -29,10 +29,14 @@ ALLOCATIONS = {
         "depends on what it was asked before: keep nothing between calls",
     ),
     "counts": (_allocation(f"return ({ROW}).long()"), "must return a bool tensor"),
-    "t": (_allocation(f"return {ROW}", ", t"), "its parameter 't' .* which fedbench hands over: call it 'round'"),
+    "t": (_allocation(f"return {ROW}", ", t"), "its parameter 't' .* did you mean 'round', which fedbench passes"),
     "an input nobody gives": (
         _allocation(f"return {ROW}", ", layer_cost=None"),
-        "'layer_cost' .*call it 'layer_costs'",
+        "'layer_cost' .*did you mean 'layer_costs'",
+    ),
+    "a symbol": (
+        f"def it(capacities, L):\n    return {ROW.replace('num_layers', 'L')}",
+        "its parameter 'L' is an option of suites; did you mean 'num_layers', which fedbench passes",
     ),
     "another width": (_allocation("return capacities[:, None] > 0"), "gave client|must give 6 columns"),
     "a generator in vain": (
@@ -91,6 +95,26 @@ AGGREGATORS = {
             "'r': [{k: v * held[j] for k, v in r.items()} for j, r in enumerate(new['r'])]}"
         ),
         "layer 2 came back from nobody and must keep its value",
+    ),
+    "weights of all clients": (
+        _weighing("w[came]"),
+        r"IndexError: .* \(faulty.py:\d+\); a tensor has a row for each client that trains it, .* 2 of 3, .*trained_by",
+    ),
+    "all weights": (
+        _aggregator(
+            "w = cohort.num_examples / cohort.num_examples.sum()\n"
+            "        new = [{k: (w[:, None, None] * v).sum(0) for k, v in r.items()} for r in uploads.r]\n"
+            "        return {**state, 'r': new}"
+        ),
+        r"RuntimeError: The size of tensor a \(3\) must match the size of tensor b \(2\) .*held = trained_by",
+    ),
+    "memory in a closure": (
+        _aggregator(
+            f"new = {MEAN}; calls.append(1)\n"
+            "        return {**new, 'shared': {k: v / len(calls) for k, v in new['shared'].items()}}",
+            "calls = []",
+        ),
+        r"another result when called again: does it remember something .*in a closure.* keep it in state\[.memory.\]",
     ),
     "no shared": (_aggregator("return {'r': state['r']}"), r"the whole state, with `r` and `shared`: \{\*\*state"),
     "no memory": (_aggregator(f"new = {MEAN}; new.pop('memory'); return new"), r'must return state\["memory"\] too'),
@@ -278,7 +302,7 @@ PARTITIONS = {
     ),
     "unseeded chance": (
         _partition("return [Client(0, MIXED, np.random.default_rng().permutation(len(y)))]"),
-        "another result when called again with the same seed: take `generator`",
+        "another result when called again: .* or draw from a generator without a seed. take `generator`",
     ),
     "its labels": (_partition(f"y.sort(); return {HALVES}"), "changes what it is given"),
 }

@@ -12,8 +12,9 @@ import pytest
 from command import MAIN, environment, fedbench
 from faults import HEAD, judged, plugin, why
 
+from fedbench.commands.plugin_check import Check
 from fedbench.errors import UserError
-from fedbench.testing.verdicts import verdicts
+from fedbench.testing.component_check import found
 
 ROW = "    return torch.arange(num_layers) < capacities[:, None]"
 SOUND = f"def it(capacities, num_layers):\n{ROW}"
@@ -52,13 +53,13 @@ FILES = {
     "starred": (plugin("metric", "def it(*a): pass"), r"takes \*a, which a suite cannot set"),
     "misspelt input": (
         plugin("allocation", SOUND.replace("capacities", "capacites")),
-        "'capacites' is an option of suites, and looks like 'capacities', .* call it 'capacities'",
+        "'capacites' is an option of suites; did you mean 'capacities', .* Call it 'capacities'",
     ),
     "misspelt chance": (
         plugin("allocation", SOUND.replace("num_layers)", "num_layers, generater=None)", 1)),
-        "'generater' is an option of suites, and looks like 'generator'",
+        "'generater' is an option of suites; did you mean 'generator'",
     ),
-    "misspelt set-up": (plugin("method", "def it(setpu): pass"), "looks like 'setup', which fedbench hands over"),
+    "misspelt set-up": (plugin("method", "def it(setpu): pass"), "did you mean 'setup', which fedbench passes"),
 }
 
 
@@ -80,7 +81,7 @@ def test_what_a_check_leaves_otherwise_in_the_process_is_told(tmp_path):
 
     try:
         source = plugin("allocation", f"def it(capacities, num_layers):\n    torch.set_grad_enabled(False)\n{ROW}")
-        assert "leaves the process otherwise than it found it (gradients)" in why(tmp_path, source)
+        assert "changes settings of the process (gradients)" in why(tmp_path, source)
     finally:
         torch.set_grad_enabled(True)
 
@@ -103,22 +104,41 @@ def test_the_command_checks_in_a_process_of_its_own_and_gives_every_component_a_
     assert done.exit_code == 1 and "bye" in done.stderr
     assert "ok      allocation good" in done.stdout and "BROKEN  allocation last" in done.stdout
     assert "its capacity is" in done.stdout
-    assert "ended with exit code 0 while the allocation leaves was checked" in done.stdout
+    assert "the process that checks it ended with exit code 0: a plugin must not end it" in done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("while True:\n    pass", "no answer in 3 seconds, while loading mine.py (mine.py:1)"),
-        ("import os\nos._exit(0)", "ended with exit code 0 while loading mine.py"),
-        ("import os\nos.abort()", "was ended by SIGABRT while loading mine.py (mine.py:2)"),
+        ("while True:\n    pass", "the process that loads it was not done after 3 s (mine.py:1): does it loop"),
+        ("import os\nos._exit(0)", "the process that loads it ended with exit code 0"),
+        ("import os\nos.abort()", "the process that loads it was killed by SIGABRT (mine.py:2)"),
     ],
 )
 def test_the_command_outlives_what_a_file_does_as_it_loads(tmp_path, source, told):
     (tmp_path / "mine.py").write_text(source)
     done = fedbench("plugins", "check", "mine.py", "--deadline", 3, cwd=tmp_path)
     assert done.exit_code == 1 and "BROKEN  plugin mine.py" in done.stdout and told in done.stdout
+
+
+EATS = """
+def eats(capacities, num_layers):
+    taken = []
+    while True:
+        taken.append(b"x" * 2**28)
+"""
+
+
+def test_a_check_that_takes_too_much_memory_is_one_failed_check(tmp_path):
+    body = f"{SOUND}\n{EATS}"
+    source = plugin("allocation", body).replace("register('it', it)", "[register(f.__name__, f) for f in (eats, it)]")
+    (tmp_path / "mine.py").write_text(source)
+    check = Check([str(tmp_path / "mine.py")])
+    check.memory_limit = 2**30
+    eats, it = check.verdicts()
+    assert eats[:2] == ("BROKEN", "allocation eats") and it[0] == "ok"
+    assert re.match(r"the process that checks it took .* of memory, and the limit is 1.* GB", eats[2]), eats
 
 
 @pytest.mark.slow
@@ -140,7 +160,9 @@ def test_who_asks_for_what_is_not_there_is_told(tmp_path):
     missing = fedbench("plugins", "check", "mine.py", cwd=tmp_path)
     assert missing.exit_code == 2 and "there is no such file" in missing.stderr
     with pytest.raises(UserError, match="no component is called 'fedar', and no plugin or package; did you mean"):
-        list(verdicts(["fedar"]))
+        list(Check(["fedar"]).verdicts())
     with pytest.raises(UserError, match="--set runds: nothing that is checked has such an option; "):
-        list(verdicts(["mutual_kl"], options={"runds": 3}))
-    assert [one.what for one in verdicts(["prefix", "allocations"], options={})].count("allocation prefix") == 1
+        list(Check(["mutual_kl"], options={"runds": 3}).verdicts())
+    assert list(Check(["prefix", "prefix"]).verdicts()) == [("ok", "allocation prefix", "")]
+    names = {one["name"] for one in found({"name": "allocations", "plugins": []})["components"]}
+    assert {"prefix", "random"} <= names

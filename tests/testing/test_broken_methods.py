@@ -9,7 +9,7 @@ import torch
 
 from fedbench.families.layerwise import layerwise
 from fedbench.testing import check_method, check_state
-from fedbench.testing.prices import least_bytes
+from fedbench.testing.methods import least_bytes
 
 
 def altered(**parts):
@@ -117,7 +117,7 @@ def aliased(method):
         (altered(round=counting), "round gives another result"),
         (altered(round=restless), "nobody takes part"),
         (altered(round=everybody_returns), "nobody returns"),
-        (altered(round=remembers_the_lost), "client 0 is lost .* its images change the state"),
+        (altered(round=remembers_the_lost), "clients 0 and 2 is lost .* their images change the state"),
         (altered(round=throws_adapters_away), "the method leaves the adapters of the layers, state..r.., unchanged"),
         (altered(cost=classifier_paid_alone), "client 0 sends at least .* and by `cost` 216 bytes go up: `bytes_up`"),
         (altered(round=reports_the_classifier_alone), "client 0 sends at least .* and by its report 216 bytes go up"),
@@ -132,7 +132,7 @@ def aliased(method):
         (altered(running=lambda method: lambda size: 10 - size.capacity), "less than a smaller size's 9"),
         (altered(cost=free_of_work), "positive"),
         (altered(sizes=lambda method: []), "`sizes` must not be empty"),
-        (altered(sizes=lambda method: method.sizes[::-1]), "the smallest first, not 4 layers, 3 layers"),
+        (altered(sizes=lambda method: method.sizes[::-1]), "the smallest first, not 3 layers, 2 layers"),
         (altered(sizes=lambda method: [1, 2]), "of fedbench.types.Size, not int"),
         (altered(cost=sends_more_than_it_says), "bytes_up is .*, but what is `sent` makes"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import faulty_executors
 import faulty_methods
 import faulty_parts
 import faulty_wholes
@@ -21,16 +20,13 @@ OF_KIND = {
     "backbone": faulty_wholes.BACKBONES,
     "dataset": faulty_wholes.DATASETS,
     "method": faulty_methods.METHODS,
-    "executor": faulty_executors.EXECUTORS,
 }
 CASES = [(kind, fault) for kind, faults in OF_KIND.items() for fault in faults]
 
 
 @pytest.mark.parametrize(("kind", "fault"), CASES, ids=[f"{kind}-{fault}" for kind, fault in CASES])
-def test_a_fault_is_found_and_told(tmp_path, kind, fault, monkeypatch):
+def test_a_fault_is_found_and_told(tmp_path, kind, fault):
     body, told = OF_KIND[kind][fault]
-    if "sleep" in body:
-        monkeypatch.setattr("fedbench.testing.executors.PATIENCE", 2.0)
     said = why(tmp_path, plugin(kind, body))
     assert said.startswith(("BROKEN: ", "skipped: it needs")) and re.search(told, said), said
 
@@ -39,7 +35,6 @@ def test_the_sound_ones_that_the_faulty_are_made_of_pass(tmp_path):
     for kind, body in {
         **faulty_wholes.SOUND,
         "method": faulty_methods.SOUND,
-        "executor": faulty_executors.SOUND,
     }.items():
         assert why(tmp_path, plugin(kind, body)) == "ok: "
 

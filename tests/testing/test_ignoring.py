@@ -79,7 +79,7 @@ def test_what_is_ignored_is_no_part_of_the_essence_and_all_else_is(registry):
 
 
 def test_nothing_is_unread_where_clients_have_devices_or_models_are_tested_at_every_size(registry):
-    assert unread(CONFIG, registry.catalogue) == {"capacities", "adapter"}
+    assert unread(CONFIG, registry.catalogue) == set(PARTS)
     assert not unread({**CONFIG, "devices": {"shares": {}}}, registry.catalogue)
     assert not unread({**CONFIG, "evaluation": {**CONFIG["evaluation"], "sizes": True}}, registry.catalogue)
 
@@ -88,7 +88,7 @@ def test_what_a_method_is_made_with_must_ignore_it_too(registry):
     adapter_alone = {**CONFIG["method"], "objective": {"name": "mutual_kl"}}
     assert unread({**CONFIG, "method": adapter_alone}, registry.catalogue) == {"adapter"}
     drawn = {"name": "fedra", "allocation": {"name": "random"}}
-    assert unread({**CONFIG, "method": drawn, "ranks": {}}, registry.catalogue) == {"ranks"}
+    assert unread({**CONFIG, "method": drawn, "ranks": {}}, registry.catalogue) == {"ranks", "widths"}
 
 
 MINE = """

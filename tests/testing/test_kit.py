@@ -81,7 +81,7 @@ def test_a_method_that_asks_for_ranks_is_given_them(registry):
             seen.append(None if cohort.ranks is None else cohort.ranks.tolist())
             return method.round(state, t, cohort, generator)
 
-        assert method.prices(cohort_of([4, 1], ranks=[2, 1]), 0) == [method.cost(4, 0), method.cost(1, 0)]
+        assert method.prices(cohort_of([3, 1], ranks=[2, 1]), 0) == [method.cost(3, 0), method.cost(1, 0)]
         return replace(method, cost=cost, round=round, sizes=None)
 
     check_method(ranked, registry, ranks=(2, 1, 1))

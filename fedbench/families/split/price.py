@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from fedbench.families.split.cut import Cut
-from fedbench.models.counting import blank, count, one_image, quickest
+from fedbench.models.counting import blank, count, most_alive, one_image, quickest
 from fedbench.models.once import identity, once, parameters_of
 from fedbench.models.optimizer import optimizer_states
-from fedbench.models.running import most_alive
 from fedbench.types import ClientCost, Objective, Sent, ServerCost
 
 BATCH = 32  # images, of which there are enough for activations to outweigh the weights' own gradients

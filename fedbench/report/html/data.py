@@ -9,22 +9,22 @@ from typing import Any
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report import clients, columns, pairs, ranks, sizes, summary, traffic, tuning
-from fedbench.report.board import Leaderboard
-from fedbench.report.drawn import Board, boards
+from fedbench.report import board_frames, cost_tables, deployable, tuning
+from fedbench.report.frames import Frame
 from fedbench.report.grouping import cited, registered, select
 from fedbench.report.headings import Place, headings
-from fedbench.report.html import contests, series
+from fedbench.report.html import series
 from fedbench.report.html.origin import origin, statuses
-from fedbench.report.html.tables import columns as plain_columns
-from fedbench.report.html.tables import plain, texts
-from fedbench.report.leaderboards import leaderboards
-from fedbench.report.lines import AXES
-from fedbench.report.looks import styles
-from fedbench.report.measures import is_fraction
-from fedbench.report.page import View
-from fedbench.report.paper import comparison, records
+from fedbench.report.html.series import plain, plain_columns, texts
+from fedbench.report.layout import laid_out
+from fedbench.report.leaderboards import Leaderboard, leaderboards, ordered
+from fedbench.report.paper import comparison
+from fedbench.report.paper import frames as papers
 from fedbench.report.pareto import COSTS
+from fedbench.report.plot_data import AXES, Board, boards
+from fedbench.report.plot_style import styles
+from fedbench.report.run_scores import is_fraction
+from fedbench.report.scenario_frames import Summary, lettered, ranks, summaries, summary_of
 from fedbench.report.scenarios import Standing
 from fedbench.report.statistics.ranks import bars
 from fedbench.results import Result
@@ -32,7 +32,6 @@ from fedbench.results.choice import higher_is_better
 
 POINTS = 120_000  # numbers in lines; of more, lines keep fewer points
 LEAST = 12  # points that a line keeps
-WIDE = 60  # letters of a scenario's name above a column: a browser folds them
 DETAILED = 120  # leaderboards, up to which each has its costs, pairs and clients beside it, and each seed alone
 
 
@@ -88,10 +87,18 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
     )
     fronts = {board.place: one for board, one in zip(found, series.fronts(results, found), strict=True)}
     maker = _Maker(asked, results, found, drawn, fronts, labels, gathered.texts, _most(results), len(found) <= DETAILED)
-    gathered.data["suites"] = [maker.suite(one) for one in summary.summaries(found, asked.equivalent)]
+    gathered.data["suites"] = [maker.suite(one) for one in summaries(found, asked.equivalent)]
     gathered.data["thinned"] = maker.most if maker.thinned else None
     gathered.data["detailed"] = maker.detailed
     return gathered
+
+
+def _tuned(results: Sequence[Result]) -> list[tuning.Tuned]:
+    """Nothing where nothing was tuned."""
+    try:
+        return tuning.of_results(results)
+    except UserError:
+        return []
 
 
 def _drawn(results: Sequence[Result]) -> list[Board]:
@@ -104,7 +111,7 @@ def _most(results: Sequence[Result]) -> int:
 
 
 def _legends(found: Sequence[Leaderboard]) -> dict[str, Sequence[str]]:
-    return {"boards": columns.legend(found), "costs": traffic.LEGEND}
+    return {"boards": board_frames.leaderboard(found).attrs["legend"], "costs": cost_tables.LEGEND}
 
 
 @dataclass
@@ -127,33 +134,34 @@ class _Maker:
         self.seeds = self._by_seed() if self.detailed else {}
         self.sources = cited(self.results, self.asked.papers)
         # Of all leaderboards at once: who is told apart depends on how many are looked at.
-        view = partial(sizes.view, self.results, self.boards, self.asked.equivalent)
+        view = partial(deployable.deployable, self.results, self.boards, self.asked.equivalent)
         self.sizes = {tuple(page.pop("place")): page for page in self._pages("sizes", view)}
 
-    def suite(self, one: summary.Summary) -> dict[str, Any]:
+    def suite(self, one: Summary) -> dict[str, Any]:
         standing, found = one.standing, list(one.boards.values())
         told = headings([board.place._replace(suite="") for board in found])  # which stands above
         mine = [r for r in self.results if r.suite == standing.suite and r.entry.profile == standing.profile]
         name = f"{standing.suite}-{standing.profile}"
         several = len(found) > 1
+        tuned = _tuned(mine)
         return {
             "name": standing.suite,
             "profile": standing.profile,
             "shared": told.shared,
             "sources": cited(mine, self.asked.papers),
-            "summary": self._page(f"summary {name}", summary.view([one], WIDE)) if several else None,
-            "ranks": self._page(f"ranks {name}", ranks.view([standing], WIDE)) if several and standing.ranks else None,
+            "summary": self._page(f"summary {name}", lettered(summary_of([one]))) if several else None,
+            "ranks": self._page(f"ranks {name}", ranks([standing])) if several and standing.ranks else None,
             "diagram": _diagram(standing),
-            "tuning": self._pages(f"tuning {name}", lambda: tuning.view(mine)),
-            "contests": contests.drawn(mine),
+            "tuning": self._pages(f"tuning {name}", lambda: tuning.tuning(mine, tuned)) if tuned else [],
+            "contests": series.contests(tuned),
             "papers": self._pages(f"paper {name}", lambda: self._papers(mine)),
             "boards": [self._board(board, title) for board, title in zip(found, told.titles, strict=True)],
         }
 
-    def _papers(self, results: Sequence[Result]) -> View:
+    def _papers(self, results: Sequence[Result]) -> Frame:
         if self.asked.metric != "accuracy":
             raise UserError("a paper's numbers are accuracies")
-        return records.view(comparison.comparisons(results, at=self.asked.at))
+        return papers.side_by_side(comparison.comparisons(results, at=self.asked.at))
 
     def _board(self, board: Leaderboard, title: str) -> dict[str, Any]:
         self.count += 1
@@ -162,7 +170,7 @@ class _Maker:
         roles = {row.method: self.asked.roles.get(self.labels.get(row.method, ""), "method") for row in board.rows}
         lines = series.lines(drawn, board.metric, self.most)
         self.thinned |= any(one["of"] > self.most for part in lines.values() for one in part)
-        page = self._page(key, columns.view([board]))
+        page = self._page(key, board_frames.leaderboard([board]))
         caption = page["tables"][0]["caption"]
         return {
             "key": key,
@@ -173,7 +181,7 @@ class _Maker:
             "byClient": board.by_client,
             "caption": caption,
             "page": page,
-            "rows": [series.row(row, roles[row.method]) for row in board.rows],
+            "rows": [series.row(row, roles[row.method]) for row in ordered(board)],
             "seeds": {str(seed): plain_columns(found) for seed, found in self.seeds.get(board.place, {}).items()},
             "lines": lines,
             "fronts": self.fronts[board.place],
@@ -183,10 +191,10 @@ class _Maker:
         }
 
     def _details(self, key: str, board: Leaderboard) -> Iterator[tuple[str, dict[str, Any]]]:
-        views: dict[str, Callable[[], View]] = {
-            "costs": lambda: traffic.view([board]),
-            "pairs": lambda: pairs.view([board]),
-            "clients": lambda: clients.view([board]),
+        views: dict[str, Callable[[], Frame]] = {
+            "costs": lambda: board_frames.costs([board]),
+            "pairs": lambda: board_frames.matrix(board_frames.pairs([board])),
+            "clients": lambda: board_frames.clients([board]),
         }
         for name, make in views.items():
             for page in self._pages(f"{key} {name}", make):
@@ -205,19 +213,21 @@ class _Maker:
                 continue
             for board in made:
                 if any(row.runs for row in board.rows):
-                    found.setdefault(board.place, {})[seed] = columns.columns(board)
+                    view = laid_out(board_frames.leaderboard([board]))
+                    found.setdefault(board.place, {})[seed] = view.pages[0].tables[0].columns
         return found
 
-    def _pages(self, key: str, make: Callable[[], View]) -> list[dict[str, Any]]:
+    def _pages(self, key: str, make: Callable[[], Frame]) -> list[dict[str, Any]]:
         """Nothing where the view has nothing to show."""
         try:
-            view = make()
+            view = laid_out(make())
         except UserError:
             return []
         self.texts[key] = texts(view)
         return [plain(page) | {"key": key, "place": page.place} for page in view.pages]
 
-    def _page(self, key: str, view: View) -> dict[str, Any]:
+    def _page(self, key: str, frame: Frame) -> dict[str, Any]:
+        view = laid_out(frame)
         (page,) = view.pages
         self.texts[key] = texts(view, self.sources if key.startswith("board") else ())
         return plain(page) | {"key": key, "legend": list(view.legend)}

@@ -1,19 +1,36 @@
-"""Where the numbers are from: every cell with its identity, how it ended and what it was computed with."""
+"""Origin of a page's numbers: its cells with identity and settings, written into the page and read back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from fedbench.errors import UserError
 from fedbench.results import Result
+from fedbench.results.diff import CellSummary
+from fedbench.results.documents import parsed
+from fedbench.results.identity import identity_of
+from fedbench.results.manifest import check_manifest
+from fedbench.results.said import Said
+from fedbench.results.tables import RESULT_VERSION
+from fedbench.results.untrusted import check, check_all
 
 CELL = (
     "suite", "scenario", "variant", "method", "seed", "status", "reason", "cell", "id", "seconds", "origin", "config",
     "said",
 )  # fmt: skip
-WHERE = ("versions", "fingerprints", "machine", "git", "result_version")
+NEEDED = ("versions", "fingerprints", "machine", "git")
+WHERE = (*NEEDED, "result_version", "ignored")
+TEXTS = ("suite", "scenario", "variant", "method", "id")
+BEGIN, END = b'<script type="application/json" id="data">', b"</script>"  # around the data of a page
+MOST_BYTES = 2**26  # of a page, of which those of the reference results have four million
+MOST_CELLS = 20_000
+DIGEST = re.compile(r"[0-9a-f]{16}")
+MEND = "Write the page again with `fedbench report`, or give the results folder itself."
 
 
 class Interned:
@@ -93,3 +110,88 @@ def statuses(results: Sequence[Result]) -> Mapping[str, int]:
     for r in results:
         found[r.status] = found.get(r.status, 0) + 1
     return found
+
+
+def read_page(path: Path) -> list[CellSummary]:
+    """The finished cells of a page, which may be anybody's file: it is parsed and checked, and nothing in it runs.
+
+    Raises:
+        UserError: It is no page of `fedbench report`, or not of this version.
+    """
+    with open(path, "rb") as opened:
+        text = opened.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise UserError(f"{path}: larger than {MOST_BYTES // 2**20} MiB, which no page of `fedbench report` is.")
+    _, begin, rest = text.partition(BEGIN)
+    data, end, _ = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"{path}: neither a page of `fedbench report` nor a results folder.")
+    try:
+        origin = _part(parsed(data.decode()), "origin", dict)
+        return list(_cells(origin))
+    except (ValueError, RecursionError, TypeError, KeyError, IndexError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise UserError(f"{path}: its data are not those of a page of `fedbench report` ({reason}).\n{MEND}") from error
+
+
+def _cells(origin: Mapping[str, Any]) -> Iterator[CellSummary]:
+    """Raises: TypeError, KeyError, IndexError, UserError for what `origin` did not write."""
+    cells, configs = _part(origin, "cells", dict), _part(origin, "configs", dict)
+    fields, rows = _part(cells, "fields", list), _part(cells, "rows", list)
+    if "said" not in fields:
+        raise UserError(f"an older fedbench wrote this page, without the scores of its cells.\n{MEND}")
+    if len(rows) > MOST_CELLS:
+        raise TypeError(f"{len(rows):,} cells, of which at most {MOST_CELLS:,} are taken")
+    for row in rows:
+        check("a row", row, list)
+        if len(row) != len(fields):
+            raise TypeError(f"a row has {len(row)} fields of {len(fields)}")
+        cell = dict(zip(fields, row, strict=True))
+        if cell["status"] == "finished":
+            yield _cell(cell, configs, _part(origin, "origins", list))
+
+
+def _cell(cell: Mapping[str, Any], configs: Mapping[str, Any], origins: Sequence[Any]) -> CellSummary:
+    check_all(cell, {**dict.fromkeys(TEXTS, str), "seed": int, "config": list, "origin": int, "said": dict})
+    places = zip(configs.items(), cell["config"], strict=True)
+    config = {part: _at(values, place) for (part, values), place in places if place is not None}
+    origin = _at(origins, cell["origin"])
+    check("an origin", origin, dict)
+    if origin.get("result_version") != RESULT_VERSION:
+        raise TypeError(
+            f"result version {origin.get('result_version')!r:.20}, and this fedbench reads {RESULT_VERSION}"
+        )
+    manifest = {"status": "finished", "id": cell["id"], "config": config, **{name: origin[name] for name in NEEDED}}
+    manifest["ignored"] = origin.get("ignored") or []
+    check_manifest(manifest)
+    for name in ("method", "profile", "evaluation", "data", "backbone", "train"):
+        config[name]  # a KeyError tells which is missing
+    if config["seed"] != cell["seed"] or identity_of(manifest) != cell["id"]:
+        raise TypeError(f"the cell {cell['id']:.80} has another id than its configuration")
+    names = {name: cell[name] for name in TEXTS}
+    return CellSummary(
+        **names, seed=cell["seed"], status="finished", manifest=manifest, given=_read_scores(cell["said"])
+    )
+
+
+def _read_scores(given: Mapping[str, Any]) -> Said:
+    check_all(given, {"digest": str, "scores": dict, "bytes": int, "flops": int})
+    if not DIGEST.fullmatch(given["digest"]):
+        raise TypeError(f"digest is {given['digest']!r:.80}")
+    for name, value in given["scores"].items():
+        check(f"scores.{name}", value, float | int)
+    return Said(given["digest"], given["scores"], given["bytes"], given["flops"])
+
+
+def _part(value: Any, name: str, wanted: type) -> Any:
+    check(name, value[name], wanted)
+    return value[name]
+
+
+def _at(values: Any, place: Any) -> Any:
+    """Raises: TypeError, IndexError for a place that is none."""
+    check("a place", place, int)
+    check("values", values, list)
+    if place < 0:
+        raise IndexError(f"place {place}")
+    return values[place]

@@ -1,22 +1,26 @@
-"""What the page's pictures are drawn of, where tables do not have it: lines seed by seed, and who trained what."""
+"""Plain data of the page: its tables, and what its pictures draw (lines, fronts, allocations, tunings)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.report import pareto
-from fedbench.report.board import Leaderboard, Row
 from fedbench.report.budget import paid
-from fedbench.report.drawn import Board
-from fedbench.report.lines import AXES
-from fedbench.report.measures import curve
+from fedbench.report.leaderboards import Leaderboard, Row
+from fedbench.report.page import Column, Page, Table, View
 from fedbench.report.pareto import RESOURCES
-from fedbench.report.shares import by_method
+from fedbench.report.plot_data import AXES, Board, by_method
+from fedbench.report.run_scores import curve, is_fraction
+from fedbench.report.text import render
+from fedbench.report.tuning import Tuned
+from fedbench.report.tuning import boards as tuned_boards
 from fedbench.results import Result
 
+TEXTS = ("markdown", "latex", "csv")
 DIGITS = 5  # significant ones: a picture shows fewer
 
 
@@ -117,3 +121,64 @@ def allocation(drawn: Board | None) -> dict[str, Any] | None:
             for label, one in found.items()
         },
     }
+
+
+def contests(tuned: Sequence[Tuned]) -> list[dict[str, Any]]:
+    """One for each tuning: by method, what is to be expected of 1, 2, ... candidates, and the score of each."""
+    return [
+        {
+            "title": title,
+            "metric": ones[0].search.metric,
+            "fraction": is_fraction(ones[0].search.metric),
+            "methods": {one.method: _curve(one) for one in ones if one.scores},
+        }
+        for title, ones in tuned_boards(tuned)
+    ]
+
+
+def _curve(one: Tuned) -> dict[str, Any]:
+    trials = range(1, len(one.search.candidates) + 1)
+    return {
+        "expected": [rounded(one.expected(n)) for n in trials],
+        "scores": {str(k): rounded(score) for k, score in one.scores.items()},
+        "winner": one.contest.winner,
+    }
+
+
+def plain(page: Page) -> dict[str, Any]:
+    """A page as JSON has it: what `fedbench compare` shows, cell by cell."""
+    return {
+        "title": page.title,
+        "above": page.above,
+        "tables": [_table(table) for table in page.tables],
+        "remarks": list(page.remarks),
+        "notes": list(page.notes),
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "caption": table.caption,
+        "warning": table.warning,
+        "faint": sorted(table.faint),
+        "columns": plain_columns(table.columns),
+    }
+
+
+def plain_columns(found: Sequence[Column]) -> list[dict[str, Any]]:
+    """Each cell is its text, or [text, spread]."""
+    return [
+        {
+            "title": column.title,
+            "part": column.part,
+            "left": column.left or column.part == "name",
+            "cells": [[c.text, c.spread] if c.spread else c.text for c in column.cells],
+        }
+        for column in found
+    ]
+
+
+def texts(view: View, sources: Sequence[str] = ()) -> Mapping[str, str]:
+    """A view in the formats that papers and programs take in, by `fedbench.report.text`."""
+    cited = replace(view, sources=sources)
+    return {form: render(cited if form != "csv" else view, form) for form in TEXTS}

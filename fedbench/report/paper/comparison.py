@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.report.board import Leaderboard, Row, cell
 from fedbench.report.grouping import settings
-from fedbench.report.leaderboards import leaderboards
+from fedbench.report.leaderboards import Leaderboard, Row, cell, leaderboards
 from fedbench.results import Result
-from fedbench.results.expected import EXPECTED, Expected, read_expected
+from fedbench.results.expected import Expected, read_expected
+from fedbench.results.index import INDEX
 
 AVERAGE = "average"
 # What papers call the mean over everything that is tested; over domains and, where each has a model, over clients.
@@ -105,13 +105,13 @@ def comparisons(results: Sequence[Result], at: str = "final") -> list[Comparison
 
     Raises: UserError where no result has a paper's numbers beside it, or none that fits its scenario.
     """
-    folders = list(dict.fromkeys(result.folder.parent for result in results))
+    folders = list(dict.fromkeys(result.suite_folder for result in results))
     numbers = {folder: read_expected(folder) for folder in folders}
     if not any(numbers.values()):
         raise UserError(_without(folders))
     found = []
     for (_, group), board in zip(settings(results), leaderboards(results, at=at), strict=True):
-        if rows := _for_board(numbers[group[0].folder.parent], board):
+        if rows := _for_board(numbers[group[0].suite_folder], board):
             manifest = next((result.manifest for result in group if result.manifest), {})
             found.append(_comparison(board, rows, manifest))
     if not found:
@@ -122,11 +122,12 @@ def comparisons(results: Sequence[Result], at: str = "final") -> list[Comparison
 
 def _without(folders: Sequence[Path]) -> str:
     names = ", ".join(folder.name for folder in folders)
-    beside = sorted({file.parent.name for folder in folders for file in folder.parent.glob(f"*/{EXPECTED}")})
+    others = {file.parent for folder in folders for file in folder.parent.glob(f"*/{INDEX}")}
+    beside = sorted(other.name for other in others if read_expected(other))
     hint = f"Of the suites beside these, {', '.join(beside)} have them." if beside else (
         "The suites under suites/papers have them: `fedbench run suites/papers/PAPER/TABLE.yaml`."
     )  # fmt: skip
-    return f"no paper's numbers lie beside the results of {names}: there is no {EXPECTED}.\n{hint}"
+    return f"no paper's numbers lie beside the results of {names}: their {INDEX} has none.\n{hint}"
 
 
 def _for_board(rows: Iterable[Expected], board: Leaderboard) -> list[Expected]:
@@ -210,3 +211,44 @@ def _apart(
 
 def _rounds(counts: Sequence[int]) -> str:
     return f"{' or '.join(map(str, counts))} round{'' if counts == [1] else 's'}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """The methods that both have, from the best average to the worst, those that read alike together.
+
+    swapped: how many of the `pairs` that neither ties stand the other way round in the paper.
+    """
+
+    measured: Sequence[Sequence[str]]
+    paper: Sequence[Sequence[str]]
+    swapped: int
+    pairs: int
+
+
+def order(comparison: Comparison, paper: Paper) -> Order | None:
+    """Both orders; None where fewer than two methods can be ordered."""
+    ours: dict[str, float] = {}
+    theirs: dict[str, float] = {}
+    for label, row in comparison.methods:
+        measured = percent(row, AVERAGE) if row is not None else None
+        printed = paper.percent(label, AVERAGE)
+        if measured is not None and printed is not None:
+            ours[label], theirs[label] = round(measured, 1), printed
+    return ordered(ours, theirs) if len(ours) > 1 else None
+
+
+def ordered(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Order:
+    """The two orders of the same methods, higher values first."""
+    names = list(ours)
+    signs = [
+        (ours[a] - ours[b]) * (theirs[a] - theirs[b]) for position, a in enumerate(names) for b in names[position + 1 :]
+    ]
+    return Order(_ranked(ours), _ranked(theirs), sum(s < 0 for s in signs), sum(s != 0 for s in signs))
+
+
+def _ranked(values: Mapping[str, float]) -> list[list[str]]:
+    ranks: dict[float, list[str]] = {}
+    for name, value in values.items():
+        ranks.setdefault(value, []).append(name)
+    return [ranks[value] for value in sorted(ranks, reverse=True)]

@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from fedbench.errors import UserError
-from fedbench.report.drawn import Board
-from fedbench.report.pictures.room import fitted
-from fedbench.report.pictures.style import GREY, WIDTH, layer_axis, paper
-from fedbench.report.shares import Shares, by_method
+from fedbench.report.pictures.style import GREY, WIDTH, fitted, layer_axis, paper
+from fedbench.report.plot_data import Board, Shares, by_method
 
 COLUMNS = 3
 

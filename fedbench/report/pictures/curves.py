@@ -4,7 +4,6 @@ there are several seeds."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,13 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedbench.errors import UserError
-from fedbench.report.drawn import Board
 from fedbench.report.grouping import unknown
-from fedbench.report.lines import AXES, Line, by_panel
-from fedbench.report.looks import styles
-from fedbench.report.measures import is_fraction
-from fedbench.report.pictures.room import folded
-from fedbench.report.pictures.style import NARROW, WIDTH, entitle, grid, legend_below, legend_height, paper
+from fedbench.report.pictures.style import WIDTH, Named, folded, panelled
+from fedbench.report.plot_data import AXES, Board, Line, by_panel
+from fedbench.report.plot_style import FAINT, MOST, greyed, styles
+from fedbench.report.run_scores import is_fraction
+from fedbench.results import Result
+from fedbench.results.choice import higher_is_better
 from fedbench.types import GLOBAL
 from fedbench.words import scale
 
@@ -30,62 +29,90 @@ def curves(
     x: str = "rounds",
     roles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """The average after each evaluated round; by_domain: a panel for each domain; x: one of `lines.AXES`; roles: of
-    methods, by name.
+    """The average after each evaluated round.
 
-    Raises: UserError where no result has the metric.
+    Args:
+        boards: What is drawn.
+        metric: What of it.
+        by_domain: A panel for each domain instead of the average.
+        x: One of `plot_data.AXES`.
+        roles: Of methods, by name.
+
+    Raises:
+        UserError: No result has the metric.
     """
     panels = by_panel(boards, metric, by_domain, x)
     if not panels:
-        have = [m for b in boards for part in b.methods.values() for r in part for m in r.metrics]
-        raise UserError(unknown("metric", metric, sorted(set(have))))
-    columns = len(panels) if len(panels) < 4 else 2 if len(panels) == 4 else 3
-    width = WIDTH if columns > 1 else NARROW
-    with paper():
-        labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
-        height = 0.4 + -(-len(panels) // columns) * (2.7 if columns < 3 else 2.1) + legend_height(labels, width)
-        figure = Figure(figsize=(width, height))
-        axes = grid(figure, len(panels), columns, sharex=x == "rounds", sharey=True)
-        registered = {label: name for board in boards for label, name in board.registered.items()}
-        drawn = {label: registered[label] for lines in panels.values() for label in lines}
-        look = styles(drawn, roles or {})
-        largest = max((float(line.x.max()) for lines in panels.values() for line in lines.values()), default=0.0)
-        unit, name = (1.0, "") if x == "rounds" else scale(largest, x)
-        for ax, (title, lines) in zip(axes, panels.items(), strict=True):
-            for label, line in lines.items():
-                _draw(ax, label, line, unit, 100 if is_fraction(metric) else 1, look[label])
-            entitle(ax, title, columns)
-            ax.grid(axis="y")
-            ax.xaxis.set_major_locator(MaxNLocator(integer=x == "rounds", nbins=6))
-        for ax in axes[-columns:]:
-            ax.set_xlabel(f"{AXES[x]} ({name})" if name else AXES[x])
-        figure.supylabel(_named(metric, "" if by_domain else _meant(boards)), fontsize=8.5)
-        legend_below(figure, axes, width)
-        if len(panels) > 1 and boards[0].shared:
-            figure.suptitle(folded(boards[0].shared, width - 0.4, 9), fontsize=9)
+        raise UserError(unknown("metric", metric, _metrics(boards)))
+    registered = {label: name for board in boards for label, name in board.registered.items()}
+    ordered = _ordered(panels, metric)
+    looks = greyed(styles({label: registered[label] for label in registered if label in ordered}, roles or {}), ordered)
+    times = 100 if is_fraction(metric) else 1
+    largest = max(float(line.x.max()) for lines in panels.values() for line in lines.values())
+    unit, x_title = _x_axis(x, largest)
+
+    def draw(ax: Axes, lines: Mapping[str, Line]) -> list[Named]:
+        for label, line in lines.items():
+            grey = looks[label]["color"] == FAINT
+            every = max(1, len(line.x) // 8)  # a marker now and then tells lines apart without colour
+            look = {**looks[label], "linewidth": 0.7, "zorder": 2, "markersize": 2} if grey else looks[label]
+            shown = f"_{label}" if grey else label  # matplotlib's legends leave out what begins so
+            ax.plot(
+                line.x / unit, times * line.mean, label=shown, markevery=every, clip_on=False, **{"zorder": 3, **look}
+            )
+            if not grey:
+                _band(ax, line, unit, times, look["color"])
+        if len(looks) > MOST:
+            ax.set_xlim(right=1.25 * largest / unit)  # room for names
+        ax.xaxis.set_major_locator(MaxNLocator(integer=x == "rounds", nbins=6))
+        ends = {label: (line.x[-1] / unit, times * line.mean[-1]) for label, line in lines.items()}
+        return [(label, *ends[label]) for label in ordered if label in ends]
+
+    figure = panelled(panels, draw, looks, x_title, _y_title(boards, metric, by_domain), sharex=x == "rounds")
+    if len(panels) > 1 and boards[0].shared:
+        figure.suptitle(folded(boards[0].shared, WIDTH - 0.4, 9), fontsize=9)
     return figure
 
 
-def _named(metric: str, mean: str) -> str:
-    what = f"{metric}, mean over {mean}" if mean else metric
-    return f"{what} (%)" if is_fraction(metric) else what
+def _metrics(boards: Sequence[Board]) -> list[str]:
+    return sorted({name for board in boards for part in board.methods.values() for r in part for name in r.metrics})
+
+
+def _band(ax: Axes, line: Line, unit: float, times: float, color: str) -> None:
+    several = np.isfinite(line.std)
+    if several.any():
+        low, high = times * (line.mean - line.std), times * (line.mean + line.std)
+        ax.fill_between(line.x / unit, low, high, where=several, color=color, alpha=0.15, linewidth=0)
+
+
+def _x_axis(x: str, largest: float) -> tuple[float, str]:
+    """The unit that values are divided by, and the title."""
+    if x == "rounds":
+        return 1.0, AXES[x]
+    unit, name = scale(largest, x)
+    return unit, f"{AXES[x]} ({name})"
+
+
+def _y_title(boards: Sequence[Board], metric: str, by_domain: bool) -> str:
+    mean = "" if by_domain else f", mean over {_meant(boards)}"
+    return f"{metric}{mean} (%)" if is_fraction(metric) else f"{metric}{mean}"
+
+
+def _ordered(panels: Mapping[str, Mapping[str, Line]], metric: str) -> list[str]:
+    """The labels, the best mean at the end of the lines first."""
+    ends: dict[str, list[float]] = {}
+    for lines in panels.values():
+        for label, line in lines.items():
+            ends.setdefault(label, []).append(float(np.nan_to_num(line.mean[-1])))
+    sign = -1 if higher_is_better(metric) else 1
+    return sorted(ends, key=lambda label: sign * float(np.mean(ends[label])))
 
 
 def _meant(boards: Sequence[Board]) -> str:
     """What averages are over: "domains", "clients" or, in different panels, both."""
-    tested = {
-        "domains" if GLOBAL in r.eval["client"].to_pylist() else "clients"
-        for board in boards
-        for results in board.methods.values()
-        for r in results
-    }
+
+    def over(result: Result) -> str:
+        return "domains" if GLOBAL in result.eval["client"].to_pylist() else "clients"
+
+    tested = {over(r) for board in boards for results in board.methods.values() for r in results}
     return " or ".join(sorted(tested, reverse=True))
-
-
-def _draw(ax: Axes, label: str, line: Line, unit: float, scale: float, look: Mapping[str, Any]) -> None:
-    every = max(1, len(line.x) // 8)  # a marker now and then tells lines apart without colour
-    ax.plot(line.x / unit, scale * line.mean, label=label, markevery=every, clip_on=False, zorder=3, **look)
-    several = np.isfinite(line.std)
-    if several.any():
-        low, high = scale * (line.mean - line.std), scale * (line.mean + line.std)
-        ax.fill_between(line.x / unit, low, high, where=several, color=look["color"], alpha=0.15, linewidth=0)

@@ -10,10 +10,9 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from fedbench.errors import UserError
-from fedbench.report.drawn import Board
-from fedbench.report.looks import styles
-from fedbench.report.pictures.room import fitted
-from fedbench.report.pictures.style import WIDTH, grid, layer_axis, legend_below, legend_height, paper
+from fedbench.report.pictures.style import WIDTH, fitted, grid, layer_axis, legend_below, legend_height, paper
+from fedbench.report.plot_data import Board
+from fedbench.report.plot_style import styles
 from fedbench.results import Result
 
 COLUMNS = 4

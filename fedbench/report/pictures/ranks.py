@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.room import fitted, inches
-from fedbench.report.pictures.style import GREY, WIDTH, paper
+from fedbench.report.pictures.style import GREY, WIDTH, fitted, inches, paper
 from fedbench.report.scenarios import Standing
 from fedbench.report.statistics.ranks import bars
 from fedbench.words import counted
@@ -18,7 +17,7 @@ CAUTION = (
     "Bars: mean ranks within Nemenyi's critical difference (CD), which depends on the pool of methods (Benavoli et al. "
     "2016).\n"
 )
-LETTERS = "Letters: methods that share one are not told apart by paired tests; they decide, the bars do not."
+LETTERS = "Letters: methods that share one are not significantly different by paired tests; they decide, not the bars."
 NO_LETTERS = "No letters: seeds and scenarios are too few for paired tests, and nothing is concluded about two methods."
 ROW = 0.2  # inches for each method
 SIDE = 1.45  # inches for a method's words
@@ -29,11 +28,11 @@ LETTERS_SHOWN = 6
 def diagram(standing: Standing) -> Figure:
     """One suite's methods on an axis of mean ranks, 1 on the left.
 
-    Raises: UserError where fewer than two scenarios are complete.
+    Raises: UserError where fewer than five scenarios are complete.
     """
     if standing.cd is None:
         raise UserError(
-            f"{standing.suite}: a critical difference takes two methods and two scenarios that have all methods.\n"
+            f"{standing.suite}: a critical difference takes two methods and five scenarios that have all methods.\n"
             "`fedbench compare --ranks` says which scenarios lack which; --method chooses some that all have."
         )
     rows = -(-len(standing.methods) // 2)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from fedbench.errors import UserError
-from fedbench.report.deployed import AtSize, Deployed
-from fedbench.report.looks import styles
-from fedbench.report.measures import is_fraction
-from fedbench.report.pictures.style import WIDTH, entitle, grid, legend_below, paper
+from fedbench.report.deployable import AtSize, Deployed
+from fedbench.report.pictures.style import Named, in_percent, panelled
+from fedbench.report.plot_style import FAINT, greyed, styles
+from fedbench.report.run_scores import is_fraction
+from fedbench.results.choice import higher_is_better
 from fedbench.words import scale
 
 
@@ -21,39 +23,44 @@ def sizes(
     registered: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """What is deployed of methods, by the title of their panel; bars are one standard deviation over seeds.
+    """What is deployed of methods; bars are one standard deviation over seeds.
 
-    What no device can run alone, and whose memory nobody knows, is left out. registered: by label, the name of a
-    method; roles: of methods, by name. Raises: UserError where nothing is left.
+    What no device can run alone, and whose memory is unknown, is left out.
+
+    Args:
+        panels: By title.
+        metric: What was scored.
+        registered: By label, the name of a method.
+        roles: Of methods, by name.
+
+    Raises:
+        UserError: Nothing is left.
     """
     known = {title: {one.row.label: _known(one) for one in rows if _known(one)} for title, rows in panels.items()}
     memories = [at.memory or 0 for methods in known.values() for found in methods.values() for at in found]
     if not memories:
         raise UserError("of no model here is it known what memory it takes to run it")
     unit, name = scale(max(memories), "bytes")
-    times, columns = 100 if is_fraction(metric) else 1, min(len(known), 3)
-    width = WIDTH if columns > 1 else 4.2
-    look = styles({label: (registered or {}).get(label, label) for m in known.values() for label in m}, roles or {})
-    with paper():
-        figure = Figure(figsize=(width, 0.4 + -(-len(known) // columns) * 2.5))
-        axes = grid(figure, len(known), columns, sharex=True, sharey=True)
-        for ax, (title, methods) in zip(axes, known.items(), strict=True):
-            for label, found in methods.items():
-                x, y = [(at.memory or 0) / unit for at in found], [times * at.score.mean for at in found]
-                bars = (
-                    None if any(at.score.std is None for at in found) else [times * (at.score.std or 0) for at in found]
-                )
-                ax.errorbar(x, y, bars, label=label, elinewidth=0.8, markersize=4, **look[label])
-            entitle(ax, title, columns)
-            ax.grid(axis="y")
-            ax.set_xscale("log")
-            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            ax.xaxis.set_minor_formatter(NullFormatter())
-        for ax in axes[-columns:]:
-            ax.set_xlabel(f"memory to answer one image ({name})")
-        figure.supylabel(f"{metric} (%)" if is_fraction(metric) else metric, fontsize=8.5)
-        legend_below(figure, axes, width)
-    return figure
+    sign, times = -1 if higher_is_better(metric) else 1, 100 if is_fraction(metric) else 1
+    best = {label: sign * found[-1].score.mean for methods in known.values() for label, found in methods.items()}
+    ordered = sorted(best, key=lambda label: best[label])
+    looks = greyed(styles({label: (registered or {}).get(label, label) for label in best}, roles or {}), ordered)
+
+    def draw(ax: Axes, methods: Mapping[str, Sequence[AtSize]]) -> list[Named]:
+        ends = {}
+        for label, found in methods.items():
+            x, y = [(at.memory or 0) / unit for at in found], [times * at.score.mean for at in found]
+            deviations = [at.score.std for at in found if at.score.std is not None]
+            bars = [times * std for std in deviations] if len(deviations) == len(found) else None
+            shown = f"_{label}" if looks[label]["color"] == FAINT else label
+            ax.errorbar(x, y, bars, label=shown, elinewidth=0.8, markersize=4, **looks[label])
+            ends[label] = (label, x[-1], y[-1])
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        return [ends[label] for label in ordered if label in ends]
+
+    return panelled(known, draw, looks, f"memory to answer one image ({name})", in_percent(metric))
 
 
 def _known(one: Deployed) -> list[AtSize]:

@@ -1,4 +1,4 @@
-"""Every two methods of a leaderboard: better, worse, equal, or not told."""
+"""Every two methods of a leaderboard: better, worse, equal, or inconclusive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedbench.report.statistics.corrections import benjamini_hochberg
 from fedbench.report.statistics.paired import Difference, difference
 
 ALPHA = 0.05
-BETTER, WORSE, EQUAL, NOT_TOLD = "better", "worse", "equal", "not told"
+BETTER, WORSE, EQUAL, INCONCLUSIVE = "better", "worse", "equal", "inconclusive"
 OPPOSITE = {BETTER: WORSE, WORSE: BETTER}
 
 
@@ -75,7 +75,7 @@ def judge(pair: Pair, q: float | None, higher: bool, margin: float | None) -> Pa
     within = (
         margin is not None and pair.low is not None and pair.high is not None and max(-pair.low, pair.high) < margin
     )
-    verdict = EQUAL if within else NOT_TOLD
+    verdict = EQUAL if within else INCONCLUSIVE
     if q is not None and q <= ALPHA and pair.mean:
         verdict = BETTER if (pair.mean > 0) == higher else WORSE
     return replace(pair, q=q, verdict=verdict, within=within)

@@ -30,7 +30,7 @@ RAMP = 0.3  # of the run: 300 of 1000 rounds in the released code
 def reefl(
     setup: Setup,
     exits: Count = 4,
-    answer: Literal["last", "ensemble"] = "last",
+    answer: Literal["ensemble", "last"] = "last",
     history: Literal["raw", "modulated"] = "raw",
     ramp_rounds: Count | None = None,
     clip_value: Positive | None = None,

@@ -7,9 +7,8 @@ from fedbench.errors import UserError
 from fedbench.export.parts import parts_of
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import measure
+from fedbench.models.cost import measure, whole
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.holding import whole
 from fedbench.testing.world import CLASSES, TRAIN, tiny_mixer, tiny_vit
 from fedbench_plugins.objectives import cross_entropy
 

@@ -105,6 +105,17 @@ def test_odd_names_and_suffixes_are_found_and_other_files_passed_over(root):
     assert len(splits.train) + len(splits.test) == 44 and not splits.skipped
 
 
+def test_files_that_may_be_images_and_are_not_taken_are_counted_and_named(root):
+    assert make(8, str(root)).notes == ()
+    for name in ("a.jfif", "b.avif", "c.JFIF", "notes.txt", "table.csv"):
+        write(root / "photo/dog" / name)
+    (note,) = make(8, str(root)).notes
+    assert note.startswith("3 files that may be images are not taken: 1 .avif, 2 .jfif, such as photo/dog/a.jfif; ")
+    for file in (root / "art/cat").iterdir():
+        file.rename(file.with_suffix(".ppm"))
+    assert "10 .ppm" in refused(root) and "domain 'art' lacks class 'cat'" in refused(root)
+
+
 def test_file_name_that_is_not_utf8(root):
     try:
         write(Path(str(root / "art" / "cat") + "/caf\udce9.png"))

@@ -6,23 +6,25 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from command import MAIN, TINY, environment, run, write_suite
 
-import fedbench
 from fedbench.results import content_hash
-from fedbench_plugins.executors.ray import QUIET, STORE
+from fedbench.runs import runner
+from fedbench_plugins.executors.ray import QUIET
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 SEEDS = {"scenarios:": "seeds: [0, 1]\nscenarios:"}
 METHODS = "fedra, chained"
-COMMON = {"object_store_memory": STORE, "include_dashboard": False}
+COMMON = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
 # How a head learns that a node is gone, in seconds instead of half a minute.
 SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 5}
 LONG = 60  # rounds of a cell that is killed in its midst
@@ -90,7 +92,7 @@ def watched(folder: Path, also=lambda event: None, **options) -> tuple:
         return listen
 
     given = {"plugins": [str(TINY)], "results": folder / "r", "observe": observe, "checkpoint_every": 0}
-    return fedbench.run(folder / "tiny.yaml", **given, **options), seen
+    return runner.run(folder / "tiny.yaml", **given, **options), seen
 
 
 def node_of(worker: psutil.Process) -> psutil.Process:
@@ -99,9 +101,21 @@ def node_of(worker: psutil.Process) -> psutil.Process:
 
 
 def workers(folder: Path) -> dict[str, int]:
-    """The process that computes each cell, by id."""
-    claims = {file.name[1:13]: json.loads(file.read_text()) for file in folder.glob("r/tiny/.*.claim")}
-    return {id: claim["worker"]["pid"] for id, claim in claims.items() if claim["worker"]}
+    """The process that computes each cell, by id: it has the cell's lock open."""
+    found = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            for file in process.open_files():
+                if file.path.startswith(str(folder / "r/tiny/.")) and file.path.endswith(".lock"):
+                    found[Path(file.path).name[1:-5]] = process.pid
+    return {id: pid for id, pid in found.items() if id != "index.json"}
+
+
+def wait_for(true, seconds: float = 90) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.slow
@@ -110,8 +124,7 @@ def test_one_cell_a_node_where_nodes_have_one_cpu_and_the_numbers_of_one_worker(
     outcome, seen = watched(tmp_path, executor=executor(cluster), jobs=4)
     assert outcome.counts == {"finished": 4} and content_hash(outcome.folder) == expected
     assert max(map(len, seen)) == 2
-    left = [path.name for path in outcome.folder.glob(".*")]
-    assert sorted(left) == [".claims.lock", ".index.json.lock"]
+    assert all(path.suffix == ".lock" for path in outcome.folder.glob(".*"))
 
 
 @pytest.mark.slow
@@ -128,57 +141,71 @@ def test_a_gpu_is_shared_by_as_many_cells_as_their_fractions_allow(cluster, tmp_
     assert outcome.counts == {"finished": 2} and max(map(len, seen)) == together
 
 
-def test_a_node_is_killed_and_its_cell_goes_on_elsewhere_to_the_same_numbers(cluster, whole, tmp_path):
+def test_a_node_is_killed_and_the_next_run_resumes_its_cell_to_the_same_numbers(cluster, whole, tmp_path):
     lost_one = tmp_path / "lost"
     lost_one.touch()
     method = f"{{name: chained, until: {lost_one}, since: {LATER + 1}}}"
     expected = whole(method, {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
     lost_one.unlink()
-    left_behind, told = [], []
+    told, left_behind = [], []
 
-    def listen(event: dict) -> None:
-        """Kill the node of the first cell that tells of a later round, with all of Ray's processes there; what the
-        cell itself is computed by is left behind."""
-        told.append(event)
-        if event["event"] == "round" and event["round"] >= LATER and not left_behind:
-            worker = psutil.Process(workers(tmp_path)[event["folder"][-12:]])
-            left_behind.append(worker)
-            node = node_of(worker)
-            for process in [node, *(p for p in node.children(recursive=True) if p not in (worker, worker.parent()))]:
-                process.kill()
-        if event["event"] == "lost":
-            lost_one.touch()
+    def kill() -> None:
+        """Kill a node with all of Ray's processes there, once its cell is in a later round; what the cell itself is
+        computed by is left behind."""
+        wait_for(
+            lambda: workers(tmp_path) and any(_rounds(folder) >= LATER for folder in tmp_path.glob("r/tiny/cells/*"))
+        )
+        folder = next(folder for folder in tmp_path.glob("r/tiny/cells/*") if _rounds(folder) >= LATER)
+        worker = psutil.Process(workers(tmp_path)[folder.name[-12:]])
+        left_behind.append(worker)
+        node = node_of(worker)
+        for process in [node, *(p for p in node.children(recursive=True) if p not in (worker, worker.parent()))]:
+            process.kill()
+        lost_one.touch()
 
-    outcome, seen = watched(tmp_path, listen, executor=executor(cluster))
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcome, _ = watched(tmp_path, told.append, executor=executor(cluster))
+    killer.join()
     cluster.add_node(num_cpus=1, **COMMON)
-    assert outcome.counts == {"finished": 2} and content_hash(outcome.folder) == expected
-    (lost,) = [event for event in told if event["event"] == "lost"]
-    after = told[told.index(lost) :]
-    resumed = next(event for event in after if event["event"] == "round" and event["folder"] == lost["folder"])
-    assert resumed["round"] >= LATER, "it began anew"
+    assert outcome.counts == {"finished": 1, "running": 1}
+    (lost,) = [event for event in told if event["event"] == "ended" and event["status"] == "interrupted"]
+    assert lost["reason"].startswith("its machine or its job was lost (")
     assert not psutil.wait_procs(left_behind, timeout=20)[1]
-    print(f"lost after {lost['reason']}; {len(told)} events")
+    told.clear()
+    outcome, _ = watched(tmp_path, told.append)
+    assert outcome.counts == {"finished": 2} and content_hash(outcome.folder) == expected
+    assert next(event["round"] for event in told if event["event"] == "resumed") >= LATER - 1
+
+
+def _rounds(folder: Path) -> int:
+    """After which round a cell has kept its last checkpoint."""
+    with suppress(OSError, ValueError):
+        return max(json.loads(file.read_text())["round"] for file in folder.glob("checkpoint/?/checkpoint.json"))
+    return 0
 
 
 @pytest.mark.slow
-def test_a_run_that_is_interrupted_leaves_interrupted_cells_and_nothing_at_work(cluster, whole, tmp_path):
+def test_a_run_that_is_interrupted_leaves_interrupted_cells_and_nothing_at_work(
+    cluster, whole, tmp_path, hears_signals
+):
     at_once = tmp_path / "at_once"
     at_once.touch()
     expected = whole(f"{{name: chained, until: {at_once}}}", {**SEEDS, "rounds: 2": f"rounds: {LONG}"})
     at_once.unlink()
     at_work = []
 
-    def listen(event: dict) -> None:
-        if event["event"] == "round" and len(workers(tmp_path)) == 2 and not at_work:
-            at_work.extend(psutil.Process(pid) for pid in workers(tmp_path).values())
-            raise KeyboardInterrupt
+    def interrupt() -> None:
+        wait_for(lambda: len([f for f in tmp_path.glob("r/tiny/cells/*") if _rounds(f)]) == 2)
+        at_work.extend(psutil.Process(pid) for pid in workers(tmp_path).values())
+        os.kill(os.getpid(), signal.SIGINT)
 
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        watched(tmp_path, listen, executor=executor(cluster))
+        watched(tmp_path, executor=executor(cluster))
     assert len(at_work) == 2 and not psutil.wait_procs(at_work, timeout=1)[1]
-    states = [json.loads(file.read_text())["status"] for file in tmp_path.glob("r/tiny/*/manifest.json")]
+    states = [json.loads(file.read_text())["status"] for file in tmp_path.glob("r/tiny/cells/*/manifest.json")]
     assert states == ["interrupted", "interrupted"]
-    assert not list(tmp_path.glob("r/tiny/.*.claim")) and not list(tmp_path.glob("r/tiny/.*.events"))
     at_once.touch()
     outcome, _ = watched(tmp_path, executor=executor(cluster))
     assert content_hash(outcome.folder) == expected
@@ -201,7 +228,7 @@ def test_ctrl_c_ends_a_cluster_of_the_runs_own(tmp_path):
     assert process.returncode == 130, text
     assert "Traceback" not in text and "ray" not in text.lower().replace("--executor ray", ""), text
     assert not psutil.wait_procs(started, timeout=20)[1]
-    (manifest,) = tmp_path.glob("r/tiny/*/manifest.json")
+    (manifest,) = tmp_path.glob("r/tiny/cells/*/manifest.json")
     assert json.loads(manifest.read_text())["status"] == "interrupted"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command import TINY, fedbench, write_suite
 
-from fedbench_plugins.invert.report import CSV_COLUMNS
+from fedbench_plugins.invert.report import CSV_COLUMNS, NUMBERS
 
 METHODS = "fedv, fedvz, festa, {name: frozen, extends: fedv, server_lr: 0}, fedra"
 ROWS = {("features", "match"), ("gradient", "span"), ("gradient", "cosine")}
@@ -34,7 +34,7 @@ def test_every_split_method_is_attacked_through_what_its_server_has(ran):
     done = invert(ran, "results", "--format", "json")
     assert done.exit_code == 0, done.output
     seen = {}
-    for row in json.loads(done.stdout):
+    for row in json.loads(done.stdout)["rows"]:
         seen.setdefault(row["method"], set()).add((row["seen"], row["attack"]))
         assert row["victims"] == 2 == len(row["by_victim"]["psnr_db"])
         assert row["psnr_db"] == pytest.approx(sum(row["by_victim"]["psnr_db"]) / 2)
@@ -43,8 +43,8 @@ def test_every_split_method_is_attacked_through_what_its_server_has(ran):
 
 def test_some_attacks_can_be_had_alone(ran):
     words = ("results", "--method", "fedv", "--attack", "span", "--format", "json")
-    (row,) = json.loads(invert(ran, *words).stdout)
-    everything = json.loads(invert(ran, *words[:3], "--format", "json").stdout)
+    (row,) = json.loads(invert(ran, *words).stdout)["rows"]
+    everything = json.loads(invert(ran, *words[:3], "--format", "json").stdout)["rows"]
     assert row["attack"] == "span" and row in everything
 
 
@@ -56,17 +56,19 @@ def test_equal_commands_give_equal_numbers_and_leave_the_cells_alone(ran):
     words = ("results", "--method", "fedvz", "--format", "csv")
     one, two = (invert(ran, *words).stdout for _ in range(2))
     rows = list(csv.DictReader(io.StringIO(one)))
-    assert one == two and tuple(rows[0]) == CSV_COLUMNS and len(rows) == 3
+    assert one == two and tuple(rows[0]) == (*CSV_COLUMNS, *NUMBERS) and len(rows) == 3
     assert files() == before
 
 
 def test_every_csv_column_stands_on_the_page():
     page = (Path(__file__).parents[3] / "docs/privacy.md").read_text()
-    assert not set(CSV_COLUMNS) - set(re.findall(r"`(\w+)`", page))
+    assert not {*CSV_COLUMNS, *NUMBERS} - set(re.findall(r"`(\w+)`", page))
 
 
 def test_methods_meet_the_same_victims(ran):
-    found = json.loads(invert(ran, "results", "--method", "fedv", "--method", "fedvz", "--format", "json").stdout)
+    found = json.loads(invert(ran, "results", "--method", "fedv", "--method", "fedvz", "--format", "json").stdout)[
+        "rows"
+    ]
     guesses = {(row["method"], tuple(row["by_victim"]["mean_psnr_db"])) for row in found}
     assert len({scores for _, scores in guesses}) == 1 and len(guesses) == 2
 

@@ -265,7 +265,7 @@ def test_a_deeper_client_pays_more_and_ree_is_sent_beside_the_adapters(registry)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"answer": "first"}, 'answer: expected "last" or "ensemble", got "first"'),
+        ({"answer": "first"}, 'answer: expected "ensemble" or "last", got "first"'),
         ({"history": "none"}, 'history: expected "raw" or "modulated", got "none"'),
         ({"exits": 0}, "exits: expected a whole number of at least 1, got 0"),
         ({"ramp_rounds": 0}, "ramp_rounds: expected a whole number of at least 1, or null, got 0"),

@@ -29,3 +29,10 @@ def page(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory) -> Path:
     return hostile_report(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory) -> Path:
+    """Of several suites, many leaderboards of which are long."""
+    suites = (f"results/reference/{name}" for name in ("extreme_hetero", "feature_skew", "devices", "skippable"))
+    return report(tmp_path_factory.mktemp("many") / "report.html", *suites, "--method", "fedra", "--method", "allsmall")

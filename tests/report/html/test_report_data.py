@@ -14,9 +14,11 @@ from command import fedbench
 from factories import eval_rows, write_cell, write_suite
 from reports import HOSTILE, SHOWN
 
-from fedbench.report.html.document import embedded
+from fedbench.report.html.render import embedded
 from fedbench.report.html.series import rounded, thinned
 from fedbench.report.text import _escape_markdown as escaped
+from fedbench.results import read_manifest
+from fedbench.results.store import cell_folders
 
 ASSETS = [file for file in files("fedbench.report.html").joinpath("assets").iterdir() if file.is_file()]
 
@@ -51,14 +53,14 @@ def piped(table: dict) -> list[str]:
 
 def test_every_figure_of_the_page_is_one_that_compare_prints(page):
     data, texts = data_of(page), texts_of(page)
-    printed = fedbench("compare", *SHOWN, "--format", "markdown", cwd=Path.cwd()).output
+    printed = fedbench("compare", *SHOWN, "--format", "markdown", cwd=Path.cwd()).output.replace("**", "")
     boards = data["suites"][0]["boards"]
     assert len(boards) == 2
     for board in boards:
         (table,) = board["page"]["tables"]
         lines = piped(table)
         assert lines and all(line in printed for line in lines)
-        assert all(line in texts[board["key"]]["markdown"] for line in lines)
+        assert all(line in texts[board["key"]]["markdown"].replace("**", "") for line in lines)
         assert "fedra" in texts[board["key"]]["csv"] and r"\toprule" in texts[board["key"]]["latex"]
     for option, part in (("--summary", "summary"), ("--ranks", "ranks")):
         markdown = fedbench("compare", *SHOWN, option, "--format", "markdown", cwd=Path.cwd())
@@ -83,7 +85,7 @@ def test_cells_without_a_result_and_configurations_are_all_there(results):
     assert [(cell["method"], cell["seed"], cell["reason"]) for cell in failed] == [("fedra", 7, "out of memory")]
     assert sum(cell["status"] == "not_applicable" for cell in cells) == 3
     for cell in cells:
-        manifest = json.loads((suite / cell["cell"] / "manifest.json").read_text())
+        manifest = read_manifest(cell_folders(suite)(cell["cell"]))
         places = dict(zip(origin["configs"], cell["config"], strict=True))
         assert {name: origin["configs"][name][at] for name, at in places.items()} == manifest["config"]
         assert origin["origins"][cell["origin"]]["versions"] == manifest["versions"]
@@ -175,7 +177,7 @@ def test_of_very_many_leaderboards_details_and_single_seeds_are_left_out(results
 def test_fronts_are_those_of_compare(results):
     (board,) = data_of(written(results))["suites"][0]["boards"]
     told = fedbench("compare", results / "results", "--pareto", "bytes", "--format", "json", cwd=results).output
-    assert [(p["method"], p["front"], p["verdict"]) for p in json.loads(told)] == [
+    assert [(p["method"], p["front"], p["verdict"]) for p in json.loads(told)["rows"]] == [
         (p["label"], p["front"], p["verdict"]) for p in board["fronts"]["bytes"]
     ]
 

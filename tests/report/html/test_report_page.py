@@ -100,6 +100,39 @@ def test_a_table_is_taken_along_as_compare_writes_it(browser, page):
         assert waiting.value.suggested_filename == "board-1.tex"
 
 
+@pytest.mark.parametrize("width", [390, 1400])
+def test_every_link_of_the_contents_lands_at_its_section(browser, many, width):
+    with opened(browser, many, width=width) as seen:
+        links = seen.page.locator("ul.toc a").evaluate_all("links => links.map((a) => a.hash)")
+        assert len(links) > 20
+        for target in reversed(links):  # the last first: what lies above it was never on the screen
+            seen.page.evaluate("scrollTo(0, 0)")
+            seen.page.locator(f'ul.toc a[href="{target}"]').evaluate("link => link.click()")
+            assert abs(distance(seen, target)) < 50, target
+        assert "#" not in seen.page.url
+
+
+def distance(seen, target):
+    """Pixels from the lower edge of the bar on top to the upper edge of what a link leads to, once both stand still;
+    what lies near the end of the page cannot come so far."""
+    return seen.page.evaluate(
+        """async (target) => {
+          const place = () => document.querySelector(target).getBoundingClientRect().top;
+          let before;
+          do { before = place(); await new Promise((done) => setTimeout(done, 60)); } while (place() !== before);
+          const end = scrollY + innerHeight >= document.documentElement.scrollHeight - 1;
+          return end ? 0 : place() - Math.max(0, document.getElementById("bar").getBoundingClientRect().bottom);
+        }""",
+        target,
+    )
+
+
+def test_the_link_past_the_bar_keeps_what_is_chosen(browser, page):
+    with opened(browser, page, view="method=fedra") as seen:
+        seen.page.locator("a.skip").evaluate("link => link.click()")
+        assert seen.page.url.endswith("#method=fedra") and column(seen, "method")[0].startswith("fedra")
+
+
 def test_it_prints_without_what_paper_cannot_do(browser, page):
     with opened(browser, page, theme="dark") as seen:
         assert len(seen.page.pdf(prefer_css_page_size=True)) > 20_000

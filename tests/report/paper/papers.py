@@ -7,9 +7,9 @@ import io
 from factories import eval_rows, write_cell
 from rich.console import Console
 
-from fedbench.report.paper.columns import columns
+from fedbench.report.layout import laid_out
 from fedbench.report.paper.comparison import comparisons
-from fedbench.report.paper.records import view
+from fedbench.report.paper.frames import paper, side_by_side
 from fedbench.report.terminal import show
 from fedbench.report.text import render
 from fedbench.results import load
@@ -45,14 +45,21 @@ def compared(folder, **options):
 
 def cells(found):
     """{title: texts} of what is shown."""
-    return {column.title: [cell.text for cell in column.cells] for column in columns(found)}
+    (page,) = laid_out(side_by_side([found])).pages
+    return {column.title: [cell.text for cell in column.cells] for column in page.tables[0].columns}
 
 
 def shown(found, width=80):
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    show(view(found), console)
+    show(side_by_side(found), console)
     return console.file.getvalue()
 
 
 def rendered(found, format):
-    return render(view(found), format)
+    return render((paper if format in ("csv", "json") else side_by_side)(found), format)
+
+
+def around(found):
+    """What stands around a comparison: the warning above it, and the remarks below."""
+    (page,) = paper([found]).attrs["pages"]
+    return page["above"], page["remarks"]

@@ -1,13 +1,12 @@
-"""fedbench/report/paper/order.py: the order of the methods, measured and in the paper."""
+"""fedbench/report/paper/comparison.py: the order of the methods, measured and in the paper."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from papers import compared, measure
+from papers import around, compared, measure
 
-from fedbench.report.paper.columns import remarks
-from fedbench.report.paper.order import order, ordered
+from fedbench.report.paper.comparison import order, ordered
 
 
 def test_the_orders_of_the_methods_that_both_have(suite):
@@ -18,7 +17,7 @@ def test_the_orders_of_the_methods_that_both_have(suite):
     assert both.measured == [["depthfl"], ["fedra"], ["allsmall"]]
     assert both.paper == [["fedra"], ["depthfl"], ["allsmall"]]
     assert (both.swapped, both.pairs) == (1, 3)
-    assert remarks(found)[2:] == [
+    assert around(found)[1][2:] == [
         "order, measured: depthfl > fedra > allsmall",
         "order, paper: fedra > depthfl > allsmall; 1 of 3 pairs swapped",
     ]

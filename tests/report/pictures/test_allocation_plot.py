@@ -7,9 +7,8 @@ import pytest
 from factories import eval_rows, prefix_rounds, round_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.drawn import boards
 from fedbench.report.pictures.allocation import allocation
-from fedbench.report.shares import MOST_CLIENTS
+from fedbench.report.plot_data import MOST_CLIENTS, boards
 from fedbench.results import load
 
 SCORES = eval_rows({2: {"solid": 0.5}})

@@ -7,8 +7,8 @@ import pytest
 from factories import DOMAINS, eval_rows, round_row, write_cell, write_suite
 
 from fedbench.errors import UserError
-from fedbench.report.drawn import boards
 from fedbench.report.pictures.curves import curves
+from fedbench.report.plot_data import boards
 from fedbench.results import load
 
 

@@ -7,8 +7,8 @@ import pytest
 from factories import eval_rows, layer_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.drawn import boards
 from fedbench.report.pictures.layers import layers
+from fedbench.report.plot_data import boards
 from fedbench.results import load
 
 SCORES = eval_rows({2: {"solid": 0.5}})

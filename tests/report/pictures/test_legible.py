@@ -8,7 +8,6 @@ import pytest
 from legible import wrong
 from matplotlib.figure import Figure
 
-from fedbench.report.drawn import boards
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pareto import fronts
 from fedbench.report.pictures.allocation import allocation
@@ -16,6 +15,7 @@ from fedbench.report.pictures.curves import curves
 from fedbench.report.pictures.layers import layers
 from fedbench.report.pictures.pareto import pareto
 from fedbench.report.pictures.ranks import diagram
+from fedbench.report.plot_data import boards
 from fedbench.report.scenarios import standings
 from fedbench.results import Found, examine
 from fedbench.results.result import COMPARED
@@ -86,7 +86,8 @@ def test_allocations_and_layers_can_be_read(skew, methods, tuned):
     assert wrong(layers(many(tuned, 1, methods, True)[0])) == []
 
 
-def test_ranks_can_be_read(everything):
+def test_ranks_can_be_read(everything, monkeypatch):
+    monkeypatch.setattr("fedbench.report.scenarios.RANKS_FROM", 2)
     (standing,) = standings(leaderboards(everything))
     assert wrong(diagram(standing)) == []
     for name in ("method {}", LONG):

@@ -28,13 +28,13 @@ def here(tmp_path):
 
 
 def test_results_is_where_it_looks_and_plots_where_it_writes(here):
-    done = fedbench("plot", "curves", "--dpi", 50, cwd=here)
+    done = fedbench("plot", "curves", cwd=here)
     assert (done.exit_code, done.output) == (0, "plots/s-curves.png\n")
     assert (here / "plots/s-curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_curves_over_bytes_have_a_file_of_their_own(here):
-    done = fedbench("plot", "curves", "--x", "bytes", "--format", "svg", cwd=here)
+    done = fedbench("plot", "curves", "--over", "bytes", "--format", "svg", cwd=here)
     assert (done.exit_code, done.output) == (0, "plots/s-curves-bytes.svg\n")
 
 

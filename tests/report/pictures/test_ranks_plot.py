@@ -31,20 +31,20 @@ def texts(figure):
 
 
 def test_every_ranked_method_has_a_line_with_its_rank_and_letters(tmp_path):
-    found = standing(tmp_path, 2, 4)
+    found = standing(tmp_path, 5, 4)
     figure = diagram(found)
     assert {"fedra  1.00  a ", " c  3.00  allsmall"} < set(texts(figure))
     assert not any("alllarge" in text for text in texts(figure))
     starts = [line.get_xdata()[0] for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
     assert starts == [1.0, 2.0, 3.0]
     assert LETTERS in figure.get_supxlabel() and "Benavoli et al. 2016" in figure.get_supxlabel()
-    assert "  CD 2.34, longer than the axis" in texts(figure)
+    assert "  CD 1.48" in texts(figure)
 
 
-def test_without_letters_it_says_so_and_needs_two_scenarios(tmp_path):
-    with pytest.raises(UserError, match="takes two methods and two scenarios"):
-        diagram(standing(tmp_path, 1, 3))
-    assert NO_LETTERS in diagram(standing(tmp_path / "two", 2, 1)).get_supxlabel()
+def test_without_letters_it_says_so_and_needs_five_scenarios(tmp_path):
+    with pytest.raises(UserError, match="takes two methods and five scenarios"):
+        diagram(standing(tmp_path, 4, 3))
+    assert NO_LETTERS in diagram(standing(tmp_path / "five", 5, 1)).get_supxlabel()
 
 
 def test_bars_join_the_longest_runs_within_the_critical_difference():
@@ -54,6 +54,6 @@ def test_bars_join_the_longest_runs_within_the_critical_difference():
 
 
 def test_the_command_writes_one_picture_a_suite(tmp_path):
-    standing(tmp_path, 2, 1)
+    standing(tmp_path, 5, 1)
     done = fedbench("plot", "ranks", "s", "--format", "svg", cwd=tmp_path)
     assert (done.exit_code, done.output) == (0, "plots/s-ranks.svg\n")

@@ -6,7 +6,7 @@ import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
 
-from fedbench.report.deployed import deployed
+from fedbench.report.deployable import deployed
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pictures.sizes import sizes
 from fedbench.results import load

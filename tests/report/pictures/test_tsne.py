@@ -78,23 +78,28 @@ def ran(tmp_path_factory, own_cache):
     """A folder with a finished cell in r/, computed in this process."""
     folder, plugins = tmp_path_factory.mktemp("tsne"), Registry([str(TINY)])
     (cell,) = cells_of(runner.load(write_suite(folder), plugins).points(), plugins, Assets(plugins))
-    place, manifest = folder / "r" / cell.folder_name(), {**cell.manifest(), "git": None}
+    place, manifest = folder / "r" / "cells" / cell.id, {**cell.manifest(), "git": None}
     done = worker.run(Order(place, manifest, "cpu", [str(TINY)]))
     assert done["status"] == "finished", done["reason"]
     return folder
 
 
+def cells_in(folder):
+    """The folders of cells; a file that a lock is held on lies beside them."""
+    return [place for place in (folder / "r/cells").iterdir() if place.is_dir()]
+
+
 def test_a_finished_cell_is_taken_up_and_drawn(ran):
     written = []
     for name in ("one.svg", "two.svg"):
-        done = fedbench("plot", "tsne", *(ran / "r").iterdir(), "--plugin", TINY, "--out", name, cwd=ran)
+        done = fedbench("plot", "tsne", *cells_in(ran), "--plugin", TINY, "--out", name, cwd=ran)
         assert (done.exit_code, done.output) == (0, f"{name}\n")
         written.append((ran / name).read_bytes())
     assert written[0] == written[1]
 
 
 def test_classes_and_images_limit_what_is_drawn(ran):
-    (result,) = load((ran / "r").iterdir())
+    (result,) = load(cells_in(ran))
     registry = Registry([str(TINY)])
     found = embedded(result, registry, classes=1, images=100)
     assert set(found.y) == {0} and len(found.xy) == 4
@@ -105,7 +110,7 @@ def test_classes_and_images_limit_what_is_drawn(ran):
 def test_a_model_without_features_is_refused(ran, monkeypatch):
     from fedbench.cell import finished as saved
 
-    (result,) = load((ran / "r").iterdir())
+    (result,) = load(cells_in(ran))
     registry = Registry([str(TINY)])
     real = saved.reopen
     monkeypatch.setattr(saved, "reopen", lambda *a, **k: (real(*a, **k)[0], lambda x: x))

@@ -27,7 +27,7 @@ def test_better_equal_worse_and_not_told():
     found = told(high=around(0.7), flat=flat, close=around(0.5), wide=around(0.5, 20))
     assert found["high", "flat"].verdict == "better" and not found["high", "flat"].within
     assert found["flat", "close"].verdict == "equal" and found["flat", "close"].within
-    assert found["flat", "wide"].verdict == "not told"
+    assert found["flat", "wide"].verdict == "inconclusive"
     turned = found["high", "flat"].turned()
     assert (turned.verdict, turned.method, turned.mean) == ("worse", "flat", -found["high", "flat"].mean)
     assert turned.low == -found["high", "flat"].high
@@ -42,12 +42,12 @@ def test_significant_and_within_the_margin_is_better_all_the_same():
 def test_lower_is_better_for_a_loss_and_nothing_is_equal_without_a_margin():
     found = told(one=around(0.7), two=[0.5] * 5, three=[0.5] * 5, higher=False, margin=None)
     assert found["one", "two"].verdict == "worse"
-    assert found["two", "three"].verdict == "not told"
+    assert found["two", "three"].verdict == "inconclusive"
 
 
 def test_too_few_seeds_are_not_told_and_take_no_part_in_the_correction():
     found = told(one=[0.9, 0.9], two=[0.1, 0.1], three=[0.2, 0.3])
-    assert {pair.verdict for pair in found.values()} == {"not told"}
+    assert {pair.verdict for pair in found.values()} == {"inconclusive"}
     assert {pair.q for pair in found.values()} == {None}
     assert all_pairs({"one": {0: 1.0}, "two": {1: 1.0}}) == []
 

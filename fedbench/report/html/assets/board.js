@@ -7,7 +7,7 @@ const boardTable = (board) => {
   const intervals = columns.find((c) => c.title === "95 % interval");
   const spans = (intervals?.cells || []).map((cell) => bounds(textOf(cell)));
   const ends = spans.filter(Boolean).flat(), low = Math.min(...ends), high = Math.max(...ends);
-  const lead = best(board, columns, rows);
+  const lead = best(board, columns);
   const [title, way] = [state.sort.slice(0, -1), state.sort.slice(-1)];
   return drawTable(table, {
     rows: rows.map((row) => row.at), label: board.title, quiet: `${board.title}: ${board.caption}`,
@@ -24,20 +24,16 @@ const boardTable = (board) => {
       return el("span", { class: long }, key(row.label), el("bdi", {}, row.label), row.role === "method" || row.output ? null : el("span", { class: "role" }, row.role));
     },
     body: (td, column, at) => {
-      if (column.title === "average" && lead.has(at)) td.classList.add("best");
+      if (column.title === "average" && lead === at) td.classList.add("best");
       if (column === intervals && spans[at]) td.append(strip(spans[at], low, high));
     },
   });
 };
-// Methods that are not told apart from the best ranked one.
-const best = (board, columns, rows) => {
-  const scored = rows.filter((row) => row.ranked && row.group && state.seed === "");
-  const letters = columns.find((c) => c.title === "group");
-  if (!letters || !scored.length) return new Set();
+// The place of the best mean of all ranked methods; -1 for fewer than two.
+const best = (board, columns) => {
   const sign = DATA.higher ? 1 : -1, average = columns.find((c) => c.title === "average");
   const ranked = board.rows.map((row, at) => ({ ...row, at, value: worth(average.cells[at]) })).filter((row) => row.ranked && row.value !== null);
-  const top = ranked.reduce((a, b) => (sign * b.value > sign * a.value ? b : a)); // of too few seeds it has no letter
-  return new Set(ranked.filter((row) => [...row.group].some((letter) => top.group.includes(letter))).map((row) => row.at));
+  return ranked.length > 1 ? ranked.reduce((a, b) => (sign * b.value > sign * a.value ? b : a)).at : -1;
 };
 const strip = ([a, b], low, high) => {
   const x = scale(low, high === low ? low + 1 : high, 1, 99);
@@ -53,7 +49,7 @@ const boardSection = (board, width) => {
   const figures = columnsOf(board) ? [curves(board, half), pareto(board, half), ...wide.map((draw) => draw(board, width))].filter(Boolean) : [];
   return el("section", { class: "board", id: idOf(board), "aria-labelledby": `${idOf(board)}-title` },
     el("h3", { id: `${idOf(board)}-title` }, board.title),
-    el("p", { class: "caption" }, board.caption),
+    el("p", { class: "caption" }, board.caption), board.page.above ? el("p", {}, board.page.above) : null,
     boardTable(board), take(board.key), list(board.page.remarks), list(board.page.notes, "warn"),
     board.sizes ? more("What clients can run of it: deployable models", () => pageOf(board.sizes)) : null,
     figures.length ? el("div", { class: "figures" }, figures) : null,

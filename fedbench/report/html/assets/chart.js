@@ -7,14 +7,21 @@ const SHAPES = {
   "*": "M0,-5.4L1.4,-1.7L5.2,-1.6L2.2,0.8L3.2,4.5L0,2.4L-3.2,4.5L-2.2,0.8L-5.2,-1.6L-1.4,-1.7z",
   X: "M-3.6,-3.6L3.6,3.6M-3.6,3.6L3.6,-3.6", P: "M0,-4.6V4.6M-4.6,0H4.6",
 };
+const COLOURED = 8; // methods of a picture in colour; of more, the others are grey, and all are named where there is room
+const FAINT = "#9a9a9a";
 const look = (label) => DATA.looks[label] || { color: "#777777", linestyle: "-", marker: "o" };
-const mark = (label, x, y, size = 1) => {
-  const { color, marker } = look(label);
+// The looks of one picture; ordered: its labels, what matters most first.
+const looksOf = (ordered) => {
+  const first = new Set(ordered.length > COLOURED ? ordered.slice(0, COLOURED) : ordered);
+  return (label) => (first.has(label) ? look(label) : { ...look(label), color: FAINT, grey: true });
+};
+const dashes = ({ linestyle }) => (Array.isArray(linestyle) ? linestyle[1].map((n) => 1.8 * n).join(" ") : DASHES[linestyle]);
+const mark = (label, x, y, size = 1, { color, marker } = look(label)) => {
   return svg("path", { d: SHAPES[marker] || SHAPES.o, class: "XP".includes(marker) ? "cross" : "mark", color,
     transform: `translate(${x.toFixed(1)},${y.toFixed(1)}) scale(${size})` });
 };
 const key = (label) => svg("svg", { class: "key", viewBox: "0 0 22 12", "aria-hidden": "true", focusable: "false" },
-  svg("line", { x1: 0, x2: 22, y1: 6, y2: 6, class: "ink", color: look(label).color, "stroke-dasharray": DASHES[look(label).linestyle] }),
+  svg("line", { x1: 0, x2: 22, y1: 6, y2: 6, class: "ink", color: look(label).color, "stroke-dasharray": dashes(look(label)) }),
   mark(label, 11, 6, 0.95));
 const keys = (labels) => el("ul", { class: "keys" }, labels.map((label) => el("li", {}, key(label), el("bdi", {}, label))));
 

@@ -16,7 +16,7 @@ const suiteSection = (suite, index, width, budget) => {
   const contests = suite.contests.map((contest) => tuned(contest, half));
   return el("section", { class: "suite", id: `suite-${index}` },
     DATA.suites.length > 1 ? el("h2", {}, suite.name) : hidden(suite.name), el("p", { class: "shared" }, suite.shared),
-    boards.length > 3 ? el("ul", { class: "toc" }, now.map((b) => el("li", {}, el("a", { href: `#${idOf(b)}`, on: { click: (event) => jump(event, idOf(b)) } }, b.title)))) : null,
+    boards.length > 3 ? el("ul", { class: "toc" }, now.map((b) => el("li", {}, link(idOf(b), b.title)))) : null,
     suite.summary ? el("section", { class: "board" }, el("h3", {}, "Over its scenarios"), acrossMethods(suite.summary)) : null,
     suite.diagram ? el("div", { class: "figures" }, diagram(suite.diagram, half), suite.ranks ? el("div", {}, pageOf({ ...suite.ranks, tables: suite.ranks.tables.slice(0, 1) })) : null) : null,
     now.map((board) => boardSection(board, width)),
@@ -26,14 +26,18 @@ const suiteSection = (suite, index, width, budget) => {
       suite.papers.map((page) => [el("h4", {}, page.title), pageOf(page, { plainly: true })])) : null,
     suite.sources.length ? more("Papers that the methods are from", () => list(suite.sources)) : null);
 };
-// Where the address keeps the reader's choice, a jump must not replace it.
+// The address keeps the reader's choice, so a jump must not replace it. Boards that were never on the screen have guessed
+// heights: all are laid out first, or the target would move while the page scrolls to it.
 const jump = (event, id) => {
   event.preventDefault();
+  main.classList.add("whole");
   const to = document.getElementById(id);
   to.scrollIntoView();
-  to.setAttribute("tabindex", "-1");
+  if (!to.hasAttribute("tabindex")) to.setAttribute("tabindex", "-1");
   to.focus({ preventScroll: true });
 };
+const link = (id, text) => el("a", { href: `#${id}`, on: { click: (event) => jump(event, id) } }, text);
+document.querySelector(".skip").addEventListener("click", (event) => jump(event, "results"));
 const legendSection = () => el("section", { class: "suite", id: "legend" }, el("h2", {}, "What the columns mean"),
   list([...DATA.legends.boards, "Bold: not told apart from the best ranked method. A line below an interval: where it lies between the lowest and the highest end of its table.",
     "Bands: one standard deviation over seeds.", ...(DATA.thinned ? [`Lines keep ${DATA.thinned} points at most: of the rounds between them the page has none.`] : []),
@@ -55,8 +59,8 @@ const draw = () => {
 };
 const contents = () => el("ul", { class: "toc" }, DATA.suites.map((suite, k) => {
   const n = suite.boards.filter(shownBoard).length;
-  return n ? el("li", {}, el("a", { href: `#suite-${k}`, on: { click: (event) => jump(event, `suite-${k}`) } }, suite.name), ` (${n})`) : null;
-}), el("li", {}, el("a", { href: "#origin", on: { click: (event) => jump(event, "origin") } }, "Where it is from")));
+  return n ? el("li", {}, link(`suite-${k}`, suite.name), ` (${n})`) : null;
+}), el("li", {}, link("origin", "Where it is from")));
 
 read();
 bar();

@@ -26,13 +26,15 @@ const pareto = (board, W) => {
     for (const p of front.slice(1)) path += `H${px(p.spent)}V${py(p.y)}`;
     parts.push(svg("path", { class: "front", d: `${path}H${W - margin.right}` }));
   }
-  for (const p of points) {
-    const spot = mark(p.label, px(p.spent), py(p.y), 1.15);
+  const sign = DATA.higher ? -1 : 1, ordered = [...points].sort((a, b) => b.front - a.front || sign * (a.y - b.y));
+  const looks = looksOf(ordered.map((p) => p.label));
+  for (const p of [...ordered].reverse()) {
+    const spot = mark(p.label, px(p.spent), py(p.y), 1.15, looks(p.label));
     if (p.verdict === "beaten") spot.setAttribute("opacity", "0.45");
     spot.append(svg("title", {}, `${p.label}: ${p.y} at ${inUnit(p.spent, what)}`));
     parts.push(spot);
   }
-  parts.push(...labelled(points.map((p) => ({ text: clipped(p.label, 18), full: p.label, x: px(p.spent), y: py(p.y) })), W));
+  parts.push(...labelled(ordered.map((p) => ({ text: clipped(p.label, 18), full: p.label, x: px(p.spent), y: py(p.y) })), W));
   const told = `Points of ${DATA.metric} against ${DATA.resources[what]}. On the front: ${front.map((p) => p.label).join(", ") || "none"}. ` +
     points.map((p) => `${p.label} ${p.y} at ${inUnit(p.spent, what)}`).join(", ") + ".";
   const numbers = () => plainTable("Score and cost", ["method", DATA.metric, what, "front", "verdict"],

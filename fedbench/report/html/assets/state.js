@@ -1,7 +1,7 @@
 // What the reader chose, kept in the address behind `#`, so that a view can be sent.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SETS = ["scenario", "method", "role", "domain"];
-const AWAY = ["gap, 95 % interval", "Γ*", "cover", "seconds", "srv memory", "client sd"]; // until asked for
+const AWAY = ["role", "gap, 95 % interval", "srv memory", "client sd"]; // until asked for
 const START = { seed: "", sort: "", x: "rounds", cost: "", columns: null };
 
 const state = { ...START };

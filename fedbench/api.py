@@ -1,0 +1,77 @@
+"""fedbench from Python: load results, and run a suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from glob import glob
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from fedbench.errors import UserError
+from fedbench.report.results import Results
+
+
+def load(*paths: str | Path) -> Results:
+    """Load what lies in results folders.
+
+    Args:
+        paths: results folders, suites' folders or cells' folders, and globs such as `results/*_tuned`; `results` where
+            none is given. Several are one pool of cells.
+
+    Raises:
+        UserError: where a path holds no results, and for a glob that matches nothing.
+    """
+    found: list[str | Path] = []
+    for path in paths or ("results",):
+        matched = sorted(glob(str(path))) if any(sign in str(path) for sign in "*?[") else [path]
+        if not matched:
+            raise UserError(f"{path}: no folder matches")
+        found += matched
+    return Results(found)
+
+
+def run(
+    suite: str | Path | Mapping[str, Any],
+    *,
+    rounds: int | None = None,
+    sets: Sequence[str] = (),
+    quiet: bool = False,
+    **choices: Any,
+) -> Results:
+    """Run every cell of a suite that is not finished yet, and load the results.
+
+    Progress is shown on stderr, for stdout is the script's: bars on a terminal, a line for each cell in a notebook or a
+    file.
+
+    Args:
+        suite: a YAML file, the name of a suite that ships with fedbench, or a suite as a mapping, whose paths are
+            relative to the current folder.
+        rounds: how many, in place of the suite's.
+        sets: `dotted.key=value` overrides.
+        quiet: show nothing.
+        choices: as of the command line, such as scenarios, methods, seeds, variants, plugins, results, jobs, device,
+            executor, force or timeout.
+
+    Returns:
+        The results of the suite's folder; `outcome` says what was computed, what was kept and what failed.
+
+    Raises:
+        UserError: for input that cannot work, before anything is written.
+    """
+    from ruamel.yaml import YAML
+
+    from fedbench.commands.screen import Screen
+    from fedbench.commands.watch import Watch
+    from fedbench.runs import runner
+
+    given = {"sets": (*sets, *([] if rounds is None else [f"train.rounds={rounds}"])), **choices}
+    if isinstance(suite, Mapping):
+        # A suite's paths are relative to its file, and so are those of a mapping to the current folder.
+        with NamedTemporaryFile("w", prefix=".suite-", suffix=".yaml", dir=".", encoding="utf-8") as file:
+            YAML(typ="safe").dump(dict(suite), file)
+            file.flush()
+            return run(file.name, quiet=quiet, **given)
+    with Watch(Screen(stderr=True), quiet) as watch:
+        outcome = runner.run(suite, observe=watch, **given)
+    return Results([outcome.folder], outcome)

@@ -1,0 +1,254 @@
+"""The data sets of this machine: which are here, whether they are whole, and their way into the cache."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.filesize import decimal
+
+from fedbench.data.archive import md5, unpack
+from fedbench.data.cache import entry_of, holds
+from fedbench.data.checked import fault_of_images, loaded, repeated, told_repeated, told_untrained, too_many
+from fedbench.data.decode import check_options, told_unreadable
+from fedbench.data.lists import read_list
+from fedbench.data.sources import INCOMPLETE, PACKED, READY, Part, Source, root_of
+from fedbench.errors import UserError
+from fedbench.registry.catalogue import REQUIRED
+from fedbench.registry.registry import Registry
+from fedbench.suite import reference
+from fedbench.types import Dataset, Splits
+
+__all__ = ["BUILT_IN", "INCOMPLETE", "PACKED", "READY", "Entry", "Finding", "Shelf", "entries"]
+
+BUILT_IN = "needs nothing"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set that suites can name. status: of its source, or what it needs instead · root: where it lies, or would
+    · ways: how it is had at once."""
+
+    name: str
+    summary: str
+    status: str
+    root: Path | None
+    ways: Sequence[str] = ()
+
+
+def entries(registry: Registry) -> list[Entry]:
+    """Every registered data set, with what is there of it; no file is opened."""
+    found = []
+    for name, component in registry.catalogue.components["dataset"].items():
+        needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
+        if component.source:
+            root = component.source.place(name)
+            found.append(
+                Entry(name, component.summary, component.source.status(root), root, component.source.ways(name))
+            )
+        else:
+            found.append(Entry(name, component.summary, f"needs {needs}" if needs else BUILT_IN, None))
+    return found
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. level: `ok`, `note` (it could not be told) or `WRONG`."""
+
+    level: str
+    said: str
+
+
+class Shelf:
+    """One data set in one folder, with the options a suite would give it.
+
+    Raises: UserError for a name that no data set has, and for options that a suite could not set either.
+    """
+
+    def __init__(self, registry: Registry, name: str, options: Mapping[str, Any]) -> None:
+        self.registry, self.name = registry, name
+        self.ref = reference(registry.catalogue, "dataset", {"name": name, **options}, "fedbench data")
+        self.source = registry.catalogue.find("dataset", name).source
+        self.skips = self.ref.get("unreadable") == "skip"
+        root = self.ref.get("root")
+        self.root = self.source.place(name, root) if self.source else root_of(name, root)
+
+    def make(self, image_size: int, unreadable: str | None = None) -> Dataset:
+        """The data set, its files looked at but not decoded. unreadable: instead of its own option of that name, which
+        is looked at all the same."""
+        changed = {}
+        if unreadable and "unreadable" in self.ref:
+            check_options(image_size, unreadable=self.ref["unreadable"])
+            changed = {"unreadable": unreadable}
+        return self.registry.make("dataset", {**self.ref, **changed}, image_size=image_size)
+
+    def check(self, image_size: int) -> Iterator[Finding]:
+        """Look at everything: the parts, the archives' checksums, the lists, and every image, decoded at that size."""
+        if self.source:
+            yield from self._archives(self.source)
+            yield from self._lists(self.source)
+            if lacks := self.source.lacks(self.name, self.root):
+                yield Finding("WRONG", lacks)
+                return
+            yield Finding("ok", f"nothing is missing in {self.root}")
+        try:
+            with self._blaming():
+                dataset = self.make(image_size, unreadable="skip")
+                if dataset.size and not holds(dataset.fingerprint):
+                    yield Finding("ok", will_take(dataset.size, image_size))
+                splits = loaded(dataset, self.name)
+                numbers = [*self._numbers(dataset, splits), *self._contents(dataset, splits)]
+        except UserError as error:
+            yield Finding("WRONG", self._told(image_size, error))
+            return
+        yield from numbers
+        yield self._unreadable(dataset, splits)
+        yield from (Finding("note", note) for note in dataset.notes)
+
+    def _told(self, image_size: int, error: UserError) -> str:
+        """What is wrong with the options as they are: of what is found where images are skipped, the reason."""
+        try:
+            with self._blaming():
+                loaded(self.make(image_size), self.name)
+        except UserError as own:
+            return str(own)
+        return str(error)
+
+    def _unreadable(self, dataset: Dataset, splits: Splits) -> Finding:
+        """Those are as they were wanted where `unreadable: skip` is asked for."""
+        if not splits.skipped:
+            return Finding("ok", "every image can be read")
+        why = dataset.why or (lambda path: "cannot be read")
+        what = "and are left out" if self.skips else "(`unreadable: skip` leaves them out)"
+        said = told_unreadable(str, splits.skipped, splits.listed, why, what)
+        return Finding("note" if self.skips else "WRONG", said)
+
+    def _archives(self, source: Source) -> Iterator[Finding]:
+        archives = {part.archive: part for part in source.parts if part.archive}
+        untold = []
+        for name, part in archives.items():
+            file = part.packed(self.root)
+            if file and part.md5:
+                yield self._checksum(part, file)
+            elif file or part.md5 and part.find(self.root):
+                untold.append(f"{name} ({'no official checksum is known' if file else 'not there'})")
+        if untold:
+            yield Finding("note", f"checksum not compared: {', '.join(untold)}")
+
+    def _checksum(self, part: Part, file: Path) -> Finding:
+        found = md5(file)
+        if found == part.md5:
+            return Finding("ok", f"{part.archive} has the official md5")
+        return Finding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
+
+    def _lists(self, source: Source) -> Iterator[Finding]:
+        known = [(part, file) for part in source.parts if part.lines is not None and (file := part.find(self.root))]
+        right = 0
+        for part, file in known:
+            try:
+                lines = len(read_list(file))
+            except UserError as error:
+                yield Finding("WRONG", str(error))
+                continue
+            if lines == part.lines:
+                right += 1
+            else:
+                yield Finding("WRONG", f"{file} has {lines:,} lines, the official list {part.lines:,}")
+        if right:
+            yield Finding("ok", f"{right} of {len(known)} lists have the official number of lines")
+
+    def _numbers(self, dataset: Dataset, splits: Splits) -> Iterator[Finding]:
+        official = self.source.counts if self.source else {}
+        for domain, counts in images(dataset, splits).items():
+            said = f"{domain}: {counts[0]:,} training and {counts[1]:,} test images"
+            if domain not in official:
+                yield Finding("ok", said)
+            elif counts == official[domain]:
+                yield Finding("ok", f"{said}, the official numbers")
+            else:
+                yield Finding("WRONG", f"{said}; officially {official[domain][0]:,} and {official[domain][1]:,}")
+
+    def _contents(self, dataset: Dataset, splits: Splits) -> Iterator[Finding]:
+        """What is wrong or odd about the images and labels themselves. Where there are official numbers, those tell
+        whether any are lacking."""
+        faults = [fault_of_images(getattr(splits, split), dataset, split) for split in ("train", "test")]
+        if any(faults):
+            yield from (Finding("WRONG", fault) for fault in filter(None, faults))
+            return
+        if not self.source and (untrained := told_untrained(splits.train, dataset)):
+            yield Finding("note", untrained)
+        n = len(splits.test)
+        if count := repeated(splits):
+            yield Finding("WRONG" if too_many(count, n) else "note", told_repeated(count, n))
+
+    def unpack(self, unverified: bool = False) -> list[Path]:
+        """Unpack the archives of what is missing; the folders that are new. What is there is left as it is.
+
+        Raises: UserError where a checksum is not the official one (unless `unverified`), a folder is there but
+        incomplete, or an archive is not fit to be unpacked.
+        """
+        made = []
+        for part in self.source.parts if self.source else ():
+            file, folder = part.packed(self.root), self.root / part.folder
+            if part.find(self.root) or not file:
+                continue
+            if folder.exists():
+                missing = part.paths[0].partition("/")[2]
+                what = f" without {missing}" if missing else ""
+                raise UserError(f"{folder} is there{what}; remove it, and {file.name} is unpacked again")
+            if part.md5 and not unverified and (finding := self._checksum(part, file)).level == "WRONG":
+                raise UserError(f"{finding.said}\n  fetch it again, or unpack it all the same with --unverified")
+            unpack(file, folder)
+            made.append(folder)
+        return made
+
+    def prepare(self, image_size: int, tell: Callable[[str], None] = lambda said: None) -> Prepared:
+        """Decode everything into the cache, or find it there. Raises: UserError.
+
+        tell: hears beforehand how much is to be written, where that is known.
+        """
+        started = time.perf_counter()
+        with self._blaming():
+            dataset = self.make(image_size)
+            entry, known = entry_of(dataset.fingerprint), holds(dataset.fingerprint)
+            if dataset.size and not known:
+                tell(will_take(dataset.size, image_size))
+            splits = loaded(dataset, self.name)
+            counts = images(dataset, splits)
+        size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None
+        place = entry if entry.is_dir() else None
+        return Prepared(counts, splits.skipped, splits.listed, place, size, known, time.perf_counter() - started)
+
+    def _blaming(self) -> AbstractContextManager[None]:
+        return self.registry.blaming("dataset", self.name)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` did. images: {domain: (training, test)} · listed: how many there are with those skipped · cache,
+    size: the folder and its bytes, None for a data set that keeps nothing there · known: whether it was there before ·
+    seconds: what it took."""
+
+    images: Mapping[str, tuple[int, int]]
+    skipped: tuple[str, ...]
+    listed: int
+    cache: Path | None
+    size: int | None
+    known: bool
+    seconds: float
+
+
+def will_take(size: int, image_size: int) -> str:
+    """How large the cache entry of a data set will be."""
+    return f"its images will take {decimal(size)} of the cache at {image_size} pixels"
+
+
+def images(dataset: Dataset, splits: Splits) -> dict[str, tuple[int, int]]:
+    """{domain: (training, test)}: how many images there are."""
+    train, test = (Counter(half.domain.tolist()) for half in (splits.train, splits.test))
+    return {domain: (train[d], test[d]) for d, domain in enumerate(dataset.domains)}

@@ -1,0 +1,137 @@
+"""What is installed: entry points, package versions and module files, found without importing a plugin."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import Distribution, EntryPoint, distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+OURS = "fedbench"  # the package whose plugins may be imported in any process
+MOST = 5000  # files of a package that are read; a module in a folder of data is not the data's hash
+
+
+def points(group: str) -> tuple[list[EntryPoint], dict[str, str]]:
+    """The entry points of a group in the order of sys.path, and what is wrong with others, by their name or place.
+
+    Of two installations of one package the first counts, as it does for imports.
+    """
+    found: list[EntryPoint] = []
+    unusable: dict[str, str] = {}
+    seen: set[str] = set()
+    for dist in distributions():
+        try:
+            chosen = dist.entry_points.select(group=group)
+            name = _normalized(dist) if chosen else ""
+        except Exception as error:  # of importlib.metadata, which trusts what is installed
+            place = getattr(dist, "_path", "an unknown package")
+            unusable[str(place)] = f"its metadata cannot be read: {type(error).__name__}: {error}"
+            continue
+        if not chosen or name in seen:
+            continue
+        seen.add(name)
+        for point in chosen:
+            if _names_module(point):
+                found.append(point)
+            else:
+                unusable[point.name] = f"the entry point of {name!r:.80} names no module, but {point.value!r:.80}"
+    return found, unusable
+
+
+@cache
+def named(dist: Distribution) -> tuple[str, str]:
+    """(name, version); kept, because importlib.metadata reads and parses a file each time it is asked for either."""
+    return dist.name, dist.version
+
+
+def package_of(point: EntryPoint) -> str:
+    """The name of the distribution that installs an entry point."""
+    return (named(point.dist)[0] if point.dist else "") or "an unknown package"
+
+
+def version_of(point: EntryPoint) -> str:
+    """The version of that distribution."""
+    return (named(point.dist)[1] if point.dist else None) or "unknown"
+
+
+def is_editable(dist: Distribution | None) -> bool:
+    """Whether pip uses a package where it lies (PEP 610)."""
+    with suppress(Exception):  # of importlib.metadata, which trusts what is installed
+        text = dist.read_text("direct_url.json") if dist else None
+        return bool(text and json.loads(text).get("dir_info", {}).get("editable"))
+    return False
+
+
+def origin(module: str) -> str | None:
+    """The file of a module, whose parent packages are not imported either; None where there is none."""
+    top, *steps = module.split(".")
+    try:
+        spec: ModuleSpec | None = find_spec(top)
+        for step in steps:
+            if spec is None or spec.submodule_search_locations is None:
+                return None
+            spec = PathFinder.find_spec(f"{spec.name}.{step}", list(spec.submodule_search_locations))
+    except (ImportError, ValueError, OSError):
+        return None
+    return spec.origin if spec else None
+
+
+def file_stamp(module: str) -> list[int] | None:
+    """What changes when a module's file does; None where there is none."""
+    file = origin(module)
+    if file is None or not os.path.isfile(file):
+        return None
+    stat = os.stat(file)
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def hash_of_sources(modules: Iterable[str | None]) -> str:
+    """A hash over the files of these modules, each given by its file, and of the packages that they stand in.
+
+    The code of an editable package changes under one version, so that this hash is a part of its version.
+    """
+    found = hashlib.sha256()
+    for root in sorted({_root(Path(module)) for module in modules if module}):
+        for file in _files(root):
+            found.update(file.relative_to(root.parent).as_posix().encode() + b"\0")
+            with suppress(OSError):  # a link into nowhere
+                found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def _root(module: Path) -> Path:
+    """The outermost package that a module's file stands in; the file itself where it stands in none."""
+    root = module
+    while (root.parent / "__init__.py").is_file():
+        root = root.parent
+    return root
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Every file of a package in order, without what Python and editors leave there."""
+    if root.is_file():
+        yield root
+        return
+    count = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith(".") and not name.endswith((".pyc", "~")) and (count := count + 1) <= MOST:
+                yield Path(folder) / name
+
+
+def _normalized(dist: Distribution) -> str:
+    """The name as pip compares names. Fails where the metadata, the version among them, cannot be read."""
+    name, _ = named(dist)
+    return str(name or getattr(dist, "_path", "")).lower().replace("-", "_").replace(".", "_")
+
+
+def _names_module(point: EntryPoint) -> bool:
+    matched = point.pattern.match(point.value)
+    return matched is not None and all(step.isidentifier() for step in matched["module"].split("."))

@@ -1,0 +1,373 @@
+"""Leaderboards as frames: scores, pairs, costs and single clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedbench.errors import UserError
+from fedbench.report import cost_tables
+from fedbench.report.budget import MEANING
+from fedbench.report.frames import FORMATS, PLACE, Format, Frame, frame, page
+from fedbench.report.layout import unit_of
+from fedbench.report.leaderboards import Leaderboard, Row, contenders, ordered
+from fedbench.report.run_scores import Score
+from fedbench.report.significance import (
+    CONDITIONS,
+    collapsed,
+    conclusion,
+    correction_of,
+    legend_of_groups,
+    legend_of_verdicts,
+    margin_text,
+)
+from fedbench.report.statistics.intervals import BCA_FROM
+from fedbench.report.statistics.pairs import BETTER, EQUAL, INCONCLUSIVE, WORSE, Pair
+from fedbench.results.choice import higher_is_better
+from fedbench.words import amount, counted
+
+BOARD = (*PLACE, "method", "role", "mean", "std", "group", "ci_low", "ci_high", "n_seeds", "round", "status", "ranked")
+PAIRS = (
+    *PLACE, "method", "other", "verdict", "difference", "ci_low", "ci_high", "q", "n_seeds", "p", "p_sign_flip",
+    "within",
+)  # fmt: skip
+DOMAIN = Format("", "score", "metric", "domain")
+SIGNS = {BETTER: ">", WORSE: "<", EQUAL: "=", INCONCLUSIVE: "?"}
+MATRIX_FROM = 29  # pairs, which are too many for a screen: people get a matrix of signs
+MOST_CLIENTS = 30  # lines of a table that people read
+
+# What the columns of a leaderboard mean, where their titles do not say it.
+MEANINGS = {
+    "worst": "average, worst: over the domains of each seed.",
+    "client_sd": "average: plain mean over clients, each tested on its own images. client sd, worst 10 %: standard "
+    "deviation over clients, and mean of the worst tenth of them (at least one), of each seed; then means over seeds.",
+    "collapsed": "stability: a seed is collapsed where a method ends below half of its median.",
+    "bytes": "down + up, GFLOPs: mean of one client in one round.",
+    "memory_min": "memory min/med/max: the estimate of the weakest, the median and the largest client.",
+    "server_gflops": "srv: what the server computes for one client in one round, and its memory for one at a time.",
+    "spent": "round, spent: the last evaluated round within the budget, and what had been spent by then; other costs "
+    "are of the whole run.",
+    "simulated": "simulated: what all rounds take on the clients' devices, as the server waits.",
+    "energy": "energy: of all clients in all rounds, while they compute.",
+}
+
+
+def about(boards: Sequence[Leaderboard]) -> dict[str, Any]:
+    """What a frame of leaderboards says of itself: metric, split, round, correction and margin."""
+    first = boards[0] if boards else None
+    return {
+        "metric": first.metric if first else "accuracy",
+        "split": first.split if first else "test",
+        "round": first.at if first else "final",
+        "correction": correction_of([pair for board in boards for pair in board.pairs]),
+        "margin": margin_text(first.metric, first.margin) if first else "",
+    }
+
+
+def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
+    """A row for each method of each leaderboard, ceilings first, then the best mean.
+
+    Columns: suite, scenario, variant, backbone, dataset and profile; method, role, mean, std, group, ci_low, ci_high
+    (95 % interval of the mean), n_seeds, round, status; the difference to the baseline with its interval and verdict;
+    costs; and the mean of each domain. Scores are fractions, costs bytes, GFLOPs and seconds.
+    """
+    rows = [row for board in boards for row in _board_rows(board)]
+    domains = dict.fromkeys(_domain(name) for board in boards for name in board.domains)
+    scored = ("collapsed", "client_sd", "worst_clients", "worst", "gap", "gap_low", "gap_high", "gap_p", "gap_q")
+    judged = ("verdict", "within", "spent", "bytes", "gflops", "memory_min", "memory_median", "memory_max")
+    names = (*BOARD, *scored, *judged, "server_gflops", "server_memory", "simulated", "energy", *domains)
+    formats = dict.fromkeys(domains, DOMAIN)
+    budget = next((board.at for board in boards if board.budget is not None), None)
+    if budget:
+        formats |= {"spent": Format("spent", budget, "low", "cost"), "round": Format("round", part="cost")}
+    found = frame(
+        rows,
+        names,
+        caption="Leaderboards: methods in one scenario and variant",
+        pages=[page_of(board) for board in boards],
+        formats=formats,
+        **about(boards),
+    )
+    present = {name for row in rows for name, value in row.items() if value is not None and value != ""}
+    found.attrs["legend"] = _legend(boards, present)
+    return found
+
+
+def page_of(board: Leaderboard, caption: str | None = None) -> dict[str, Any]:
+    """What stands around the table of one leaderboard."""
+    told = subtitle(board) if caption is None else caption
+    return page(board.place, caption=told, above=conclusion(board.scores, board.pairs), notes=list(board.notes))
+
+
+def _domain(name: str) -> str:
+    """The column of a domain, which may be called like another column."""
+    return f"{name} (domain)" if name in FORMATS or name in (*BOARD, *PLACE, "other") else name
+
+
+def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
+    several = len(board.domains) > 1
+    for row in ordered(board):
+        found: dict[str, Any] = {
+            **board.place._asdict(),
+            "method": row.label,
+            "role": "" if row.output else row.role,
+            **score_columns(row.average),
+            "group": row.group,
+            "n_seeds": len(row.runs),
+            "round": str(row.round) if row.runs else "",
+            "status": row.status,
+            "ranked": row.ranked,
+            "collapsed": (collapsed(row.by_seed, board.metric) or None) if row.runs else None,
+        }
+        if board.by_client:
+            found |= {"client_sd": mean_of(row.spread), "worst_clients": mean_of(row.worst_clients)}
+        elif several:
+            found["worst"] = mean_of(row.worst)
+        found |= _gap(row.gap)
+        if board.budget is not None:
+            found["spent"] = row.spent
+        if row.cost and not row.output:
+            found |= dict(cost_tables.brief(row.cost))
+        if several or not board.by_client:
+            found |= {_domain(name): mean_of(row.domains.get(name)) for name in board.domains}
+        yield found
+
+
+def score_columns(score: Score | None) -> dict[str, Any]:
+    """mean, std, ci_low and ci_high of a score."""
+    if score is None:
+        return {"mean": None, "std": None, "ci_low": None, "ci_high": None}
+    return {"mean": score.mean, "std": score.std, "ci_low": score.low, "ci_high": score.high}
+
+
+def mean_of(score: Score | None) -> float | None:
+    return score.mean if score else None
+
+
+def _gap(pair: Pair | None) -> dict[str, Any]:
+    if pair is None:
+        return {}
+    ends = {"gap": pair.mean, "gap_low": pair.low, "gap_high": pair.high, "gap_p": pair.p, "gap_q": pair.q}
+    return {**ends, "verdict": pair.verdict if pair.low is not None else "", "within": pair.within}
+
+
+def _legend(boards: Sequence[Leaderboard], present: set[str]) -> list[str]:
+    """A sentence for each column that is there and whose title does not explain it."""
+    found = []
+    if "ci_low" in present:
+        kinds = {row.average.interval for board in boards for row in board.rows if row.average}
+        below = ", Student's t below" if "t" in kinds else ""
+        how = f"BCa bootstrap from {BCA_FROM} seeds on{below}" if "bca" in kinds else "Student's t"
+        found.append(f"95 % interval: of the mean over seeds, {how}.")
+    if "group" in present:
+        found.append(legend_of_groups(unranked(boards)))
+    if "gap" in present:
+        baselines = sorted({board.baseline for board in boards if board.baseline})
+        found.append(f"gap: average minus that of {' or '.join(baselines)}, paired by seed.")
+    if "gap_low" in present:
+        found.append(f"gap's interval: Student's t. {legend_of_verdicts(boards[0].metric, boards[0].margin)}")
+    return found + [text for name, text in MEANINGS.items() if name in present]
+
+
+def unranked(boards: Iterable[Leaderboard]) -> list[str]:
+    """The ceilings."""
+    rows = (row for board in boards for row in board.rows)
+    return list(dict.fromkeys(row.label for row in rows if not row.ranked and not row.output and row.runs))
+
+
+def subtitle(board: Leaderboard) -> str:
+    """What a leaderboard shows: metric, round, seeds."""
+    rounds = list(dict.fromkeys(str(row.round) for row in board.rows if row.runs))
+    if not rounds and board.budget is None:
+        return f"{board.metric}: no cell has finished"
+    at = {
+        "final": f"round {' or '.join(rounds)}",
+        "best": "each seed's best round on validation images",
+        "last4": f"mean of the last four evaluated rounds, up to round {' or '.join(rounds)}",
+    }.get(board.at) or f"within {amount(board.budget or 0.0, board.at)} ({MEANING[board.at]})"
+    return f"{unit_of(board.metric)} · {at} · {_seeds(board)}"
+
+
+def _seeds(board: Leaderboard) -> str:
+    counts = sorted({len(row.runs) for row in board.rows if row.runs})
+    if counts in ([], [1]):
+        return "1 seed" if counts else "no seed"
+    n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"mean of {n} seeds, ± their standard deviation"
+
+
+def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> Frame:
+    """A row for every two ranked methods of each leaderboard, the better one first; with a baseline, those with it.
+
+    Raises:
+        UserError: where no leaderboard has two methods with a seed in common.
+    """
+    by_board = [_pairs(board, baseline) for board in boards]
+    if not any(by_board):
+        raise UserError("--pairs: no two methods of these results have finished with the same seed")
+    rows = [
+        {**board.place._asdict(), **_pair(pair)}
+        for board, found in zip(boards, by_board, strict=True)
+        for pair in found
+    ]
+    first = boards[0]
+    legend = [
+        "difference: of averages on equal cells, seed by seed; 95 % interval and p: paired t-test.",
+        f"q: p after {CONDITIONS}, those that are not listed among them. "
+        + legend_of_verdicts(first.metric, first.margin),
+    ]
+    minus = f" · minus {baseline}" if baseline else ""
+    captions = [subtitle(board).partition(", ±")[0] + minus for board in boards]
+    return frame(
+        rows,
+        PAIRS,
+        caption="Pairs of methods: better, worse, equal or inconclusive",
+        pages=[page_of(*one) for one in zip(boards, captions, strict=True)],
+        formats={
+            "other": Format("minus", "text", part="" if baseline else "name"),
+            "ci_low": Format("95 % interval", "points"),
+            "verdict": Format(left=True),
+            "p": Format("p", "p", "low", ""),
+        },
+        legend=legend,
+        baseline=baseline,
+        **about(boards),
+    )
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    ends = {"difference": pair.mean, "ci_low": pair.low, "ci_high": pair.high, "n_seeds": pair.n, "p": pair.p}
+    judged = {"p_sign_flip": pair.p_sign_flip, "q": pair.q, "verdict": pair.verdict, "within": pair.within}
+    return {"method": pair.method, "other": pair.other, **ends, **judged}
+
+
+def _pairs(board: Leaderboard, baseline: str | None) -> list[Pair]:
+    if baseline is not None:
+        return [row.gap for row in ordered(board) if row.gap and not row.output]
+    place = {row.label: i for i, row in enumerate(contenders(board))}
+    turned = [pair if place[pair.method] < place[pair.other] else pair.turned() for pair in board.pairs]
+    return sorted(turned, key=lambda pair: (place[pair.method], place[pair.other]))
+
+
+def matrix(found: Frame) -> Frame:
+    """Pairs as a matrix of signs where a leaderboard has too many for a screen: rows against numbered columns."""
+    counts = found.groupby(list(PLACE), sort=False).size()
+    if found.attrs.get("baseline") or found.attrs.get("columns") or not len(counts) or counts.max() < MATRIX_FROM:
+        return found
+    rows, most = [], 0
+    for key, part in found.groupby(list(PLACE), sort=False):
+        signs: dict[tuple[str, str], str] = {}
+        for one, two, verdict in zip(part["method"], part["other"], part["verdict"], strict=True):
+            turned = {BETTER: WORSE, WORSE: BETTER}.get(verdict, verdict)
+            signs |= {(one, two): SIGNS[verdict], (two, one): SIGNS[turned]}
+        names = list(dict.fromkeys([*part["method"], *part["other"]]))
+        most = max(most, len(names))
+        for i, name in enumerate(names, 1):
+            line = {str(k): "-" if name == other else signs.get((name, other), "") for k, other in enumerate(names, 1)}
+            rows.append({**dict(zip(PLACE, key, strict=True)), "method": f"{i} {name}", **line})
+    attrs = found.attrs
+    signs_told = "> the method of the row is better than that of the column, < worse, = equal, ? inconclusive."
+    more = f"{counted(int(counts.max()), 'pair')}: --baseline METHOD lists those of one method; csv and json have all."
+    made = frame(
+        rows,
+        (*PLACE, "method", *map(str, range(1, most + 1))),
+        caption=found.caption,
+        pages=attrs["pages"],
+        formats={str(k): Format(left=True) for k in range(1, most + 1)},
+    )
+    made.attrs = {**attrs, "formats": made.attrs["formats"], "legend": [*attrs["legend"], signs_told, more]}
+    return made
+
+
+def costs(boards: Sequence[Leaderboard]) -> Frame:
+    """A row for each method: bytes by kind and direction, FLOPs, memory of clients and server, simulated time, Gamma*,
+    coverage and wall time, as means over seeds."""
+    priced = [(board, row, row.cost) for board in boards for row in ordered(board) if row.cost and not row.output]
+    kinds = cost_tables.kind_formats([cost for *_, cost in priced])
+    rows = [
+        {**board.place._asdict(), "method": row.label, "role": row.role, "n_seeds": len(row.runs)}
+        | dict(cost_tables.detailed(cost, kinds))
+        for board, row, cost in priced
+    ]
+    legend = [*cost_tables.LEGEND]
+    if any(cost.simulated for *_, cost in priced):
+        legend.append(cost_tables.SIMULATED)
+    names = list(dict.fromkeys(name for row in rows for name in row)) or [*PLACE, "method", "role", "n_seeds"]
+    return frame(
+        rows,
+        names,
+        caption="Costs of clients and server",
+        pages=[page(board.place, notes=_cost_notes(board)) for board in boards],
+        formats={**cost_tables.FORMATS, **kinds, "role": Format(part="")},
+        legend=legend,
+        parts=cost_tables.PARTS,
+        dashes=True,
+        **about(boards),
+    )
+
+
+def _cost_notes(board: Leaderboard) -> list[str]:
+    rows = [row for row in board.rows if not row.output]
+    without = [row.label for row in rows if row.cost and not row.cost.exchange]
+    missing = [row.label for row in rows if not row.cost]
+    notes = [f"{', '.join(without)}: computed before fedbench recorded what crosses, by kind"] if without else []
+    return [*notes, *([f"{', '.join(missing)}: no costs"] if missing else [])]
+
+
+def clients(boards: Sequence[Leaderboard]) -> Frame:
+    """A row for each client with the mean over seeds of every method, on the client's own test images.
+
+    Raises:
+        UserError: where no leaderboard tested its clients.
+    """
+    own = [board for board in boards if board.by_client]
+    if not own:
+        raise UserError(
+            "--by client: these cells were tested by domain, so no client has a score of its own.\n"
+            "A suite with `evaluation: {by: client}` tests every client on images of its own."
+        )
+    rows, methods = [], dict[str, None]()
+    for board in own:
+        scores = {row.label: _client_scores(row) for row in board.rows if row.runs}
+        methods |= dict.fromkeys(scores)
+        for domain, client in sorted({key for one in scores.values() for key in one}, key=lambda key: key[1]):
+            values = {label: one[domain, client] for label, one in scores.items() if (domain, client) in one}
+            rows.append({**board.place._asdict(), "client": client, "domain": domain, **values})
+    return frame(
+        rows,
+        (*PLACE, "client", "domain", *methods),
+        caption="Clients, each on its own test images: mean over seeds",
+        pages=[page(board.place, caption=subtitle(board)) for board in own],
+        formats={**dict.fromkeys(methods, Format("", "score", "metric")), "domain": Format(part="name")},
+        legend=["Each client on its own test images: mean over seeds."],
+        **about(own),
+    )
+
+
+def _client_scores(row: Row) -> dict[tuple[str, int], float]:
+    """By (domain, client), the mean over the seeds that tested it."""
+    values: dict[tuple[str, int], list[float]] = {}
+    for run in row.runs:
+        for key, value in run.clients.items():
+            values.setdefault(key, []).append(value)
+    return {key: float(np.mean(seeds)) for key, seeds in values.items()}
+
+
+def worst_clients(found: Frame) -> Frame:
+    """Of many clients those that do worst in the mean over methods, which is what fits a screen."""
+    methods = [name for name in found.columns if name not in (*PLACE, "client", "domain")]
+    kept, notes = [], dict[tuple[str, ...], str]()
+    for place, part in found.groupby(list(PLACE), sort=False):
+        key = tuple(map(str, place if isinstance(place, tuple) else (place,)))
+        if len(part) > MOST_CLIENTS:
+            means = part[methods].mean(axis=1)
+            worst = means.sort_values(ascending=higher_is_better(found.attrs["metric"]), kind="stable")
+            notes[key] = f"{MOST_CLIENTS} of {len(part)} clients, those that do worst; csv has all"
+            part = part.loc[sorted(worst.index[:MOST_CLIENTS])]
+        kept += part.index.tolist()
+    short, attrs = found.loc[kept], found.attrs
+    pages = [{**one, "notes": [notes[key]]} if (key := tuple(one["key"])) in notes else one for one in attrs["pages"]]
+    short.attrs = {**attrs, "pages": pages}
+    return short

@@ -1,1 +1,0 @@
-"""What differs between two results folders: cell by cell, method by method, and in what they were computed with."""

@@ -1,0 +1,209 @@
+"""What pictures and the page draw of results: curves over rounds or costs, and who trained which layer how often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbench.errors import UserError
+from fedbench.report.budget import check_known, paid
+from fedbench.report.grouping import by_label, registered, settings
+from fedbench.report.headings import Place, apart, headings
+from fedbench.report.run_scores import curve
+from fedbench.results import Result
+
+# What the x axis may be, and how it is called.
+AXES = {
+    "rounds": "round",
+    "bytes": "bytes down + up, all clients",
+    "flops": "FLOPs of all clients",
+    "seconds": "simulated time",
+    "joules": "energy of all clients",
+}
+
+MOST_CLIENTS = 24  # rows that stay readable; above, clients are drawn by domain
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard's results: every method's finished seeds, by the method's label.
+
+    title: what sets it apart from the boards beside it, whose `shared` is what they have in common; or its scenario
+    where there is nothing of that.
+    """
+
+    place: Place
+    title: str
+    methods: Mapping[str, Sequence[Result]]
+    shared: str = ""
+
+    @property
+    def suite(self) -> str:
+        return self.place.suite
+
+    @property
+    def registered(self) -> dict[str, str]:
+        """By label, the name its method is registered under."""
+        return {label: registered(part) for label, part in self.methods.items()}
+
+    def one_seed(self) -> dict[str, Result]:
+        """Each method's result of the first seed that all have, because capacities may rotate with the seed; where
+        they share none, of its own first."""
+        shared = set.intersection(*({r.entry.seed for r in part} for part in self.methods.values()))
+        return {
+            label: min((r for r in part if not shared or r.entry.seed in shared), key=lambda r: r.entry.seed)
+            for label, part in self.methods.items()
+        }
+
+
+def slug(text: str) -> str:
+    """A name as a part of a file's name."""
+    return re.sub(r"[^\w.=]+", "-", text).strip("-")
+
+
+def boards(results: Sequence[Result]) -> list[Board]:
+    """The settings that `compare` would show as leaderboards, as far as cells have finished.
+
+    Raises: UserError where none has.
+    """
+    found = []
+    for variant, group in settings(results):
+        methods = {label: [r for r in part if r.status == "finished"] for label, part in by_label(group).items()}
+        if methods := {label: part for label, part in methods.items() if part}:
+            e = group[0].entry
+            place = Place(group[0].suite, e.scenario, variant, e.backbone, e.dataset, e.profile)
+            found.append((place, methods))
+    if not found:
+        raise UserError("no cell of these results has finished yet: there is nothing to draw")
+    places = [place for place, _ in found]
+    shared = headings(places).shared
+    return [Board(place, title, methods, shared) for (place, methods), title in zip(found, apart(places), strict=True)]
+
+
+class Point(NamedTuple):
+    """One evaluated round of one seed: where on the x axis, and its average and domains."""
+
+    x: float
+    average: float
+    domains: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method in one panel: x (R,) of its evaluated rounds, mean and sample standard deviation over seeds (R,), NaN
+    for one seed. What was spent is a mean over seeds, too."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+
+
+def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> dict[str, dict[str, Line]]:
+    """The lines of every panel, by title and method, in order. Raises: UserError where of no result is known what it
+    has spent."""
+    if x != "rounds":
+        check_known([r for board in boards for part in board.methods.values() for r in part], x)
+    panels: dict[str, dict[str, Line]] = {}
+    for board in boards:
+        for label, results in board.methods.items():
+            seeds = [found for r in results if (found := points(r, metric, x))]
+            domains = dict.fromkeys(d for seed in seeds for point in seed.values() for d in point.domains)
+            for domain in domains if by_domain else [None] if seeds else ():
+                title = " · ".join(filter(None, (board.title if len(boards) > 1 or not domain else "", domain)))
+                panels.setdefault(title, {})[label] = line(seeds, domain)
+    return panels
+
+
+def points(result: Result, metric: str, x: str) -> dict[int, Point]:
+    """By evaluated round; none where it is not known what was spent."""
+    found = curve(result.digest.scores, metric)
+    if x == "rounds":
+        return {t: Point(t, *values) for t, values in found.items()}
+    spent = paid(result, x)
+    return {t: Point(spent.by(t), *values) for t, values in found.items()} if spent else {}
+
+
+def line(seeds: Sequence[Mapping[int, Point]], domain: str | None) -> Line:
+    found = [[seed[t] for seed in seeds if t in seed] for t in sorted({t for seed in seeds for t in seed})]
+    values = [[_value(point, domain) for point in each] for each in found]
+    std = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
+    x = [np.mean([point.x for point in each]) for each in found]
+    return Line(np.array(x), np.array([np.mean(v) for v in values]), np.array(std))
+
+
+def _value(point: Point, domain: str | None) -> float:
+    return point.average if domain is None else point.domains.get(domain, np.nan)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What is drawn of one method: by row (a client, or all of a domain) and layer, the share (rows, L) of its rounds
+    in which it trained the layer and its work arrived; and clients that did, in a mean round (L,)."""
+
+    share: np.ndarray
+    holders: np.ndarray
+    gamma: int
+    coverage: float
+
+
+def by_method(results: Mapping[str, Result]) -> tuple[dict[str, Shares], dict[str, list[int]]]:
+    """(what is drawn of every method that trains layers, by label; the clients of each row, by its name); both empty
+    where none does."""
+    trained = {label: found for label, r in results.items() if (found := r.digest.trained)["deepest"] >= 0}
+    if not trained:
+        return {}, {}
+    clients = [client for found in trained.values() for client in found["clients"]]
+    L = max(max(most for *_, most in clients), 1 + max(found["deepest"] for found in trained.values()))
+    groups, there = _groups(clients, _depths(results, trained)), _rounds_of(results[label] for label in trained)
+    return {label: _shares(results[label], there, groups, L) for label in trained}, groups
+
+
+def _rounds_of(results: Iterable[Result]) -> dict[int, int]:
+    """In how many rounds each client was there at all, whichever method asked it."""
+    asked: dict[int, set[int]] = {}
+    for result in results:
+        for client, rounds in result.digest.asked:
+            asked.setdefault(client, set()).update(rounds)
+    return {client: len(rounds) for client, rounds in asked.items()}
+
+
+def _depths(results: Mapping[str, Result], trained: Mapping[str, Mapping]) -> dict[int, set[int]]:
+    """The capacities of clients, as methods that read them have them."""
+    found: dict[int, set[int]] = {}
+    for label, facts in trained.items():
+        if "capacities" not in results[label].manifest.get("ignored", ()):
+            for client, _, *span in facts["clients"]:
+                found.setdefault(client, set()).update(span)
+    return found
+
+
+def _groups(clients: Sequence[tuple[int, str, int, int]], depths: Mapping[int, set[int]]) -> dict[str, list[int]]:
+    """The rows of the heat-maps: a client each, or all clients of a domain where there are many. clients: (client,
+    domain, least and most capacity), as many times as there are methods · depths: the capacities that are shown."""
+    domain = dict(sorted({client: domain for client, domain, *_ in clients}.items()))
+    if len(domain) > MOST_CLIENTS:
+        names = {d: [n for n in domain if domain[n] == d] for d in dict.fromkeys(domain.values())}
+        return {f"{d} ({len(clients)})": clients for d, clients in names.items()}
+    shown = {n: f" · {_span(depths[n])}" if n in depths else "" for n in domain}
+    return {f"{n} · {domain[n]}{shown[n]}": [n] for n in domain}
+
+
+def _span(values: set[int]) -> str:
+    return str(min(values)) if len(values) == 1 else f"{min(values)} to {max(values)}"
+
+
+def _shares(result: Result, rounds: Mapping[int, int], groups: Mapping[str, Sequence[int]], L: int) -> Shares:
+    """One method's part. rounds: in how many each client was there."""
+    place = {client: i for i, clients in enumerate(groups.values()) for client in clients}
+    there, trained = np.zeros(len(groups)), np.zeros((len(groups), L))
+    for client, n in rounds.items():
+        there[place[client]] += n
+    for client, layer, n in result.digest.trained["layers"]:
+        trained[place[client], layer] += n
+    totals = result.digest.totals
+    holders = trained.sum(0) / result.num_rounds
+    return Shares(trained / there[:, None], holders, totals["gamma"] or 0, totals["coverage"] or 0.0)

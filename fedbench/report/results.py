@@ -1,0 +1,170 @@
+"""Results: what lies in results folders, with every view of it as a frame."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from fedbench.registry.registry import Registry
+from fedbench.report import board_frames, scenario_frames
+from fedbench.report.frames import Frame
+from fedbench.report.grouping import roles_of, select
+from fedbench.report.leaderboards import Leaderboard, leaderboards
+from fedbench.report.scenarios import standings
+from fedbench.results import Result, read
+from fedbench.results import load as load_cells
+
+
+class Results:
+    """Everything under results folders, as pandas frames.
+
+    Every view is a `Frame`: a DataFrame with a caption, shown as a table in a notebook, whose `attrs` say metric, round
+    and correction. Scores are fractions; costs are bytes, FLOPs, seconds and joules.
+
+    Views take these options:
+
+    - metric: what is compared, `accuracy` by default.
+    - at: which round counts: `final`, `best` (on validation images), `last4`, or a budget such as `bytes=2GB`.
+    - baseline: the method that gaps are measured to; a leaderboard's ceiling by default.
+    - equivalent: points below which methods may be called equal.
+
+    Attributes:
+        paths: the folders.
+        outcome: of the run that made the results, where `fedbench.run` did; else None.
+    """
+
+    def __init__(self, paths: Iterable[str | Path], outcome: Any = None) -> None:
+        self.paths = list(paths)
+        self.outcome = outcome
+        self._loaded = read.load(self.paths)
+        if self._loaded.wrong:
+            lines = "\n".join(self._loaded.wrong)
+            warnings.warn(f"left out, checksum mismatch:\n{lines}", stacklevel=3)
+
+    @property
+    def cells(self) -> pandas.DataFrame:
+        """A row for each name of a cell: suite, scenario, method, variant, seed, status, reason, seconds and more."""
+        return self._loaded.cells
+
+    @property
+    def eval(self) -> pandas.DataFrame:
+        """The scores of finished cells: round, split, domain, client, metric, value, and `place`, a cell's number."""
+        return self._loaded.eval
+
+    @property
+    def rounds(self) -> pandas.DataFrame:
+        """What each client did in each round of finished cells, and `place`, a cell's number."""
+        return self._loaded.rounds
+
+    def select(
+        self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), variants: Sequence[str] = ()
+    ) -> Results:
+        """The results of these scenarios, methods and variants alone, which are globs; `cells` stays whole.
+
+        Raises:
+            UserError: for a glob that matches nothing.
+        """
+        found = Results.__new__(Results)
+        found.__dict__ |= {name: value for name, value in self.__dict__.items() if name not in ("_results", "_roles")}
+        found.__dict__["_results"] = select(self._results, scenarios, methods, variants=variants)
+        return found
+
+    def leaderboard(self, **options: Any) -> Frame:
+        """A row for each method in each scenario and variant: method, role, mean, std, group, ci_low, ci_high, n_seeds,
+        the gap to the baseline with its verdict, costs, and a column for each domain."""
+        return board_frames.leaderboard(self._boards(**options))
+
+    def pairs(self, **options: Any) -> Frame:
+        """A row for every two methods: difference, interval, p, q and verdict; with a baseline, those with it."""
+        return board_frames.pairs(self._boards(**options), options.get("baseline"))
+
+    def costs(self, **options: Any) -> Frame:
+        """A row for each method: bytes by kind and direction, FLOPs, memory, simulated time and wall time."""
+        return board_frames.costs(self._boards(**options))
+
+    def clients(self, **options: Any) -> Frame:
+        """A row for each client, a column for each method, where clients were tested on their own images."""
+        return board_frames.clients(self._boards(**options))
+
+    def summary(self, **options: Any) -> Frame:
+        """A row for each method of each suite, a column for each scenario."""
+        return scenario_frames.summary(self._boards(**options), options.get("equivalent"))
+
+    def ranks(self, **options: Any) -> Frame:
+        """A row for each method of each suite: its rank in each complete scenario, mean rank and tie group."""
+        return scenario_frames.ranks(standings(self._boards(**options), options.get("equivalent")))
+
+    def time_to_target(self, target: float | str, **options: Any) -> Frame:
+        """A row for each method: rounds, simulated seconds, bytes, FLOPs and joules until it reached a score.
+
+        Args:
+            target: a fraction such as 0.8, or text such as `80%`.
+            options: metric.
+        """
+        from fedbench.report.time_to_target import time_to_target
+
+        return time_to_target(self._results, self._boards(**options), target)
+
+    def pareto(self, cost: str = "bytes", **options: Any) -> Frame:
+        """A row for each method: what it cost, and whether it is on the front of score and cost.
+
+        Args:
+            cost: `bytes`, `flops`, `seconds`, `joules` or `memory`.
+            options: metric and at.
+        """
+        from fedbench.report.pareto import pareto
+
+        return pareto(self._results, self._boards(**options), cost)
+
+    def deployable(self, **options: Any) -> Frame:
+        """A row for each method: what clients can run of its model, by device and by size."""
+        from fedbench.report.deployable import deployable
+
+        return deployable(self._results, self._boards(**options), options.get("equivalent"))
+
+    def tuning(self) -> Frame:
+        """A row for each tuned method: its winner, and the best score to expect of fewer candidates."""
+        from fedbench.report.tuning import tuning
+
+        return tuning(self._candidates)
+
+    def candidates(self) -> Frame:
+        """A row for each candidate of each tuned method and each round that it was scored after."""
+        from fedbench.report.tuning import candidates
+
+        return candidates(self._candidates)
+
+    def __repr__(self) -> str:
+        states = ", ".join(f"{n:,} {state}" for state, n in self.cells["status"].value_counts().items())
+        return f"<fedbench results of {', '.join(map(str, self.paths))}: {states or 'no cells'}>"
+
+    def _repr_html_(self) -> str:
+        return self.leaderboard()._repr_html_()
+
+    @cached_property
+    def _results(self) -> list[Result]:
+        """The cells that views are made of."""
+        return self._loaded._found.results
+
+    @property
+    def _candidates(self) -> list[Result]:
+        """The cells of tunings, too; of those none is left out, for without a candidate another could win."""
+        return load_cells(self.paths, candidates=True)
+
+    @cached_property
+    def _roles(self) -> dict[str, str]:
+        return roles_of(self._results, Registry().catalogue.roles)
+
+    def _boards(
+        self,
+        metric: str = "accuracy",
+        at: str = "final",
+        baseline: str | None = None,
+        equivalent: float | None = None,
+    ) -> list[Leaderboard]:
+        return leaderboards(self._results, metric, at, baseline, roles=self._roles, equivalent=equivalent)

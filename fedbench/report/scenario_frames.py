@@ -1,0 +1,315 @@
+"""Scenarios as frames: methods over the scenarios of a suite, their scores and their ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedbench.report.board_frames import about, unranked
+from fedbench.report.budget import MEANING
+from fedbench.report.frames import Format, Frame, frame, is_blank, lists, number, page, probability, reframed
+from fedbench.report.layout import unit_of
+from fedbench.report.leaderboards import Leaderboard, Row
+from fedbench.report.missing_values import ABSENCES, DASH
+from fedbench.report.scenarios import RANKS_FROM, Standing, by_suite, standings, titled
+from fedbench.report.significance import CONDITIONS, legend_of_groups, too_few
+from fedbench.words import counted, shortened
+
+NOTES = 6  # notes on single leaderboards, before one says how many more there are
+PLACES = 4  # scenarios or pairs that a sentence names
+WIDE = 30  # letters of the diagram of mean ranks, which is drawn in text
+BY = ("suite", "profile")
+AT = {
+    "best": "each seed's best round on validation images",
+    "last4": "mean of the last four evaluated rounds",
+    **{what: f"within a budget of {meaning}" for what, meaning in MEANING.items()},
+}
+RANK = "rank: 1 is the best mean over seeds in a scenario, ties share the mean of their ranks; ceilings have none."
+POOL = (
+    "diagram: o is the mean rank, = reaches as far as the critical difference. Nemenyi's verdict on two methods "
+    "depends on which others are in the pool (Benavoli et al. 2016); the letters of group do not."
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The leaderboards of one suite by scenario, and what ranks over them say.
+
+    rows: by leaderboard, then method; second outputs are left out. methods: ceilings first, then the best mean rank,
+    then those without a score.
+    """
+
+    boards: Mapping[str, Leaderboard]
+    standing: Standing
+    rows: Mapping[str, Mapping[str, Row]]
+    methods: Sequence[str]
+
+    def role(self, method: str) -> str:
+        return next((rows[method].role for rows in self.rows.values() if method in rows), "method")
+
+
+def summaries(boards: Sequence[Leaderboard], equivalent: float | None = None) -> list[Summary]:
+    """One for each suite and profile."""
+    return [
+        _summary(titled(group), standing)
+        for group, standing in zip(by_suite(boards), standings(boards, equivalent), strict=True)
+    ]
+
+
+def _summary(boards: Mapping[str, Leaderboard], standing: Standing) -> Summary:
+    rows = {title: {row.label: row for row in board.rows if not row.output} for title, board in boards.items()}
+    everyone = {label: row.role for found in rows.values() for label, row in found.items()}
+    place = {label: i for i, label in enumerate(standing.methods)}
+
+    def key(label: str) -> tuple[bool, int]:
+        return everyone[label] != "ceiling", place.get(label, len(place))
+
+    return Summary(boards, standing, rows, sorted(everyone, key=key))
+
+
+def summary(boards: Sequence[Leaderboard], equivalent: float | None = None) -> Frame:
+    """A row for each method of each suite: its tie group and mean rank over scenarios, and its mean in each scenario.
+
+    The mean of a scenario is a column of its name; the letters of its tie group there are a column `SCENARIO group`.
+    """
+    return summary_of(summaries(boards, equivalent))
+
+
+def summary_of(found: Sequence[Summary]) -> Frame:
+    """The frame of summaries, see `summary`."""
+    boards = [board for one in found for board in one.boards.values()]
+    rows = [row for one in found for row in _summary_rows(one)]
+    scenarios = dict.fromkeys(title for one in found for title in one.boards)
+    names = [name for title in scenarios for name in (title, f"{title} group", f"{title} status")]
+    formats: dict[str, Format] = {"complete": Format(part="")}
+    for title in scenarios:
+        formats[title] = Format(title, "score", "metric")
+        formats |= {f"{title} {what}": Format(f"{title}, {what}", part="") for what in ("group", "status")}
+    ask = "--boards prints it" if len(boards) == 1 else "--boards prints them; --scenario, --method, --variant choose"
+    legend = [*_summary_legend(found), f"A summary of {counted(len(boards), 'leaderboard')}: {ask}."]
+    return frame(
+        rows,
+        (*BY, "method", "role", "mean_rank", "group", "complete", *names),
+        caption="Methods over scenarios",
+        by=BY,
+        pages=[_summary_page(one) for one in found],
+        formats=formats,
+        legend=legend,
+        **about(boards),
+    )
+
+
+def _summary_rows(one: Summary) -> Iterator[dict[str, Any]]:
+    standing = one.standing
+    for method in one.methods:
+        found: dict[str, Any] = {
+            "suite": standing.suite,
+            "profile": standing.profile,
+            "method": method,
+            "role": one.role(method),
+            "ranked": one.role(method) != "ceiling",
+            "mean_rank": standing.mean_ranks.get(method),
+            "group": standing.groups.get(method, ""),
+            "complete": len(standing.ranks),
+        }
+        for title, rows in one.rows.items():
+            if row := rows.get(method):
+                score = row.average.mean if row.average else None
+                found |= {title: score, f"{title} group": row.group, f"{title} status": row.status}
+        yield found
+
+
+def _summary_page(one: Summary) -> dict[str, Any]:
+    standing = one.standing
+    return page(
+        (standing.suite, standing.profile),
+        title=f"{standing.suite} · {counted(len(one.boards), 'scenario')} · {standing.profile} profile",
+        caption=_caption(one),
+        above=dependence(standing),
+        notes=_notes(one),
+        remarks=[*_ranked_over(standing), *how_grouped(standing)],
+    )
+
+
+def dependence(one: Standing) -> str:
+    """Which pairs depend on the scenario; "" for none."""
+    if not one.crossing:
+        return ""
+    named = [f"{a} and {b} ({in_a} and {in_b})" for (a, b), (in_a, in_b) in one.crossing.items()]
+    return (
+        f"Which method is best depends on the scenario: of {counted(len(named), 'pair')} each is significantly better "
+        f"in some scenario: {shortened(named, PLACES)}."
+    )
+
+
+def _caption(one: Summary) -> str:
+    rows = [row for found in one.rows.values() for row in found.values() if row.runs]
+    metric = unit_of(one.standing.metric)
+    if not rows:
+        return f"{metric}: no cell has finished"
+    rounds, seeds = {str(row.round) for row in rows}, sorted({len(row.runs) for row in rows})
+    at = AT.get(next(iter(one.boards.values())).at) or (f"round {rounds.pop()}" if len(rounds) == 1 else "last round")
+    n = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    return f"{metric} · {at} · {n if seeds == [1] else f'mean of {n}'}"
+
+
+def _ranked_over(one: Standing) -> list[str]:
+    """In how many scenarios ranks are taken, and which methods are missing in the others."""
+    if len(one.scores) < 2 or (not one.ranks and not one.left_out):
+        return []
+    if not one.left_out:
+        return [f"mean rank: over all {len(one.ranks)} scenarios"] if one.ranked else []
+    lacks = Counter(name for names in one.left_out.values() for name in names)
+    missing = ", ".join(f"{name} in {n}" for name, n in lacks.most_common())
+    whole = f"{len(one.ranks)} of {len(one.scores)} scenarios"
+    found = f"mean rank: over {whole}" if one.ranked else f"no mean rank: {whole} complete"
+    found += f", with a score of all {len(one.methods)} ranked methods; without one: {missing}"
+    alone = Counter(names[0] for names in one.left_out.values() if len(names) == 1)
+    for name, n in alone.most_common(1):
+        found += f" (without {name} {len(one.ranks) + n} are complete: choose the others with --method)"
+    return [found]
+
+
+def how_grouped(one: Standing) -> list[str]:
+    """By which test the letters of `group` are, and what they speak of; nothing where there are none."""
+    over = f"{counted(len(one.ranks), 'scenario')} by Wilcoxon's signed ranks, which speaks of scenarios like these"
+    seeds = "seeds by paired t-tests of means over these scenarios, which speaks of these alone"
+    return [f"group: over {over if one.wilcoxon else seeds}"] if one.groups else []
+
+
+def _notes(one: Summary) -> list[str]:
+    """What stands below the leaderboards, each note once with where it stands."""
+    places: dict[str, list[str]] = {}
+    for title, board in one.boards.items():
+        for text in filter(None, (*board.notes, too_few(board.scores))):
+            places.setdefault(text, []).append(title)
+    where = {text: "" if len(at) == len(one.boards) else f" ({shortened(at, PLACES)})" for text, at in places.items()}
+    notes = [f"{text}{where[text]}" for text in sorted(places, key=lambda text: -len(places[text]))]
+    more = len(notes) - NOTES
+    if more > 1:
+        notes = [*notes[:NOTES], f"{counted(more, 'more note')} on single leaderboards: --boards has them"]
+    return notes + (unconcluded(one.standing) if len(one.standing.ranks) > 1 else [])
+
+
+def unconcluded(one: Standing) -> list[str]:
+    """Why nothing is said over scenarios, where that is so."""
+    if not one.ranks:
+        return ["no scenario has all methods, so there are no ranks; --method chooses some that all have"]
+    if len(one.ranks) == 1:
+        return ["1 complete scenario: nothing is concluded over scenarios"]
+    found = []
+    if not one.ranked:
+        found.append(f"{counted(len(one.ranks), 'complete scenario')}: no mean ranks, which take at least {RANKS_FROM}")
+    if one.crossing:
+        found.append("no group over scenarios: which method is better depends on the scenario")
+    elif not one.groups and len(one.methods) > 1:
+        few = "fewer than three seeds in common and fewer than six scenarios"
+        found.append(f"{few}: nothing is concluded about which method is better over scenarios")
+    return found
+
+
+def _summary_legend(found: Sequence[Summary]) -> list[str]:
+    boards = [board for one in found for board in one.boards.values()]
+    legend = []
+    if any(row.group for board in boards for row in board.rows):
+        legend.append(
+            "letters after a number: methods that share one in that scenario are not significantly different (paired "
+            f"t-tests, {CONDITIONS})." + legend_of_groups(unranked(boards)).partition(").")[2]
+        )
+    if any(one.standing.mean_ranks for one in found):
+        legend.append(f"mean {RANK}")
+    if any(one.standing.groups for one in found):
+        legend.append("group: methods that share a letter are not significantly different over these scenarios.")
+    return legend
+
+
+def lettered(found: Frame) -> Frame:
+    """A summary for people: the mean of a scenario with the letters of its tie group, or the word for its absence."""
+    if found.attrs.get("columns"):
+        return found
+    cells, metric = lists(found), found.attrs["metric"]
+    formats = dict(found.attrs["formats"])
+    for title in [name.removesuffix(" status") for name in cells if name.endswith(" status")]:
+        beside = zip(*(cells[name] for name in (title, f"{title} group", f"{title} status")), strict=True)
+        cells[title] = [_lettered(score, group, status, metric) for score, group, status in beside]
+        formats[title] = Format(title)
+    return reframed(found, cells, formats)
+
+
+def _lettered(value: float, group: str, status: str, metric: str) -> str:
+    if is_blank(value):
+        return (ABSENCES[status].short or DASH) if isinstance(status, str) else ""
+    return f"{number(value, metric)} {group}".strip()
+
+
+def ranks(found: Sequence[Standing]) -> Frame:
+    """A row for each method of each suite: its rank in each complete scenario, mean rank and tie group.
+
+    Mean ranks and a critical difference need five complete scenarios.
+    """
+    rows, scenarios = [], dict[str, None]()
+    for one in found:
+        scenarios |= dict.fromkeys(one.scores)
+        for method in one.methods:
+            placed = {title: by[method] for title, by in one.ranks.items() if method in by}
+            over = {"mean_rank": one.mean_ranks.get(method), "group": one.groups.get(method, "")}
+            chi2, p = one.friedman or (None, None)
+            tested = {"friedman_chi2": chi2, "friedman_p": p, "critical_difference": one.cd}
+            diagram = _diagram(one, method) if one.cd is not None else ""
+            where = {"suite": one.suite, "profile": one.profile, "method": method}
+            rows.append({**where, **over, "diagram": diagram, **tested, **placed})
+    tests = dict.fromkeys(("friedman_chi2", "friedman_p", "critical_difference"), Format(part=""))
+    rank = {title: Format(title, "rank", "low") for title in scenarios}
+    legend = [RANK]
+    if any(one.groups for one in found):
+        legend.append(
+            "group: methods that share a letter are not significantly different (Benjamini-Hochberg over all pairs of "
+            "all suites shown)."
+        )
+    if any(one.cd is not None for one in found):
+        legend.append(POOL)
+    return frame(
+        rows,
+        (*BY, "method", "mean_rank", "group", "diagram", *tests, *scenarios),
+        caption="Ranks over scenarios",
+        by=BY,
+        pages=[_ranks_page(one) for one in found],
+        formats={**tests, **rank, "diagram": Format("critical difference", left=True, part="diagram")},
+        legend=legend,
+        metric=found[0].metric if found else "accuracy",
+        correction="Benjamini-Hochberg over all pairs of all suites",
+    )
+
+
+def _ranks_page(one: Standing) -> dict[str, Any]:
+    lacking: dict[str, list[str]] = {}
+    for title, names in one.left_out.items():
+        lacking.setdefault(", ".join(names), []).append(title)
+    notes = [f"{', '.join(titles)}: incomplete, no score of {names}" for names, titles in lacking.items()]
+    remarks = []
+    if one.friedman:
+        chi2, p = one.friedman
+        what = f"{counted(len(one.methods), 'method')} in {counted(len(one.ranks), 'scenario')}"
+        remarks.append(f"Friedman: chi2({len(one.methods) - 1}) = {chi2:.2f}, p = {probability(p)}, of {what}")
+    if one.cd is not None:
+        remarks.append(f"critical difference {one.cd:.2f} (Nemenyi, 5 %): a label to ranks, not a verdict on pairs")
+    return page(
+        (one.suite, one.profile),
+        title=f"{one.suite} · ranks over scenarios · {one.profile} profile",
+        caption=f"{one.metric} · ranks in {counted(len(one.ranks), 'complete scenario')}",
+        above=dependence(one),
+        notes=notes + unconcluded(one),
+        remarks=remarks + how_grouped(one),
+    )
+
+
+def _diagram(one: Standing, method: str) -> str:
+    k, cd = len(one.methods), one.cd or 0.0
+
+    def place(rank: float) -> int:
+        return round((min(rank, k) - 1) / (k - 1) * (WIDE - 1))
+
+    at, to = place(one.mean_ranks[method]), place(one.mean_ranks[method] + cd)
+    return "." * at + "o" + "=" * (to - at) + "." * (WIDE - 1 - to)

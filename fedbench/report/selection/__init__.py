@@ -1,1 +1,0 @@
-"""Which lines and columns of a view are wanted, in which order."""

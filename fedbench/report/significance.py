@@ -1,0 +1,138 @@
+"""Significance: which methods differ, their tie groups, and the sentence that says what is concluded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median
+
+from fedbench.report.run_scores import is_fraction
+from fedbench.report.statistics.intervals import FEWEST
+from fedbench.report.statistics.letters import letters
+from fedbench.report.statistics.pairs import BETTER, WORSE, Pair
+from fedbench.results.choice import higher_is_better
+from fedbench.words import counted, shortened
+
+POINT = 0.01  # of a fraction that is shown in percent
+NAMED = 6  # methods that a sentence names
+CONDITIONS = "Benjamini-Hochberg over all pairs of ranked methods shown"
+
+BySeed = Mapping[int, float]
+
+
+def margin_of(metric: str, equivalent: float | None) -> float | None:
+    """The margin of equivalence as a difference of the metric.
+
+    Args:
+        metric: its name; of one in percent the margin is 1 point unless another is asked for.
+        equivalent: points; None for the usual margin. A loss has none.
+    """
+    if is_fraction(metric):
+        return POINT * (1.0 if equivalent is None else equivalent)
+    return equivalent
+
+
+def margin_text(metric: str, margin: float | None) -> str:
+    """The margin in the metric's unit; "" for none."""
+    return f"{(100 if is_fraction(metric) else 1) * margin:.4g}" if margin else ""
+
+
+def correction_of(pairs: Collection[Pair]) -> str:
+    """`Benjamini-Hochberg over 21 pairs`; "" where nothing was tested."""
+    tested = sum(pair.p is not None for pair in pairs)
+    return f"Benjamini-Hochberg over {counted(tested, 'pair')}" if tested else ""
+
+
+def apart(pairs: Collection[Pair]) -> set[frozenset[str]]:
+    """The pairs that are significantly different."""
+    return {frozenset((pair.method, pair.other)) for pair in pairs if pair.apart}
+
+
+def groups_of(scores: Mapping[str, BySeed], pairs: Collection[Pair]) -> dict[str, str]:
+    """Tie groups as letters: methods that share one are not significantly different.
+
+    Args:
+        scores: by ranked method, the best first, its score by seed.
+        pairs: all pairs of these methods, with verdicts.
+    """
+    enough = [name for name, by_seed in scores.items() if len(by_seed) >= FEWEST]
+    return letters(enough, apart(pairs)) if len(enough) > 1 else {}
+
+
+def too_few(scores: Mapping[str, BySeed]) -> str:
+    """A sentence where some methods have too few seeds to conclude anything; "" where none has."""
+    few = [name for name, by_seed in scores.items() if len(by_seed) < FEWEST]
+    if not few or len(scores) < 2:
+        return ""
+    if len(few) == len(scores):
+        most = counted(max(map(len, scores.values())), "seed")
+        return f"{most}: nothing is concluded about which method is best, which takes at least three seeds."
+    return f"{', '.join(few)}: fewer than three seeds, nothing is concluded about them."
+
+
+def conclusion(scores: Mapping[str, BySeed], pairs: Collection[Pair]) -> str:
+    """One sentence on which method is best, and which are not significantly different from it.
+
+    Args:
+        scores: by ranked method, the best first, its score by seed.
+        pairs: all pairs of these methods, with verdicts.
+    """
+    few = too_few(scores)
+    tested = {name: by_seed for name, by_seed in scores.items() if len(by_seed) >= FEWEST}
+    if len(scores) < 2 or len(tested) < 2:
+        return few
+    best, *others = tested
+    differ = apart(pairs)
+    same = [name for name in others if frozenset((best, name)) not in differ]
+    if not same:
+        text = f"{best} is best; {'the other one is' if len(others) == 1 else 'all others are'} significantly worse."
+    else:
+        is_are = "is" if len(same) == 1 else "are"
+        several = " and ".join(filter(None, (", ".join(same[:-1]), same[-1])))
+        names = shortened(same, NAMED) if len(same) > NAMED else several
+        text = f"{best} is best; {names} {is_are} not significantly different."
+    return f"{text} {few}" if few else text
+
+
+def collapsed(by_seed: BySeed, metric: str) -> int:
+    """In how many seeds a method ends below half of its median; 0 for a loss, and for fewer than three seeds."""
+    values = [value for value in by_seed.values() if math.isfinite(value)]
+    if len(values) < FEWEST or not higher_is_better(metric):
+        return 0
+    return sum(value < median(values) / 2 for value in values)
+
+
+def crossing(boards: Mapping[str, Collection[Pair]]) -> dict[tuple[str, str], tuple[str, str]]:
+    """The pairs that depend on the scenario: significantly better in one and significantly worse in another.
+
+    Args:
+        boards: by scenario, the pairs of its ranked methods with verdicts.
+
+    Returns:
+        By pair, a scenario in which the first is better and one in which it is worse.
+    """
+    better: dict[tuple[str, str], str] = {}
+    for scenario, pairs in boards.items():
+        for pair in pairs:
+            if pair.verdict in (BETTER, WORSE):
+                both = (pair.method, pair.other) if pair.verdict == BETTER else (pair.other, pair.method)
+                better.setdefault(both, scenario)
+    return {
+        (one, two): (scenario, better[two, one])
+        for (one, two), scenario in better.items()
+        if (two, one) in better and one < two
+    }
+
+
+def legend_of_groups(unranked: Sequence[str]) -> str:
+    """What the letters mean. unranked: the ceilings, which have none."""
+    left = f" Not ranked: {', '.join(unranked)}, as a ceiling." if unranked else ""
+    return f"group: methods that share a letter are not significantly different (paired t-tests, {CONDITIONS}).{left}"
+
+
+def legend_of_verdicts(metric: str, margin: float | None) -> str:
+    """What better, worse, equal and inconclusive mean."""
+    text = "verdict: better or worse where q <= 0.05 (q: p after Benjamini-Hochberg)"
+    if told := margin_text(metric, margin):
+        text += f", else equal where the interval lies within {told} of zero; (<{told}): both"
+    return f"{text}; inconclusive: none of these."

@@ -1,1 +1,0 @@
-"""Running again what a page or a results folder tells of, and whether it comes out the same."""

@@ -1,0 +1,240 @@
+"""Differences between two results: which cells came out the same, and what is not as it was."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import UserError
+from fedbench.results.differences import differing
+from fedbench.results.result import Result, first_line
+from fedbench.words import counted
+
+if TYPE_CHECKING:
+    import pandas
+
+    from fedbench.results.said import Said
+
+KEY = ("suite", "scenario", "variant", "method", "seed")  # the name of a cell
+GROUP = KEY[:-1]
+
+# What became of a name: its result is the same or another one; there was one before, or is one now, or there is none in
+# either; one of them is not as it was written; or only one side has the name.
+EQUAL, DIFFERENT, LOST, GAINED, NEITHER = "equal", "different", "lost", "gained", "no result"
+DAMAGED, ONLY_BEFORE, ONLY_AFTER = "damaged", "only before", "only after"
+
+PARTS = ("versions", "machine", "git", "fingerprints", "config")  # of a manifest, in the order they are shown
+MOST = 3  # pairs of values of one setting that are listed one by one
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """A cell under one of its names: what it was computed from, how it ended, and what it scored.
+
+    Attributes:
+        manifest: Its `config`, `versions`, `fingerprints`, `machine` and `git`; empty where it was not started.
+        reason: Why there is no result, or what is wrong with it.
+        given: What it scored, where no files are compared.
+        result: Its files, which are compared table by table; None where only `given` is known.
+        root: Of a results folder, where its data were if its configuration has a relative root, or ""; None on a page,
+            which does not have it.
+    """
+
+    suite: str
+    scenario: str
+    variant: str
+    method: str
+    seed: int
+    id: str
+    status: str
+    manifest: Mapping[str, Any] = field(repr=False, compare=False)
+    reason: str = ""
+    given: Said | None = None
+    result: Result | None = field(default=None, repr=False, compare=False)
+    root: str | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, result: Result, files: bool = True) -> CellSummary:
+        """Of a result. files: whether its tables are compared, or only what they say in short."""
+        e, manifest = result.entry, result.manifest
+        return cls(
+            result.suite,
+            e.scenario,
+            e.variant,
+            e.method,
+            e.seed,
+            manifest.get("id", e.cell.rpartition("-")[2]),
+            result.status,
+            manifest,
+            result.fault or manifest.get("reason") or "",
+            None if files or result.status != "finished" else result.digest.said,
+            result if files else None,
+            manifest.get("root", ""),
+        )
+
+    @property
+    def name(self) -> tuple[str, str, str, str, int]:
+        """By KEY."""
+        return self.suite, self.scenario, self.variant, self.method, self.seed
+
+    @property
+    def scores(self) -> Said:
+        """What a finished cell scored and cost in short."""
+        if self.given is None:
+            assert self.result is not None
+            return self.result.digest.said
+        return self.given
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One name on both sides; None on a side without it.
+
+    Attributes:
+        change: EQUAL or one of the other words above.
+        parts: Of DIFFERENT, the tables that differ; of cells without files `scores`, `bytes` or `flops`.
+        fault: Of DAMAGED, what is wrong.
+    """
+
+    before: CellSummary | None
+    after: CellSummary | None
+    change: str
+    parts: tuple[str, ...] = ()
+    fault: str = ""
+
+    @property
+    def name(self) -> tuple[str, str, str, str, int]:
+        """By KEY."""
+        one = self.before or self.after
+        assert one is not None
+        return one.name
+
+    @property
+    def group(self) -> tuple[str, str, str, str]:
+        """The name without its seed."""
+        return self.name[:4]
+
+    @property
+    def same_id(self) -> bool:
+        """Whether it is one cell: the same configuration, versions and data."""
+        return bool(self.before and self.after and self.before.id == self.after.id)
+
+
+def diff(before: Iterable[CellSummary], after: Iterable[CellSummary]) -> list[Difference]:
+    """Every name of either side once, in the order of the first side.
+
+    Two cells are compared once, however many names they have.
+    """
+    was, now = ({one.name: one for one in side} for side in (before, after))
+    known: dict[tuple[Path, Path], tuple[str, tuple[str, ...], str]] = {}
+    found = []
+    for name in dict.fromkeys((*was, *now)):
+        old, new = was.get(name), now.get(name)
+        if old is None or new is None:
+            found.append(Difference(old, new, ONLY_AFTER if old is None else ONLY_BEFORE))
+        elif old.result is None or new.result is None:
+            found.append(Difference(old, new, *_change(old, new)))
+        else:
+            pair = (old.result.folder, new.result.folder)
+            if pair not in known:
+                known[pair] = _change(old, new)
+            found.append(Difference(old, new, *known[pair]))
+    return found
+
+
+def _change(old: CellSummary, new: CellSummary) -> tuple[str, tuple[str, ...], str]:
+    """What became of it, in what it differs, and what is wrong with it."""
+    for one in (old, new):
+        if one.result and one.result.fault:
+            return DAMAGED, (), one.result.fault
+    done = [one.status == "finished" for one in (old, new)]
+    if not all(done):
+        return (LOST if done[0] else GAINED if done[1] else NEITHER), (), ""
+    try:
+        parts = differing(old.result, new.result) if old.result and new.result else _in_short(old.scores, new.scores)
+    except UserError as error:
+        return DAMAGED, (), first_line(error)
+    return (DIFFERENT if parts else EQUAL), parts, ""
+
+
+def _in_short(old: Said, new: Said) -> tuple[str, ...]:
+    same = {"scores": (old.digest, old.scores) == (new.digest, new.scores)}
+    same |= {name: getattr(old, name) == getattr(new, name) for name in ("bytes", "flops")}
+    return tuple(name for name, equal in same.items() if not equal)
+
+
+def shared(before: Iterable[Result], after: Iterable[Result]) -> bool:
+    """Whether two folders have a name in common that means two cells, and not one that both paths lead to."""
+    places = {(r.suite, *r.entry.key): r.folder.resolve() for r in before}
+    return any(places.get((r.suite, *r.entry.key), r.folder.resolve()) != r.folder.resolve() for r in after)
+
+
+def settings(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> pandas.DataFrame:
+    """What cells were computed with, as far as it is not the same on both sides.
+
+    Args:
+        pairs: Manifests, before and after.
+
+    Returns:
+        A row for each value that differs: `what` (such as `versions.torch`), `before` and `after` as text, None where
+        it is missing, and `cells`, in how many pairs. What differs in most of them comes first in its part; a setting
+        with many pairs of values has one row that counts them.
+    """
+    import pandas
+
+    counts: Counter[tuple[str, str | None, str | None]] = Counter()
+    for old, new in pairs:
+        if old and new:
+            was, now = dict(_flat(old)), dict(_flat(new))
+            keys = dict.fromkeys((*was, *now))
+            counts.update((key, was.get(key), now.get(key)) for key in keys if was.get(key) != now.get(key))
+    values: dict[str, list[tuple[str | None, str | None, int]]] = {}
+    for (what, old_value, new_value), n in counts.most_common():
+        values.setdefault(what, []).append((old_value, new_value, n))
+    rows = []
+    for what in sorted(values, key=lambda what: PARTS.index(what.partition(".")[0])):
+        one = values[what]
+        if len(one) > MOST:
+            sides = [counted(len({value[side] for value in one}), "value") for side in (0, 1)]
+            one = [(sides[0], sides[1], sum(n for *_, n in one))]
+        rows += [(what, *value) for value in one]
+    return pandas.DataFrame(rows, columns=["what", "before", "after", "cells"], dtype=object)
+
+
+def _flat(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for part in PARTS:
+        if manifest.get(part) is not None:
+            yield from flatten(manifest[part], part)
+
+
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """A nested configuration as dotted keys with their values as text."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def as_frame(found: Sequence[Difference]) -> pandas.DataFrame:
+    """A row a name: KEY, `change`, `same_id`, `status_before`, `status_after`, `differs_in` and `fault`."""
+    import pandas
+
+    rows = [
+        (
+            *one.name,
+            one.change,
+            one.same_id if one.before and one.after else None,
+            one.before.status if one.before else None,
+            one.after.status if one.after else None,
+            " ".join(one.parts),
+            one.fault,
+        )
+        for one in found
+    ]
+    columns = [*KEY, "change", "same_id", "status_before", "status_after", "differs_in", "fault"]
+    return pandas.DataFrame(rows, columns=columns, dtype=object)

@@ -1,0 +1,122 @@
+"""fedbench/report/board_frames.py: leaderboards as frames, and what is said around them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from boards import board, cells, rendered, row, shown, write
+from factories import eval_rows, round_row, write_cell
+
+from fedbench.report.board_frames import BOARD, leaderboard
+from fedbench.report.frames import Frame
+
+NOISE = (0.0, 0.006, -0.004)
+
+
+def seeds(level, spread=1.0):
+    return [(level + spread * e, level - spread * e / 2) for e in NOISE]
+
+
+def test_a_frame_says_what_it_is_of(tmp_path):
+    for method in ("fedra", "depthfl", "allsmall"):
+        write(tmp_path / "s", method, *seeds(0.5 + len(method) / 100, len(method)))
+    found = leaderboard([board(tmp_path)])
+    assert isinstance(found, Frame) and isinstance(found[found["mean"] > 0], Frame)
+    assert found.attrs["metric"] == "accuracy" and found.attrs["round"] == "final"
+    assert found.attrs["correction"] == "Benjamini-Hochberg over 3 pairs"
+    assert found.caption and list(found.columns[: len(BOARD)]) == list(BOARD)
+    html = found._repr_html_()
+    assert "<caption>accuracy, % · round 12" in html and "fedra" in html and "<b>" in html
+
+
+def test_csv_has_a_row_for_each_method_with_its_domains(tmp_path):
+    write(tmp_path / "s", "fedra", (0.75, 0.25), (0.25, 0.25))
+    write_cell(tmp_path / "s", "exclusive", status="not_applicable")
+    first, second = csv.DictReader(io.StringIO(rendered([board(tmp_path)], "csv")))
+    place = dict(suite="s", scenario="mixed", variant="", backbone="micro_vit", dataset="strokes6", profile="paper")
+    std = np.std([0.75, 0.25], ddof=1)
+    told = dict(method="fedra", role="method", mean="0.375", std=str(float(std / 2)), n_seeds="2", round="12")
+    domains = dict(a="0.5", b="0.25", worst="0.25", ci_low="", group="")
+    assert first.items() >= (place | told | domains).items()
+    assert (second["status"], second["mean"], second["n_seeds"]) == ("not_applicable", "", "0")
+
+
+def test_json_says_what_the_frame_says_and_has_no_nan(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write(tmp_path / "s", "allsmall", (float("nan"), 0.6))
+    write_cell(tmp_path / "s", "depthfl", status="failed", reason="boom")
+    found = json.loads(rendered([board(tmp_path)], "json"))
+    assert (found["metric"], found["round"], found["split"]) == ("accuracy", "final", "test")
+    assert found["tables"][0]["notes"] == ["depthfl: failed: boom"]
+    assert found["tables"][0]["scenario"] == "mixed"
+    rows = {one["method"]: one for one in found["rows"]}
+    assert rows["fedra"]["mean"] == pytest.approx(0.7) and rows["fedra"]["std"] is None
+    assert rows["allsmall"]["mean"] is None and rows["allsmall"]["a"] is None and rows["depthfl"]["status"] == "failed"
+
+
+def test_a_ceiling_comes_first_and_apart_then_the_best_mean(tmp_path):
+    rows = eval_rows({12: {"a": 0.9, "b": 0.9}}, "accuracy/last") + eval_rows({12: {"a": 0.8, "b": 0.8}})
+    write_cell(tmp_path / "s", "allsmall", status="failed", reason="boom")
+    write(tmp_path / "s", "fedra", (0.7, 0.6))
+    write(tmp_path / "s", "alllarge", (0.75, 0.75))
+    write_cell(tmp_path / "s", "depthfl", evaluation=rows)
+    found = leaderboard([board(tmp_path)])
+    assert found["method"].tolist() == ["alllarge", "depthfl", "depthfl/last", "fedra", "allsmall"]
+    assert found["role"].tolist()[:2] == ["ceiling", "method"]
+    lines = shown([board(tmp_path)], 200).splitlines()
+    ceiling = next(i for i, line in enumerate(lines) if line.startswith("alllarge"))
+    assert "ceiling" in lines[ceiling] and not lines[ceiling + 1].strip() and lines[ceiling + 2].startswith("depthfl")
+
+
+def test_the_best_mean_alone_is_bold(tmp_path):
+    """Not every method that is not significantly worse: that would honour the least stable one."""
+    write(tmp_path / "s", "fedra", *seeds(0.80))
+    write(tmp_path / "s", "flexlora", (0.99, 0.99), (0.2, 0.2), (0.99, 0.99))
+    write(tmp_path / "s", "alllarge", *seeds(0.95))
+    found = board(tmp_path)
+    assert row(found, "flexlora").group == row(found, "fedra").group == "a"
+    markdown = rendered([found], "markdown")
+    assert markdown.count("**") == 2 and "| **79.9** ±0.1" not in markdown and "| fedra |  | **80." in markdown
+    assert rendered([found], "latex").count(r"\textbf{") == 1
+
+
+def test_intervals_of_fractions_end_at_their_limits_and_a_collapse_is_marked(tmp_path):
+    write(tmp_path / "s", "flexlora", (0.99, 0.99), (0.99, 0.99), (0.99, 0.99), (0.2, 0.2), (0.98, 0.98))
+    write(tmp_path / "s", "fedra", (0.0, 0.0), (0.3, 0.3), (0.3, 0.3), (0.3, 0.3), (0.01, 0.01))
+    found = leaderboard([board(tmp_path)]).set_index("method")
+    assert found.loc["flexlora", "ci_high"] == 1.0 and found.loc["fedra", "ci_low"] == 0.0
+    assert found.loc["flexlora", "collapsed"] == 1
+    text = cells(board(tmp_path))
+    assert text["stability"] == ["1 of 5 seeds collapsed", "2 of 5 seeds collapsed"]
+    assert text["95 % interval"][0].endswith("–100.0")
+    for seed in range(3):
+        write_cell(tmp_path / "t", "fedra", seed, evaluation=eval_rows({1: {"a": 5.0 * (1 + seed)}}, "loss"))
+    loss = leaderboard([board(tmp_path / "t", metric="loss")])
+    assert loss["ci_high"].iloc[0] > 20, "a loss has no limit"
+    assert loss["collapsed"].isna().all()
+
+
+def test_memory_is_that_of_the_weakest_the_median_and_the_largest_client(tmp_path):
+    rounds = [
+        round_row(t, n, [0] * held, workspace_bytes=1_000_000 * t) for t in (1, 2) for n, held in enumerate((1, 2, 4))
+    ]
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 0.5}}), rounds=rounds)
+    found = leaderboard([board(tmp_path)]).iloc[0]
+    assert (found["memory_min"], found["memory_median"], found["memory_max"]) == (12e6, 22e6, 42e6)
+    assert cells(board(tmp_path))["memory min/med/max"] == ["12.0/22.0/42.0 MB"]
+
+
+def test_seconds_and_coverage_are_left_to_the_costs(tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 0.5}}))
+    titles = cells(board(tmp_path))
+    assert "down + up" in titles and not {"seconds", "Γ*", "cover"} & titles.keys()
+
+
+def test_a_domain_may_be_called_like_a_column(tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"mean": 0.5, "method": 0.7}}))
+    found = leaderboard([board(tmp_path)])
+    assert found["mean (domain)"].iloc[0] == 0.5 and found["mean"].iloc[0] == pytest.approx(0.6)

@@ -1,0 +1,88 @@
+"""Plugins that end or hang their process, wherever they are called, cost a row each, and the others are computed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from command import TINY, fedbench, manifests, write_suite
+
+BAD = """
+import os, time
+from dataclasses import replace
+from fedbench import hookimpl
+from fedbench.families.layerwise import layerwise
+
+def leaves(capacities, num_layers):
+    os._exit(7)
+
+def hangs(capacities, num_layers):
+    time.sleep(3600)
+
+def does(how):
+    os._exit(7) if how == "leave" else time.sleep(3600)
+
+def odd_make(setup, how: str):
+    does(how)
+    return layerwise(setup)
+
+def odd_cost(setup, how: str):
+    return replace(layerwise(setup), cost=lambda capacity, t: does(how))
+
+def odd_init(setup, how: str):
+    return replace(layerwise(setup), init=lambda generator: does(how))
+
+@hookimpl
+def fedbench_register_allocations(register):
+    register("leaves", leaves)
+    register("hangs", hangs)
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("odd_make", odd_make)
+    register("odd_cost", odd_cost)
+    register("odd_init", odd_init)
+"""
+LEFT = ("failed", "the worker process ended with exit code 7")
+
+
+def run_bad(folder, methods: str, *words):
+    """How each method ended, the outcome of the command, and its seconds."""
+    (folder / "bad.py").write_text(BAD)
+    write_suite(folder, methods)
+    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", "bad.py", "--results", "r", *words)
+    began = time.monotonic()
+    done = fedbench(*words, cwd=folder)
+    found = {name.split("/")[0]: (m["status"], m["reason"]) for name, m in manifests(folder / "r").items()}
+    return found, done, time.monotonic() - began
+
+
+def test_allocations_that_leave_and_hang_cost_a_row_each(tmp_path, own_cache):
+    methods = "{name: a, extends: fedra, allocation: leaves}, {name: b, extends: fedra, allocation: hangs}, fedra"
+    found, done, seconds = run_bad(tmp_path, methods, "--timeout", 10, "--jobs", 3)
+    assert found == {"a": LEFT, "b": ("timeout", "not done after 10 s"), "fedra": ("finished", None)}
+    assert done.exit_code == 1 and "2 cells failed" in done.stdout
+    assert seconds < 60, "the hanging one ends soon after its deadline"
+
+
+@pytest.mark.parametrize("where", ["make", "init"])
+def test_methods_that_leave_and_hang_elsewhere_cost_a_row_each(tmp_path, own_cache, where):
+    methods = f"{{name: a, extends: odd_{where}, how: leave}}, {{name: b, extends: odd_{where}, how: hang}}, fedra"
+    found, done, _ = run_bad(tmp_path, methods, "--timeout", 10, "--jobs", 3)
+    assert found == {"a": LEFT, "b": ("timeout", "not done after 10 s"), "fedra": ("finished", None)}
+    assert done.exit_code == 1
+
+
+def test_a_run_asks_for_no_cost(tmp_path, own_cache):
+    found, done, _ = run_bad(tmp_path, "{name: a, extends: odd_cost, how: leave}, fedra", "--jobs", 2)
+    assert found == {"a": ("finished", None), "fedra": ("finished", None)} and done.exit_code == 0, done.output
+
+
+def test_the_deadline_of_cells_is_also_that_of_reading_plugins(tmp_path, own_cache):
+    (tmp_path / "hang.py").write_text("import time\ntime.sleep(3600)\n")
+    write_suite(tmp_path, "fedra")
+    began = time.monotonic()
+    done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--plugin", "hang.py", "--timeout", 10, cwd=tmp_path)
+    assert done.exit_code == 1 and "'hang.py'" in done.output and "was not done after 10 s" in done.output
+    assert [m["status"] for m in manifests(tmp_path / "results").values()] == ["finished"]
+    assert time.monotonic() - began < 60  # about 15 on two idle cores

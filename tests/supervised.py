@@ -1,0 +1,124 @@
+"""Functions for tests of the supervisor, which are called in separate processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from fedbench.errors import UserError
+
+FOREVER = [sys.executable, "-c", "import time; time.sleep(3600)"]
+
+
+def double(argument, tell):
+    tell({"event": "thinking", "of": argument})
+    return argument * 2
+
+
+def facts(argument, tell):
+    return {"environment": dict(os.environ), "folder": os.getcwd(), "session": os.getsid(0), "pid": os.getpid()}
+
+
+def large(argument, tell):
+    return "x" * argument
+
+
+def refuse(argument, tell):
+    raise UserError("no such thing", option="width")
+
+
+def fail(argument, tell):
+    return {}["nothing"]
+
+
+def leave(argument, tell):
+    os._exit(argument)
+
+
+def exit_politely(argument, tell):
+    sys.exit(argument)
+
+
+def crash(argument, tell):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def sleep(argument, tell):
+    time.sleep(argument)
+
+
+def hold_the_gil(argument, tell):
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def ignore_signals(argument, tell):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    tell({"event": "ready"})
+    time.sleep(3600)
+
+
+def end_when_asked(argument, tell):
+    asked = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    tell({"event": "ready"})
+    while not asked:
+        time.sleep(0.01)
+    return "ended"
+
+
+def eat(argument, tell):
+    held = []
+    while True:
+        held.append(bytearray(os.urandom(2**20)) * 16)
+        time.sleep(0.01)
+
+
+def children_that_eat(argument, tell):
+    for _ in range(2):
+        subprocess.Popen([sys.executable, "-c", f"import time; held = bytearray(b'x') * {argument}; time.sleep(3600)"])
+    time.sleep(3600)
+
+
+def leave_children(argument, tell):
+    """One in its own session too; their pids go into a file."""
+    left = [subprocess.Popen(FOREVER), subprocess.Popen(FOREVER, start_new_session=True)]
+    Path(argument["pids"]).write_text(json.dumps([one.pid for one in left]))
+    tell({"event": "left"})
+    if argument.get("then") == "kill":
+        os.kill(os.getppid(), signal.SIGKILL)
+    if argument.get("then"):
+        time.sleep(3600)
+
+
+def kill_guard(argument, tell):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(3600)
+
+
+def stop_guard(argument, tell):
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(3600)
+
+
+def print_much(argument, tell):
+    print("the beginning")
+    for _ in range(argument):
+        print("x" * 1023)
+    print("the end", file=sys.stderr)
+
+
+def tell_nonsense(argument, tell):
+    fd = tell.__closure__[0].cell_contents.fileno()
+    os.write(fd, b'\xff\x00 nothing\n[1]\n"event"\n{"event": 7}\n' + b"[" * 100_000 + b"\n")
+    tell({"event": "sense"})
+
+
+def slow_thread(argument, tell):
+    threading.Thread(target=lambda: (time.sleep(0.2), Path(argument).write_text("sent"))).start()

@@ -1,0 +1,115 @@
+"""Advice that can work: every extra, command, option and page that code and docs name is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+
+from fedbench.cli import main
+from fedbench.commands.trackers import files
+from fedbench.errors import UserError
+from fedbench.registry import installed
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+CODE = sorted((*ROOT.glob("fedbench/**/*.py"), *ROOT.glob("plugins/**/*.py")))
+DOCS = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"]
+OTHERS = {
+    "--porcelain",
+    "--untracked-files",
+    "--array",
+    "--no-deps",
+    "--help",
+    "--version",
+    "--user",
+    "--upgrade",
+    "--logdir",
+}
+
+
+def commands(group: click.Group = main, words: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
+    """Every command by its words."""
+    found: dict[tuple[str, ...], click.Command] = {}
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        found[*words, name] = command
+        if isinstance(command, click.Group):
+            found |= commands(command, (*words, name))
+    return found
+
+
+COMMANDS = commands()
+OPTIONS = {
+    option for one in COMMANDS.values() for param in one.params for option in (*param.opts, *param.secondary_opts)
+}
+
+
+def texts(path: Path) -> list[str]:
+    """What a file says to people: the strings of code with a blank for each value in them; all of a page."""
+    if path.suffix == ".md":
+        return [path.read_text()]
+    found, inner = [], set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            inner |= {id(part) for part in node.values}
+            found.append("".join(p.value if isinstance(p, ast.Constant) else "{}" for p in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
+            found.append(node.value)
+    return found
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [*CODE, *DOCS], ids=named)
+def test_every_extra_command_option_and_page_is_there(path):
+    wrong = []
+    for text in texts(path):
+        for extras in re.findall(r"fedbench\[([\w,-]+)\]", text):
+            wrong += [f"extra {extra}" for extra in extras.split(",") if extra not in EXTRAS]
+        for quote, line in re.findall(r"(^ *|`)fedbench ((?:[^`\n]|\\\n)+)", text, re.MULTILINE):
+            words = re.split(r"#|&&|\||;|>", line)[0].replace("\\\n", " ").split()
+            wrong += faults(words, quoted=quote == "`")
+        if path.suffix == ".py":
+            options = re.findall(r"(?<![\w-])--[a-z][a-z-]*(?![\w=-]*:)", text)
+            wrong += [option for option in options if option not in OPTIONS | OTHERS and option not in own(path)]
+            wrong += [page for page in re.findall(r"docs/\w+\.md", text) if not (ROOT / page).is_file()]
+    assert not wrong
+
+
+def own(path: Path) -> set[str]:
+    """Options that the file's own arguments define, such as those of a plugin's command."""
+    return set(re.findall(r'"(--[a-z-]+)', path.read_text()))
+
+
+def faults(words: list[str], quoted: bool) -> list[str]:
+    """What `fedbench WORDS` cannot be. quoted: it is a command, and not a sentence that begins so."""
+    group: tuple[str, ...] = ()
+    while words and (*group, words[0]) in COMMANDS:
+        group, words = (*group, words[0]), words[1:]
+    if not group:
+        return [f"command {words[0]}"] if quoted and words and re.fullmatch(r"[a-z_]+", words[0]) else []
+    known = {option for param in COMMANDS[group].params for option in (*param.opts, *param.secondary_opts)}
+    given = [re.match(r"--[a-z][a-z-]*", word) for word in words]
+    return [f"fedbench {' '.join(group)} {one[0]}" for one in given if one and one[0] not in known | {"--help"}]
+
+
+def test_a_tracker_whose_package_is_missing_names_what_can_be_installed(monkeypatch):
+    points = {point.name: point for point in installed.points("fedbench.trackers")[0]}
+    monkeypatch.setattr("fedbench.commands.trackers.find_spec", lambda name: None)
+    assert {"mlflow", "tensorboard"} <= points.keys()
+    for name, point in points.items():
+        assert isinstance(point, EntryPoint)
+        with pytest.raises(UserError) as caught:
+            files([name])
+        (advice,) = re.findall(r"pip install (\S+)", str(caught.value))
+        extra = re.fullmatch(r"'fedbench\[(\w+)\]'", advice)
+        assert extra[1] in EXTRAS if extra else advice == point.load().NEEDS

@@ -1,0 +1,134 @@
+"""fedbench from Python: results as frames, runs, and the notebook that shows both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+import pandas
+import pytest
+from command import TINY, write_suite
+from factories import eval_rows, write_cell
+
+import fedbench
+from fedbench.errors import UserError
+from fedbench.report.frames import Frame
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "results/reference"
+VIEWS = ("leaderboard", "pairs", "costs", "summary", "ranks", "pareto")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for suite in ("one", "two"):
+        for method, level in (("alllarge", 0.9), ("fedra", 0.7), ("depthfl", 0.6)):
+            for seed in range(3):
+                rows = eval_rows({2: {"a": level + seed * len(method) / 1000, "b": level}})
+                write_cell(tmp_path / suite, method, seed, evaluation=rows)
+    return tmp_path
+
+
+def test_names_are_public_and_loaded_when_asked_for():
+    assert {"load", "run"} <= set(fedbench.__all__) and {"load", "run"} <= set(dir(fedbench))
+    code = "import sys, fedbench; dir(fedbench); print({'pandas', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_tables_of_cells_scores_and_rounds(folder):
+    r = fedbench.load(folder / "one")
+    assert isinstance(r.cells, pandas.DataFrame) and len(r.cells) == 9
+    assert set(r.eval["metric"]) == {"accuracy"} and len(r.rounds) == 9 * 72
+    assert repr(r) == f"<fedbench results of {folder / 'one'}: 9 finished>"
+    assert "<table>" in r._repr_html_()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_a_frame_with_a_caption_that_says_what_it_is_of(folder, view):
+    found = getattr(fedbench.load(folder / "one"), view)()
+    assert isinstance(found, Frame) and isinstance(found, pandas.DataFrame) and len(found)
+    assert found.caption and found.attrs["metric"] == "accuracy"
+    assert found._repr_html_().count("<table>") >= 1
+    assert found.attrs["correction"].startswith("Benjamini-Hochberg over ")
+
+
+def test_a_leaderboard_has_the_columns_that_are_promised(folder):
+    board = fedbench.load(folder / "one").leaderboard(baseline="depthfl")
+    promised = ["method", "role", "mean", "std", "ci_low", "ci_high", "group", "n_seeds", "a", "b"]
+    assert set(promised) <= set(board.columns)
+    assert board["method"].tolist() == ["alllarge", "fedra", "depthfl"]  # the ceiling, then by the mean
+    assert board.set_index("method").loc["fedra", "gap"] == pytest.approx(0.1, abs=0.01)
+
+
+def test_several_paths_and_globs_are_one_pool(folder):
+    both = fedbench.load(folder / "*")
+    assert list(both.cells["suite"].unique()) == ["one", "two"]
+    assert len(fedbench.load(folder / "one", folder / "two").leaderboard()) == 6
+    assert len(both.select(methods=["fed*"]).leaderboard()) == 2
+    with pytest.raises(UserError, match="no folder matches"):
+        fedbench.load(folder / "x*")
+
+
+def test_the_frame_is_the_one_that_compare_prints(folder):
+    from command import fedbench as command
+
+    printed = command("compare", "one", "--format", "csv", cwd=folder).stdout
+    from fedbench.report.text import to_csv
+
+    assert to_csv(fedbench.load(folder / "one").leaderboard()) == printed
+
+
+def test_time_to_target_deployable_and_tuning(folder):
+    r = fedbench.load(folder / "one")
+    found = r.time_to_target(0.65).set_index("method")
+    assert found.loc["fedra", "n_reached"] == 3 and found.loc["depthfl", "n_reached"] == 0
+    with pytest.raises(UserError, match="scored at sizes"):
+        r.deployable()
+    with pytest.raises(UserError, match="nothing of this was tuned"):
+        r.tuning()
+    tuned = fedbench.load(REFERENCE / "feature_skew_tuned")
+    assert {"method", "validation", "1 trial", "8 trials"} <= set(tuned.tuning().columns)
+    assert len(tuned.candidates()) > len(tuned.tuning()) > 0
+
+
+def test_a_run_returns_results(tmp_path, own_cache, capsys):
+    write_suite(tmp_path, "fedra")
+    with chdir(tmp_path):
+        r = fedbench.run("tiny.yaml", rounds=1, plugins=[str(TINY)], results="r")
+        assert r.outcome.ran == 1 and r.leaderboard()["method"].tolist() == ["fedra"]
+        out, err = capsys.readouterr()
+        assert "1 to run" in err and out == ""
+        again = fedbench.run("tiny.yaml", rounds=1, plugins=[str(TINY)], results="r", quiet=True)
+        assert again.outcome.ran == 0 and capsys.readouterr() == ("", "")
+
+
+def test_a_suite_may_be_a_mapping(tmp_path, own_cache):
+    suite = {
+        "suite": "mapped",
+        "defaults": {"backbone": "tiny", "data": "dots", "capacities": [2, 1], "train": {"rounds": 2, "max_steps": 1}},
+        "scenarios": {"small": {}},
+        "methods": ["head_only"],
+    }
+    with chdir(tmp_path):
+        r = fedbench.run(suite, rounds=1, plugins=[str(TINY)], results="r", quiet=True)
+        assert r.cells["suite"].tolist() == ["mapped"] and r.cells["rounds"].tolist() == [1]
+        assert [path.name for path in tmp_path.iterdir()] == ["r"]
+        with pytest.raises(UserError, match="no method is called 'nosuch'"):
+            fedbench.run({**suite, "methods": ["nosuch"]}, plugins=[str(TINY)], results="r", quiet=True)
+
+
+def test_the_example_notebook_runs(tmp_path, own_cache):
+    notebook = json.loads((ROOT / "docs/example.ipynb").read_text(encoding="utf-8"))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/reference").symlink_to(REFERENCE)
+    names: dict[str, object] = {}
+    with chdir(tmp_path):
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                assert cell["outputs"] == [] and cell["execution_count"] is None
+                exec("".join(cell["source"]), names)
+    assert names["vit"]["method"].tolist()[1] == "fedra" and names["mine"].outcome.ran == 1
