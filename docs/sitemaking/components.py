@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fedbench import options
+from fedbench import schema as schemas
 from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP, Catalogue, Component
 from fedbench.registry.registry import Registry
 from fedbench.suite.overlay import NESTED
@@ -70,4 +70,4 @@ def _default(value: object) -> str:
 def _takes(component: Component, key: str) -> str:
     if component.kind == "method" and key in NESTED:
         return f"the name of an {NESTED[key]}, or a mapping"
-    return told(options.told(component.takes[key])) if key in component.takes else ""
+    return told(schemas.described(component.takes[key])) if key in component.takes else ""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fedbench import options
+from fedbench import schema as schemas
 from fedbench.suite import json_schema
 from sitemaking.commands import told
 from sitemaking.components import own
@@ -66,8 +66,6 @@ def _takes(part: Schema) -> str:
         return " or ".join(dict.fromkeys(_takes(one) for one in part["anyOf"]))
     if "const" in part:
         return f"`{json.dumps(part['const']).strip(QUOTES)}`"
-    if part.get("exclusiveMaximum") == 2**32:
-        return "a whole number from 0 to 2^32 - 1"
     if part.get("type") == "array":
         return f"a list, each {_takes(part['items'])}" if part.get("items") else "a list"
     for inner in (*part.get("patternProperties", {}).values(), part.get("additionalProperties")):
@@ -75,7 +73,7 @@ def _takes(part: Schema) -> str:
             return f"a mapping from names, each to {_takes(inner)}"
     if "properties" in part:
         return "a mapping " + ", ".join(f"`{key}`: {_takes(inner)}" for key, inner in part["properties"].items())
-    return told(options.told({key: value for key, value in part.items() if key != "description"}))
+    return told(schemas.described({key: value for key, value in part.items() if key != "description"}))
 
 
 def _named(pointer: str) -> str:

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "RELIABILITY.md": "reliability.md",
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
+    "AGENTS.md": "agents.md",
     "CHANGELOG.md": "changes.md",
     "suites/papers/README.md": "papers_suites.md",
     "results/reference/README.md": "reference_results.md",
