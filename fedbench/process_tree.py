@@ -50,22 +50,21 @@ def end_descendants() -> None:
 
 
 def end_children_of(pid: int, spared: Collection[int]) -> None:
-    """Kill the children of another process but those that are spared, and what is below them, until none is left."""
+    """Kill the children of another process but those that are spared, and what is below them, until none is left.
+
+    A listing of processes takes a while. What a child has left behind when it ended meanwhile may be in none of its
+    lines, so that only the second empty listing in a row counts.
+    """
     until = time.monotonic() + PATIENCE
+    empty = 0
     with suppress(psutil.NoSuchProcess):
-        while time.monotonic() < until:
+        while empty < 2 and time.monotonic() < until:
             children = [child for child in psutil.Process(pid).children() if child.pid not in spared]
-            alive = [child for child in children if _of(child, _is_alive, False)]
-            if not alive:
-                return
-            for child in alive:
+            for child in children:
                 below: list[psutil.Process] = _of(child, lambda one: one.children(recursive=True), [])
                 _kill([*below, child])
+            empty = 0 if children else empty + 1
             time.sleep(0.005)
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    return bool(process.status() != psutil.STATUS_ZOMBIE)
 
 
 def _kill(processes: Collection[psutil.Process]) -> None:

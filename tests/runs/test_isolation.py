@@ -21,7 +21,6 @@ DIES = {
     "exits_3": ("the worker process ended with exit code 3", 3, None),
     "kills_itself": ("the worker process was killed by SIGKILL; the system does that", None, "SIGKILL"),
     "kills_its_guard": ("the process that watches over it was killed", None, "SIGKILL"),
-    "kills_its_server": ("RuntimeError: it killed the server", None, None),
     "floods": ("RuntimeError: it is tired", None, None),
     "closes_its_pipe": ("the worker process ended with exit code 1", 1, None),
     "cannot_write": ("cannot be written (File too large). Choose another folder", 1, None),
@@ -77,6 +76,12 @@ def test_no_process_and_no_temporary_file_is_left(dead):
     folder, _, _ = dead
     assert all_ended(folder) and all_ended(folder, "pids_of_the_unwatched")
     assert not list((folder / "r").rglob("*.tmp"))
+
+
+def test_a_killed_server_costs_the_cells_of_that_moment_alone(tmp_path, own_cache):
+    found, done, _ = run(tmp_path, "kills_its_server", "takes_a_second", words=("--jobs", 1))
+    assert done.exit_code == 1 and found["kills_its_server"]["reason"] == "RuntimeError: it killed the server"
+    assert found["fedra"]["status"] == found["takes_a_second"]["status"] == "finished"
 
 
 def test_garbage_on_every_pipe_harms_no_other_cell(tmp_path, own_cache):
