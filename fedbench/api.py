@@ -63,7 +63,7 @@ def run(
 
     from fedbench.commands.screen import Screen
     from fedbench.commands.watch import Watch
-    from fedbench.runs import runner
+    from fedbench.runner import runner
 
     given = {"sets": (*sets, *([] if rounds is None else [f"train.rounds={rounds}"])), **choices}
     if isinstance(suite, Mapping):

@@ -138,12 +138,12 @@ def fedbench_register_metrics(register: Register) -> None:
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
     """Where cells run: `make(workers, most, timeout, memory_limit, gpu, **options) ->
-    execute(jobs, on_event)`, see `fedbench.runs.local`.
+    execute(jobs, on_event)`, see `fedbench.runner.local`.
 
     :param elsewhere: optional, True where cells run on other machines.
 
-    A job is a `fedbench.cell.order.Order` as a JSON string. `jobs` is an iterator, and a cell is handed out when its
-    job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
+    A job is a `fedbench.simulation.cell_job.CellJob` as a JSON string. `jobs` is an iterator, and a cell is handed out
+    when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
     `event` (`started`, `resumed`, `torn`, `round`, `stopping`, `ended`) and `folder`, and
     answers whether further cells may start. An `execute` that is asked to end by a signal raises
     `fedbench.errors.Interrupted` when its cells have ended.

@@ -18,10 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedbench.cell.prices import Prices, _Cell
 from fedbench.registry.assets import Assets
+from fedbench.registry.cache_key import idle_plugins, unread
 from fedbench.registry.registry import Registry
-from fedbench.registry.unread import idle_plugins, unread
 from fedbench.results import read_index, read_manifest
 from fedbench.results.columns import COLUMNS
 from fedbench.results.content import digest_of_table
@@ -33,6 +32,7 @@ from fedbench.results.manifest import MANIFEST
 from fedbench.results.pack import Ended, with_cells
 from fedbench.results.result import checked_table, has_table
 from fedbench.results.store import cell_folders
+from fedbench.simulation.prices import Prices, _Cell
 from fedbench.types import Size
 
 WITH_WORKSPACE = "head_only"  # the method whose cells were computed before and after the column came

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from command import write_suite
 
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 
 ROUNDS = 3
 SCENARIOS = """

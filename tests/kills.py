@@ -15,16 +15,16 @@ from typing import Any
 
 from command import TINY, write_suite
 
-from fedbench.cell import worker
-from fedbench.cell.checkpoint import forget
-from fedbench.cell.order import Order
-from fedbench.cell.state import STRUCTURE, TENSORS
+from fedbench.processes.supervisor import Child, wait
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_manifest, read_rows
-from fedbench.runs.plan import cells_of
-from fedbench.runs.runner import load
-from fedbench.supervisor import Child, wait
+from fedbench.runner.cells import cells_of
+from fedbench.runner.runner import load
+from fedbench.simulation import worker
+from fedbench.simulation.cell_job import CellJob
+from fedbench.simulation.checkpoint import forget
+from fedbench.simulation.state import STRUCTURE, TENSORS
 
 WRITES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")  # audit events, which come before the deed
 
@@ -53,7 +53,7 @@ def order_of(
     processes: int = 1,
     changes: dict[str, str] | None = None,
     plugins: Sequence[Path] = (TINY,),
-) -> Order:
+) -> CellJob:
     """The order of a tiny cell that keeps a checkpoint after every round; `folder` is where its results will lie."""
     files = list(map(str, plugins))
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,10 +61,10 @@ def order_of(
     registry = Registry(files)
     (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
     place = folder / "s" / cell.id
-    return Order(place, cell.manifest(), "cpu", files, processes, checkpoint_every=0)
+    return CellJob(place, cell.manifest(), "cpu", files, processes, checkpoint_every=0)
 
 
-def moved(order: Order, folder: Path) -> Order:
+def moved(order: CellJob, folder: Path) -> CellJob:
     """The same order elsewhere."""
     return replace(order, folder=folder / "s" / order.folder.name)
 
@@ -89,7 +89,7 @@ def said(folder: str | Path) -> tuple[str, bytes, bytes]:
     )
 
 
-def kill_until_done(order: Order, draw: random.Random, longest: float, toll: Toll, kills: int) -> None:
+def kill_until_done(order: CellJob, draw: random.Random, longest: float, toll: Toll, kills: int) -> None:
     """Compute a cell, whose every process is killed after up to `longest` seconds, until one gets to the end or
     there were so many kills in all."""
     began = time.monotonic()
@@ -119,9 +119,9 @@ def half_written(cell: Path) -> bool:
 
 
 @contextmanager
-def started(order: Order) -> Iterator[Child]:
+def started(order: CellJob) -> Iterator[Child]:
     """A worker process that computes the order."""
-    child = Child("fedbench.cell.worker:compute", order.to_json())
+    child = Child("fedbench.simulation.worker:compute", order.to_json())
     try:
         assert heard(child)[0] == {"event": "ready"}
         yield child
@@ -142,7 +142,7 @@ def listens(child: Child, seconds: float) -> bool:
     return bool(heard(child, seconds)) and seconds > 0
 
 
-def killed_before_write(order: Order, number: int) -> bool:
+def killed_before_write(order: CellJob, number: int) -> bool:
     """Run an order in a copy of this process that is killed before the number-th change it makes to its cell's folder;
     whether there were so many."""
     pid = os.fork()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedbench.cell.cost_estimate import answer_each
-from fedbench.cell.prices import Prices
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
+from fedbench.simulation.cost_estimate import answer_each
+from fedbench.simulation.prices import Prices
 
 
 def totals_of(assets: Assets, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:

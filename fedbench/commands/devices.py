@@ -65,10 +65,10 @@ def devices(
         return
     if suite is not None and backbone is not None:
         raise UserError("devices: a suite or --backbone, not both")
-    from fedbench.cell.cost_estimate import DEADLINE
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
     from fedbench.report.device_tables import fitting, shared
+    from fedbench.simulation.cost_estimate import DEADLINE
     from fedbench.suite import load
 
     registry = Registry(plugins, timeout=timeout)
@@ -105,8 +105,8 @@ def _found(
     whether a plugin has failed."""
     from dataclasses import asdict
 
-    from fedbench.cell.cost_estimate import Asking, of_one_method
     from fedbench.devices.feasibility import Outlook
+    from fedbench.simulation.cost_estimate import Asking, of_one_method
 
     points: dict[tuple[Where, str], str] = {}
     devices: dict[str, list[dict[str, Any]]] = {}
@@ -121,7 +121,7 @@ def _found(
         groups.setdefault(of_one_method(point.config), []).append((id, point.config))
         rules[_told(point.config.get("fit", {"memory": True}))] = None
     given = {"devices": devices, "images": images}
-    asking = Asking("fedbench.cell.prices:feasible", assets, timeout, list(groups.values()), given)
+    asking = Asking("fedbench.simulation.prices:feasible", assets, timeout, list(groups.values()), given)
     for _ in asking.run():
         pass
     found: dict[Where, dict[str, Any]] = {}
@@ -142,7 +142,7 @@ def _found(
 
 def _devices_of(given: Mapping[str, Any] | None) -> list[Device]:
     """The devices of a scenario, by default all that come with fedbench, and the server's."""
-    from fedbench.devices.dealt import server_of
+    from fedbench.devices.assignment import server_of
     from fedbench.devices.table import SERVER, SHIPPED, device_of
 
     if not given:

@@ -11,7 +11,7 @@ from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, TIMEOUT, cel
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedbench.runs.estimate import Estimate
+    from fedbench.runner.estimate import Estimate
 
 STATUS = len("finished")  # letters of a status that are shown on any terminal
 
@@ -53,9 +53,9 @@ def plan(
     from fedbench.commands.screen import Spinner
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
-    from fedbench.runs.forecast import forecast
-    from fedbench.runs.options import Options
-    from fedbench.runs.runner import load
+    from fedbench.runner.forecast import forecast
+    from fedbench.runner.options import Options
+    from fedbench.runner.runner import load
 
     options = Options(results=results, device=device, jobs=workers(jobs), timeout=timeout)
     with Spinner(f"Planning {suite}") as spinner:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from fedbench.errors import UserError
-from fedbench.supervisor import ChildFailed, call
+from fedbench.processes.supervisor import ChildFailed, call
 from fedbench.words import meant
 
 DEADLINE = 300.0  # seconds that the check of one component may take

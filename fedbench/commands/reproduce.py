@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
     from fedbench.report.frames import Frame
     from fedbench.results.diff import CellSummary
-    from fedbench.runs.plan import Cell
+    from fedbench.runner.cells import Cell
     from fedbench.suite import Suite
 
 MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, and is known before the run
@@ -184,8 +184,8 @@ def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, r
     from fedbench.commands.recovered import places, recovered
     from fedbench.disk import write_atomically
     from fedbench.registry.assets import Assets
-    from fedbench.runs import runner
-    from fedbench.runs.plan import cells_of
+    from fedbench.runner import runner
+    from fedbench.runner.cells import cells_of
 
     lacking = {cell.name: reason for cell in cells if (reason := _lacks(cell, registry))}
     known = [cell for cell in cells if cell.name not in lacking]
@@ -214,7 +214,7 @@ def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, r
 def _lacks(cell: CellSummary, registry: Registry) -> str:
     """Which component that it names is not installed; "" where all are."""
     from fedbench.errors import UserError
-    from fedbench.runs.plan import references
+    from fedbench.runner.cells import references
 
     try:
         for kind, ref in references(dict(cell.manifest["config"])):
@@ -246,9 +246,9 @@ def _run(plan: Plan, registry: Registry, results: str, quiet: bool, given: dict[
     from fedbench.commands.screen import Screen, Spinner
     from fedbench.commands.watch import Watch
     from fedbench.errors import Interrupted
-    from fedbench.runs.options import Options
-    from fedbench.runs.run import Run
-    from fedbench.runs.signals import raising
+    from fedbench.runner.options import Options
+    from fedbench.runner.run import Run
+    from fedbench.runner.signals import raising
 
     options = Options(results=results, device=given["device"], jobs=workers(given["jobs"]))
     try:

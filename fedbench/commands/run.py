@@ -13,7 +13,7 @@ import click
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
 from fedbench.commands.output import tell_left_out
 from fedbench.errors import Interrupted
-from fedbench.runs.signals import raising
+from fedbench.runner.signals import raising
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fedbench.registry.registry import Registry
     from fedbench.results import Found
-    from fedbench.runs.outcome import Listen, Outcome
+    from fedbench.runner.exit_status import Listen, Outcome
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -93,7 +93,7 @@ def run(
     from fedbench.commands.trackers import files
     from fedbench.commands.watch import Watch
     from fedbench.registry.registry import Registry
-    from fedbench.runs import runner
+    from fedbench.runner import runner
 
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet, plugins = quiet or as_json, (*plugins, *files(trackers))
@@ -147,8 +147,8 @@ def _close(outcome: Outcome, roles: dict[str, str]) -> None:
     from fedbench.report.terminal import show
     from fedbench.report.tuning import undecided
     from fedbench.report.views import chosen
-    from fedbench.results.choice import first_metric
     from fedbench.results.expected import read_expected
+    from fedbench.results.metric_direction import first_metric
     from fedbench.words import counted, duration
 
     console = Screen(width=wide())
@@ -200,7 +200,7 @@ def _list_printed(console: Console, outcome: Outcome) -> set[str]:
     from fedbench.results.identity import id_in
     from fedbench.results.index import CELLS
     from fedbench.results.store import cell_folders
-    from fedbench.runs.local import OUTPUT
+    from fedbench.runner.local import OUTPUT
     from fedbench.words import counted
 
     places = cell_folders(outcome.folder)
@@ -221,7 +221,7 @@ def _list_failed(console: Console, outcome: Outcome, spoke: set[str]) -> None:
     from fedbench.results.identity import id_in
     from fedbench.results.manifest import read_manifest
     from fedbench.results.store import cell_folders
-    from fedbench.runs.local import OUTPUT
+    from fedbench.runner.local import OUTPUT
     from fedbench.words import counted
 
     number = counted(len(outcome.failed), "cell")

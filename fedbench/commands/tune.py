@@ -43,8 +43,8 @@ def tune(
     from fedbench.disk import write_atomically
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
-    from fedbench.runs.runner import load
-    from fedbench.runs.tuned import decided, tried
+    from fedbench.runner.runner import load
+    from fedbench.runner.successive_halving import decided, tried
     from fedbench.suite.winners import text_of
 
     _must_be_free(output, force)

@@ -13,9 +13,9 @@ from fedbench.commands.bars import Bars
 from fedbench.report.run_scores import is_fraction
 from fedbench.results.identity import id_in
 from fedbench.results.status import HALVED
-from fedbench.runs.outcome import Listen
-from fedbench.runs.pace import pace_of
-from fedbench.runs.plan import Cell
+from fedbench.runner.cells import Cell
+from fedbench.runner.exit_status import Listen
+from fedbench.runner.progress import pace_of
 from fedbench.words import counted, duration, per_second
 
 # How an end is marked, so that it reads without colour.

@@ -20,16 +20,16 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from fedbench.engine import sequential, shortcuts
-from fedbench.engine.leaves import Leaves, Pulling
-from fedbench.engine.passes import Batch, Part, grouped, halved, inputs_of, joined, merged, passes
+from fedbench.engine.microbatching import Batch, Part, grouped, halved, inputs_of, joined, merged, passes
+from fedbench.engine.process_group import ALONE, Team
 from fedbench.engine.readout import Answers, ReadOut, Tokens, losses_of
-from fedbench.engine.team import ALONE, Team
+from fedbench.engine.stacked_params import Leaves, Pulling
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.draws import Draws
 from fedbench.models.lowrank import FROZEN, Terms, load_additions
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.places import holds, layer_of, name_of, places
+from fedbench.models.param_paths import holds, layer_of, name_of, places
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 

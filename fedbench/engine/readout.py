@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.engine.leaves import Leaves
+from fedbench.engine.stacked_params import Leaves
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws

@@ -17,7 +17,7 @@ from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
 from fedbench.models.lowrank import FROZEN, Terms, load_additions, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.places import by_layer, holders, places, trained_by
+from fedbench.models.param_paths import by_layer, holders, places, trained_by
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Pull, Uploads
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear, gelu_of_product
-from fedbench.models.uncompiled import Attention, Block, Mlp
+from fedbench.models.lazy_timm import Attention, Block, Mlp
 
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128

@@ -14,8 +14,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
-from fedbench.cell.finished import reopen
-from fedbench.cell.trial import Trial
 from fedbench.disk import cannot_write, put_in_place
 from fedbench.errors import UserError
 from fedbench.export import loralib, merged, peft
@@ -25,6 +23,8 @@ from fedbench.models.backbone import Architecture
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.registry.registry import Registry
 from fedbench.results import load
+from fedbench.simulation.saved_model import reopen
+from fedbench.simulation.simulation import Simulation
 
 __all__ = ["FORMATS", "Export", "export"]
 
@@ -70,7 +70,7 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
 
 
 def _written(
-    folder: Path, form: str, trial: Trial, parts: Parts, registry: Registry
+    folder: Path, form: str, trial: Simulation, parts: Parts, registry: Registry
 ) -> tuple[Architecture | None, str]:
     """Write the tensors and load them back; returns how timm makes the model they go into, where known, and the lines
     that make it. Raises UserError where the model loaded back answers otherwise than the cell's."""
@@ -85,7 +85,7 @@ def _written(
     return trial.source.architecture, making
 
 
-def _backbone(trial: Trial, parts: Parts, registry: Registry) -> nn.Module:
+def _backbone(trial: Simulation, parts: Parts, registry: Registry) -> nn.Module:
     """The pre-trained backbone with a classifier, of the cell's layers alone: what the lines of `base` make."""
     model: Any = registry.make("backbone", dict(trial.config["backbone"])).model.eval()
     model.reset_classifier(parts.num_classes)

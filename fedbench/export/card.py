@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedbench import __version__
-from fedbench.cell.pixels import NORMALIZE
-from fedbench.cell.trial import Trial
 from fedbench.errors import UserError
 from fedbench.export.parts import Parts, adapters_of
 from fedbench.models.backbone import Architecture
 from fedbench.results import Result
 from fedbench.results.scores import Scores, average, by_domain
+from fedbench.simulation.batches import NORMALIZE
+from fedbench.simulation.simulation import Simulation
 
 
-def card(form: str, trial: Trial, parts: Parts, architecture: Architecture | None, results: Sequence[Result]) -> dict:
+def card(
+    form: str, trial: Simulation, parts: Parts, architecture: Architecture | None, results: Sequence[Result]
+) -> dict:
     """config.json: timm's fields where timm has them, then the adapters, the classifiers, and where all this is from.
 
     architecture: of the merged model; else of the backbone, None where that is not known.
@@ -45,7 +47,7 @@ def card(form: str, trial: Trial, parts: Parts, architecture: Architecture | Non
     return described
 
 
-def _origin(form: str, trial: Trial, parts: Parts, results: Sequence[Result]) -> dict[str, Any]:
+def _origin(form: str, trial: Simulation, parts: Parts, results: Sequence[Result]) -> dict[str, Any]:
     """The cell, its names, and what its model scored after the last round."""
     manifest, config = results[0].manifest, trial.config
     names = ("scenario", "method", "variant", "seed")
@@ -86,7 +88,7 @@ def made(architecture: Architecture, num_classes: int, *, pretrained: bool = Fal
     return f"import timm\nmodel = timm.create_model({name!r}, {given}).eval()"
 
 
-def base(trial: Trial, parts: Parts, form: str, files: Sequence[str]) -> str:
+def base(trial: Simulation, parts: Parts, form: str, files: Sequence[str]) -> str:
     """The lines that make the pre-trained backbone which adapters are put onto. Raises UserError where nobody else
     has its weights."""
     backbone: Mapping[str, Any] = trial.config["backbone"]

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from fedbench.models.places import trained_by
+from fedbench.models.param_paths import trained_by
 from fedbench.types import Cohort, Plan, Uploads
 
 Weights = Literal["examples", "uniform"]

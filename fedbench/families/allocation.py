@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedbench.errors import UserError
 from fedbench.models.lowrank import FROZEN
-from fedbench.models.places import layer_of
+from fedbench.models.param_paths import layer_of
 from fedbench.types import Plan
 
 # Redrawing M until every column has a one is tried this often before the last draw is repaired.

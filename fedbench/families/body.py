@@ -11,9 +11,9 @@ from torch.func import functional_call
 
 from fedbench.method import Setup
 from fedbench.models.backbone import HEAD, Blocks, Plain
-from fedbench.models.beginning import begin
 from fedbench.models.counting import counted, to_run_all
-from fedbench.models.once import identity, once, parameters_of
+from fedbench.models.shape_cache import identity, once, parameters_of
+from fedbench.models.weight_init import begin
 from fedbench.seeding import seed_of
 from fedbench.types import Objective
 

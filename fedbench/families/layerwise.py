@@ -13,8 +13,8 @@ from torch import Generator, Tensor
 
 from fedbench import seeding
 from fedbench.families import allocation as alloc
-from fedbench.families.handed import Answer, Handed, deepest
-from fedbench.families.own import Fresh, Names, Own, known
+from fedbench.families.deployed_submodel import Answer, Handed, deepest
+from fedbench.families.personal_params import Fresh, Names, Own, known
 from fedbench.families.regularizer import first_books, pull_of, refuse_feddyn, server_step
 from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State

@@ -16,7 +16,7 @@ from fedbench.families.regularizer import refuse_feddyn
 from fedbench.method import Setup, State
 from fedbench.models.backbone import Blocks
 from fedbench.models.lowrank import ADDED, FROZEN, Pair, pairs, rank_of
-from fedbench.models.places import mapped, name_of, places, trained_by
+from fedbench.models.param_paths import mapped, name_of, places, trained_by
 from fedbench.types import Cohort, Plan, Scenario, Uploads
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedbench.errors import NotApplicable
 from fedbench.method import Setup, State
-from fedbench.models.places import Values, mapped, places, started, trainers
+from fedbench.models.param_paths import Values, mapped, places, started, trainers
 from fedbench.types import Plan, Pull, Uploads
 
 Setting = Mapping[str, float] | None  # {"feddyn": a}, {"fedprox": mu} or None

@@ -26,7 +26,7 @@ class Architecture:
 
     def make(self, num_classes: int) -> nn.Module:
         """The model, its weights drawn from torch's current random state."""
-        from fedbench.models.uncompiled import timm
+        from fedbench.models.lazy_timm import timm
 
         module, _, kind = self.name.rpartition(":")
         if module:

@@ -22,9 +22,9 @@ from torch.utils._pytree import tree_leaves
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.copying import copied, moved
+from fedbench.models.lazy_timm import flop_registry
 from fedbench.models.lowrank import pairs
-from fedbench.models.places import holds, layer_of, name_of
-from fedbench.models.uncompiled import flop_registry
+from fedbench.models.param_paths import holds, layer_of, name_of
 from fedbench.types import Exit
 
 Model = TypeVar("Model", bound=nn.Module)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import holders, layer_of, trainers
+from fedbench.models.param_paths import holders, layer_of, trainers
 from fedbench.types import Plan
 
 FROZEN = "frozen"  # under which a state keeps its additions, {place of the adapter: (out, in)}

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fedbench
-from fedbench import errors, supervisor
+from fedbench import errors
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.data.sources import located
 from fedbench.disk import remembered
 from fedbench.errors import Broke, UnknownName, UserError
 from fedbench.machine import package_version
+from fedbench.processes import supervisor
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
 from fedbench.types import SIZES, Dataset, Splits
 from fedbench.words import counted, nearest
@@ -126,7 +127,7 @@ class Assets:
         maker, _ = self.registry.component("backbone", ref)
         if refuse := getattr(maker, "refuse", None):
             refuse(ref["name"])
-        from fedbench.models.undrawn import shapes_alone
+        from fedbench.models.meta_init import shapes_alone
 
         with shapes_alone():
             source: Source = self.registry.make("backbone", dict(ref), load=False)

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from fedbench import __version__, hookspecs, supervisor
+from fedbench import __version__, hookspecs
 from fedbench.disk import cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, told
+from fedbench.processes import supervisor
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
     OURS,

@@ -25,7 +25,7 @@ from fedbench.report.significance import (
 )
 from fedbench.report.statistics.intervals import BCA_FROM
 from fedbench.report.statistics.pairs import BETTER, EQUAL, INCONCLUSIVE, WORSE, Pair
-from fedbench.results.choice import higher_is_better
+from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import amount, counted
 
 BOARD = (*PLACE, "method", "role", "mean", "std", "group", "ci_low", "ci_high", "n_seeds", "round", "status", "ranked")

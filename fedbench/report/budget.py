@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import UserError
 from fedbench.report.quantities import amount_of
-from fedbench.results.spending import PAID, Spending
+from fedbench.results.cumulative_cost import PAID, Spending
 
 if TYPE_CHECKING:
     from fedbench.results import Result

@@ -18,7 +18,6 @@ from fedbench.report.significance import margin_of
 from fedbench.report.statistics.pairs import BETTER, WORSE, Pair, judged, paired
 from fedbench.report.statistics.pairs import EQUAL as SAME
 from fedbench.report.statistics.student import quantile
-from fedbench.results.choice import higher_is_better, without_noise
 from fedbench.results.diff import (
     DAMAGED,
     DIFFERENT,
@@ -32,7 +31,8 @@ from fedbench.results.diff import (
     Difference,
     settings,
 )  # fmt: skip
-from fedbench.results.said import Said
+from fedbench.results.metric_direction import higher_is_better, without_noise
+from fedbench.results.score_digest import Said
 from fedbench.results.status import GIVEN_UP
 
 LEVEL = 0.05  # of seed noise

@@ -17,7 +17,7 @@ from fedbench.report.leaderboards import Leaderboard, Row, concluded, ordered
 from fedbench.report.run_scores import Run, Score, score
 from fedbench.report.significance import legend_of_groups
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better
+from fedbench.results.metric_direction import higher_is_better
 from fedbench.results.scores import average
 from fedbench.types import Size
 

@@ -13,7 +13,7 @@ from fedbench.errors import UserError
 from fedbench.report.frames import ALIASES, WITH, Format, Frame, format_of, is_blank, written
 from fedbench.report.quantities import EXAMPLES, quantity
 from fedbench.report.run_scores import is_fraction
-from fedbench.results.choice import without_noise
+from fedbench.results.metric_direction import without_noise
 from fedbench.words import meant, shortened
 
 ORDERED: Mapping[str, Callable[[float, float], bool]] = {

@@ -11,7 +11,7 @@ import pandas
 
 from fedbench.report.headings import Place
 from fedbench.report.run_scores import is_fraction
-from fedbench.results.choice import higher_is_better, measure
+from fedbench.results.metric_direction import higher_is_better, measure
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, roughly, three_digits
 
 PLACE = Place._fields  # the columns that say which leaderboard a row belongs to

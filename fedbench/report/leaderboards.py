@@ -16,7 +16,7 @@ from fedbench.report.run_scores import AT, Run, Score, check_direction, is_fract
 from fedbench.report.significance import BySeed, groups_of, margin_of
 from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better, without_noise
+from fedbench.results.metric_direction import higher_is_better, without_noise
 
 WHERE = (*Place._fields, "metric", "split")  # what a leaderboard is about
 

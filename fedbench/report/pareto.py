@@ -15,7 +15,7 @@ from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.significance import CONDITIONS
 from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, WORSE
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better, without_noise
+from fedbench.results.metric_direction import higher_is_better, without_noise
 
 ON, BEATEN = "on the front", "beaten"
 RESOURCES = (*PAID, "memory")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
-from fedbench.results.choice import VALIDATION, best_round, higher_is_better, measure
+from fedbench.results.metric_direction import VALIDATION, best_round, higher_is_better, measure
 from fedbench.results.scores import Scores, average, by_client, by_domain, mean, spread
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from fedbench.report.significance import crossing, margin_of
 from fedbench.report.statistics import ranks
 from fedbench.report.statistics.letters import letters
 from fedbench.report.statistics.pairs import Pair, judged
-from fedbench.results.choice import higher_is_better
+from fedbench.results.metric_direction import higher_is_better
 
 RANKS_FROM = 5  # complete scenarios: of fewer a mean rank and its critical difference say nothing
 

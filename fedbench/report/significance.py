@@ -10,7 +10,7 @@ from fedbench.report.run_scores import is_fraction
 from fedbench.report.statistics.intervals import FEWEST
 from fedbench.report.statistics.letters import letters
 from fedbench.report.statistics.pairs import BETTER, WORSE, Pair
-from fedbench.results.choice import higher_is_better
+from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import counted, shortened
 
 POINT = 0.01  # of a fraction that is shown in percent

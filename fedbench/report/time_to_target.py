@@ -16,7 +16,7 @@ from fedbench.report.grouping import by_label, settings
 from fedbench.report.leaderboards import Leaderboard, Row, ordered
 from fedbench.report.run_scores import Score, curve, is_fraction, score
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better, reaches
+from fedbench.results.metric_direction import higher_is_better, reaches
 
 # What is needed until then, in the order of the table, and the titles.
 TITLES = {"rounds": "round", "seconds": "simulated", "bytes": "bytes", "flops": "FLOPs", "joules": "energy"}

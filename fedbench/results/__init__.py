@@ -4,9 +4,9 @@ from fedbench.results.index import Entry, merge_index, prepare_folder, read_inde
 from fedbench.results.loading import Found, content_hash, examine, load, load_results
 from fedbench.results.manifest import read_manifest, write_manifest
 from fedbench.results.result import Result, read_rows
+from fedbench.results.schema_checks import refuse_links
 from fedbench.results.status import STATUSES
 from fedbench.results.tables import RESULT_VERSION, write_rows
-from fedbench.results.untrusted import refuse_links
 
 __all__ = [
     "RESULT_VERSION",

@@ -17,7 +17,7 @@ from fedbench.words import counted
 if TYPE_CHECKING:
     import pandas
 
-    from fedbench.results.said import Said
+    from fedbench.results.score_digest import Said
 
 KEY = ("suite", "scenario", "variant", "method", "seed")  # the name of a cell
 GROUP = KEY[:-1]

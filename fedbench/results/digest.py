@@ -13,9 +13,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedbench.results.coverage import WIDE, layer_coverage
-from fedbench.results.said import Said, told
+from fedbench.results.cumulative_cost import PAID, Spending, spending
+from fedbench.results.score_digest import Said, told
 from fedbench.results.scores import Layout, Scores
-from fedbench.results.spending import PAID, Spending, spending
 
 if TYPE_CHECKING:
     import pyarrow

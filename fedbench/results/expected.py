@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MEND, Index, change_index, read_index
-from fedbench.results.untrusted import typed
+from fedbench.results.schema_checks import typed
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fedbench.disk import cannot_write
 from fedbench.errors import UserError
 from fedbench.results.documents import locked, read_sealed, write_json
 from fedbench.results.identity import id_in
-from fedbench.results.untrusted import check, is_folder_name, typed
+from fedbench.results.schema_checks import check, is_folder_name, typed
 from fedbench.words import shortened
 
 INDEX = "index.json"

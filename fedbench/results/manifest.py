@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.results.choice import declare
 from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.identity import id_in, identity_of, named
 from fedbench.results.index import CELLS
+from fedbench.results.metric_direction import declare
+from fedbench.results.schema_checks import check, check_all, is_folder_name
 from fedbench.results.status import STATUSES
 from fedbench.results.store import Store, store_of, suite_folder_of
-from fedbench.results.untrusted import check, check_all, is_folder_name
 from fedbench.types import SIZES
 
 MANIFEST = "manifest.json"

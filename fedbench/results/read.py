@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.results.columns import COLUMNS
-from fedbench.results.contest import Key
 from fedbench.results.expected import Expected, read_expected
+from fedbench.results.halving_state import Key
 from fedbench.results.loading import Found, examine
 from fedbench.results.result import Result
 from fedbench.results.tuning import Search, read_searches

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
-from fedbench.results.choice import declare
 from fedbench.results.columns import COLUMNS
 from fedbench.results.documents import parsed
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, MEND, Packed, read_index
+from fedbench.results.metric_direction import declare
 from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow_schema, wrong_version
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any
 
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.contest import Contest, Key, rungs_of
+from fedbench.results.halving_state import Contest, Key, rungs_of
 from fedbench.results.index import INDEX, MEND, Entry, Index, change_index, read_index
 from fedbench.results.manifest import read_manifest
+from fedbench.results.schema_checks import check, typed
 from fedbench.results.store import cell_folders
-from fedbench.results.untrusted import check, typed
 
 SEARCHES, CONTESTS = "searches", "contests"  # in the index
 

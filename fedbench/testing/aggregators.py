@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.cell import state as on_disk
 from fedbench.errors import UserError, told
 from fedbench.method import Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.lowrank import pairs
-from fedbench.models.places import by_layer, matches, places, trained_by
+from fedbench.models.param_paths import by_layer, matches, places, trained_by
 from fedbench.registry.registry import Registry
+from fedbench.simulation import state as on_disk
 from fedbench.testing.world import CLASSES, check_state, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import Cohort, Exit, Plan, Uploads
 

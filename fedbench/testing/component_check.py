@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 import fedbench
-from fedbench.cell.reasons import beginning
 from fedbench.data import root_of
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks, Source
 from fedbench.registry.catalogue import KINDS, Component
 from fedbench.registry.plugin_checks import fault_of_parameters, unset_options
 from fedbench.registry.registry import LIFECYCLE, Registry
-from fedbench.results.choice import measure
+from fedbench.results.metric_direction import measure
+from fedbench.simulation.failure_reason import beginning
 from fedbench.testing import adapters, aggregators, allocations, assets, components, ignoring, methods
 from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.words import meant

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.cell.plugin_output_checks import fault_of_loss
 from fedbench.data.checked import fault_of_clients, of_what
+from fedbench.simulation.plugin_output_checks import fault_of_loss
 from fedbench.testing.world import expect, same, twice
 from fedbench.types import MIXED, Client, Clients, Objective
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from fedbench.cell.clientstore import ClientStore
 from fedbench.errors import NotApplicable, UserError
 from fedbench.method import Method, Setup
 from fedbench.models.backbone import Blocks
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
+from fedbench.simulation.clientstore import ClientStore
 from fedbench.testing.aggregators import setup_for_aggregators, two_rounds
 from fedbench.testing.components import loss_of
 from fedbench.testing.methods import answers, some_images, three_layers

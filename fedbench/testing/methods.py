@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedbench.cell import state as on_disk
-from fedbench.cell.channel import messages_of
-from fedbench.cell.clientstore import ClientStore
-from fedbench.cell.plugin_output_checks import fault_of_round
 from fedbench.engine.cohort import train as together
 from fedbench.method import Method, Predict, State
 from fedbench.models.backbone import body_of
-from fedbench.models.places import places, started, trainers
+from fedbench.models.param_paths import places, started, trainers
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
+from fedbench.simulation import state as on_disk
+from fedbench.simulation.clientstore import ClientStore
+from fedbench.simulation.plugin_output_checks import fault_of_round
+from fedbench.simulation.upload_filter import messages_of
 from fedbench.testing.aggregators import check_moves
 from fedbench.testing.world import (
     CLASSES,

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedbench.cell.clientstore import ClientStore
 from fedbench.engine import sequential
 from fedbench.method import Setup
 from fedbench.models.backbone import Blocks, body_of
 from fedbench.registry.registry import Registry
+from fedbench.simulation.clientstore import ClientStore
 from fedbench.types import Client, Cohort, Scenario, Uploads
 
 CLASSES = 3
@@ -35,7 +35,7 @@ TRAIN = {
 
 def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm ViT for 8x8 images: four patches, weights from seed 0."""
-    from fedbench.models.uncompiled import timm
+    from fedbench.models.lazy_timm import timm
 
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
@@ -46,7 +46,7 @@ def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
 
 def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm MLP-Mixer of the same size."""
-    from fedbench.models.uncompiled import timm
+    from fedbench.models.lazy_timm import timm
 
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from fedbench import hookimpl, machine
 from fedbench.errors import UserError
 from fedbench.options import Count, Text, judged
-from fedbench.runs.elsewhere import Dispatch, changes, check_reachable, compute, library, unchanged, variables
-from fedbench.runs.local import Execute, OnEvent
+from fedbench.runner.elsewhere import Dispatch, changes, check_reachable, compute, library, unchanged, variables
+from fedbench.runner.local import Execute, OnEvent
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 

@@ -12,8 +12,8 @@ from fedbench import hookimpl, machine
 from fedbench.disk import cache_dir
 from fedbench.errors import UserError
 from fedbench.options import Count, Positive, Text, judged
-from fedbench.runs.elsewhere import Dispatch, changes, compute, library
-from fedbench.runs.local import Execute
+from fedbench.runner.elsewhere import Dispatch, changes, compute, library
+from fedbench.runner.local import Execute
 
 DAY = 24 * 60  # minutes
 SPARE = 600.0  # seconds of a job besides the cell's own, to load torch and data

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fedbench.cell.finished import reopen
 from fedbench.errors import UserError
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import Backward, ZerothOrder
 from fedbench.models.backbone import in_layers
 from fedbench.seeding import generator, numpy_generator
+from fedbench.simulation.saved_model import reopen
 
 from .attack import Descent, Mismatch, correlation, invert, psnr
 from .observer import ATTACKS, Learner, Observer
 
 if TYPE_CHECKING:
-    from fedbench.cell.trial import Trial
     from fedbench.registry.registry import Registry
     from fedbench.results import Result
+    from fedbench.simulation.simulation import Simulation
 
 OPTIONS = {"head_blocks", "tail_blocks", "server_lr"}  # of a method that cuts the model, read here
 AVERAGED = 1000  # images at most, whose mean is the guess of one who has seen nothing
@@ -126,7 +126,7 @@ def _inverted(mismatch: Mismatch, x: Tensor, how: Descent, seed: int, v: int) ->
     return invert(mismatch, x.shape, how, generator(seed, client=v, use="invert"))
 
 
-def _images(trial: Trial, victims: int) -> tuple[Tensor, Tensor, Tensor]:
+def _images(trial: Simulation, victims: int) -> tuple[Tensor, Tensor, Tensor]:
     """x (victims, 3, H, W) in [0, 1], y (victims,), and the mean (1, 3, H, W) of training images but those."""
     train = trial.dataset.load().train
     if victims >= len(train):
@@ -142,7 +142,7 @@ def _images(trial: Trial, victims: int) -> tuple[Tensor, Tensor, Tensor]:
     return x(chosen), torch.from_numpy(np.array(train.y[chosen])), x(rest).mean(0, keepdim=True)
 
 
-def _learner(cut: Cut, trial: Trial, options: Mapping[str, Any]) -> Learner | None:
+def _learner(cut: Cut, trial: Simulation, options: Mapping[str, Any]) -> Learner | None:
     """How the cell's server has its gradient; None where it learns nothing."""
     if options["server_lr"] == 0:
         return None

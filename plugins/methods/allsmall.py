@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbench import hookimpl
 from fedbench.errors import UserError
-from fedbench.families.handed import deepest
+from fedbench.families.deployed_submodel import deepest
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.globalmodel import GlobalModel

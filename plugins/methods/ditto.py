@@ -10,7 +10,7 @@ from fedbench.families.body import OnLogits, Tensors, trainable
 from fedbench.families.regularizer import towards
 from fedbench.families.wholemodel import Answer, Visit, copies, fit, price_of, wholemodel
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.beginning import Begin
+from fedbench.models.weight_init import Begin
 from fedbench.options import Count, NotNegative, judged
 
 

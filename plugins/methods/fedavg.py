@@ -14,7 +14,7 @@ from fedbench.families.body import OnLogits, Tensors, trainable
 from fedbench.families.wholemodel import Answer, Visit, fit, price_of, wholemodel
 from fedbench.families.width import narrowed
 from fedbench.method import Method, Predict, Ref, Setup, State
-from fedbench.models.beginning import Begin
+from fedbench.models.weight_init import Begin
 from fedbench.options import Share, judged
 from fedbench.types import ClientCost
 

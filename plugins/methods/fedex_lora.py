@@ -11,7 +11,7 @@ from fedbench.families.layerwise import layerwise
 from fedbench.families.lowrank import added, came, names_of, only_without_feddyn
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
-from fedbench.models.places import places
+from fedbench.models.param_paths import places
 from fedbench.options import judged
 from fedbench.types import Cohort, Plan, Uploads
 

@@ -15,7 +15,7 @@ from fedbench.families.body import Tensors, WholeModel, read, trainable
 from fedbench.families.wholemodel import Answer, Visit, copies, fit, price_of, wholemodel
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.backbone import HEAD, Classifier
-from fedbench.models.beginning import Begin
+from fedbench.models.weight_init import Begin
 from fedbench.options import Count, NotNegative, judged
 from fedbench.types import ClientCost
 

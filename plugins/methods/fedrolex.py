@@ -9,7 +9,7 @@ from torch import Tensor
 from fedbench import hookimpl
 from fedbench.families.width import PLAIN_MEAN, RATES, Rates, averaged_slices, count
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.beginning import Begin
+from fedbench.models.weight_init import Begin
 from fedbench.options import judged
 
 

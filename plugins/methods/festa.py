@@ -6,7 +6,7 @@ from __future__ import annotations
 from fedbench import hookimpl
 from fedbench.families.split import PLAIN_MEAN, Optimizer, ServerOptimizer, split
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.beginning import Begin
+from fedbench.models.weight_init import Begin
 from fedbench.options import Count, Natural, NotNegative, judged
 
 ADAM: ServerOptimizer = {"name": "adamw"}  # without weight decay unless it is given

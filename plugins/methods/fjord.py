@@ -18,7 +18,7 @@ from fedbench.families.body import ModelLoss, OnLogits, Tensors, trainable
 from fedbench.families.wholemodel import Visit, fit, price_of
 from fedbench.families.width import Cuts, Part, Rates, offered, widthwise
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.beginning import Begin
+from fedbench.models.weight_init import Begin
 from fedbench.options import judged
 from fedbench.types import ClientCost
 

@@ -23,7 +23,7 @@ from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.lowrank import pairs, rank_of
-from fedbench.models.places import holders, mapped, places
+from fedbench.models.param_paths import holders, mapped, places
 from fedbench.options import judged
 from fedbench.types import Cohort, Plan, Uploads
 

@@ -24,7 +24,7 @@ from fedbench.families.lowrank import (
 from fedbench.families.sizes import ranks
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
-from fedbench.models.places import places
+from fedbench.models.param_paths import places
 from fedbench.options import Positive, judged
 from fedbench.types import Cohort, Plan, Uploads
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from fedbench import hookimpl
 from fedbench.families.width import PLAIN_MEAN, RATES, Rates, averaged_slices, first
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.beginning import Begin
+from fedbench.models.weight_init import Begin
 from fedbench.options import judged
 
 

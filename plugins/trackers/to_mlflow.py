@@ -16,7 +16,7 @@ from typing import Any
 from fedbench import hookimpl
 from fedbench_plugins.trackers.following import REPORT, WELL, Told, named, of_round, parameters, report
 
-CELL = "fedbench.cell"  # the tag by which a run is found again
+CELL = "fedbench.simulation"  # the tag by which a run is found again
 ENDED = {**dict.fromkeys(WELL, "FINISHED"), "interrupted": "KILLED"}
 AT_ONCE = 100  # parameters that MLflow takes in one call
 LONGEST = 500  # letters of a parameter that every version of it takes

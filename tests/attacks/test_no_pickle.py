@@ -83,7 +83,7 @@ def test_what_is_allowed_is_left_alone(source):
 
 def test_one_string_is_all_that_a_worker_is_started_with():
     """multiprocessing pickles what a process is started with: here a text and the ends of two pipes."""
-    tree = ast.parse((ROOT / "fedbench/supervisor.py").read_text())
+    tree = ast.parse((ROOT / "fedbench/processes/supervisor.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     words = [word for call in calls if ast.unparse(call.func) == "context.Process" for word in call.keywords]
     assert [ast.unparse(word.value) for word in words if word.arg == "args"] == ["(json.dumps(job), far, tell)"]

@@ -20,10 +20,10 @@ import torch
 from torch import nn
 from work import CLASSES, DEPTHS, DIM64, TINY, Work
 
-from fedbench.cell.trial import Trial
 from fedbench.models.backbone import Source
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
+from fedbench.simulation.simulation import Simulation
 from fedbench.types import Dataset, Images, Splits
 
 HALF = ((0.5,) * 3, (0.5,) * 3)
@@ -130,7 +130,7 @@ def measured(
     return facts
 
 
-def built(bench: Bench, size: Load, method: str, precision: str, engine: str, rounds: int) -> Trial:
+def built(bench: Bench, size: Load, method: str, precision: str, engine: str, rounds: int) -> Simulation:
     config = copy.deepcopy(configs(bench.registry)[method])
     config["train"] |= {"rounds": rounds, "local_epochs": 1, "max_steps": None, "batch_size": size.batch}
     config["evaluation"] |= {"every": rounds}
@@ -141,7 +141,7 @@ def built(bench: Bench, size: Load, method: str, precision: str, engine: str, ro
         "engine": engine,
     }
     source = Source(copy.deepcopy(size.vit()), size.side, *HALF, fingerprint="drawn")
-    return Trial(
+    return Simulation(
         config, bench.registry, bench.device, source, dataset(size.side, size.images, len(size.depths), size.tests)
     )
 
@@ -170,7 +170,7 @@ def dataset(side: int, images: int, clients: int, tests: int = 1) -> Dataset:
     return Dataset(*names, fingerprint="random", load=lambda: splits)
 
 
-def work_of(trial: Trial) -> tuple[int, int]:
+def work_of(trial: Simulation) -> tuple[int, int]:
     """Images of a round, and the FLOPs of their forward and backward passes as `fedbench.models.cost` counts them."""
     now = trial.federation.cohort(0)
     prices = [trial.method.cost(int(L_n), 0) for L_n in now.capacities]

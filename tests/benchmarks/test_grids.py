@@ -1,6 +1,6 @@
 """Large grids: what planning 2,000 cells takes, from an empty cache and again, and how many trivial cells run a second.
 
-The ordinary suite counts models that are built (`tests/cell/test_prices.py`); `tox -e bench` measures here.
+The ordinary suite counts models that are built (`tests/simulation/test_prices.py`); `tox -e bench` measures here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from command import TINY
 from spending import spent
 
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 
 PLANNED = """
 suite: planned

@@ -21,14 +21,14 @@ import pytest
 import torch
 from spending import spent
 
-from fedbench.cell.checkpoint import Checkpoints, Progress
-from fedbench.cell.finished import keep
-from fedbench.cell.trial import Trial
-from fedbench.cell.world import World
-from fedbench.devices.dealt import Dealt
+from fedbench.devices.assignment import Dealt
 from fedbench.registry.registry import Registry, dataset_of
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.seeding import numpy_generator
+from fedbench.simulation.checkpoint import Checkpoints, Progress
+from fedbench.simulation.federated_data import FederatedData
+from fedbench.simulation.saved_model import keep
+from fedbench.simulation.simulation import Simulation
 from fedbench.types import Clients, Size
 from fedbench_plugins.partitions import by_domain, dirichlet, iid, pathological
 
@@ -107,15 +107,15 @@ def cells(tmp_path_factory):
 def test_a_cell_is_built_planned_and_begun_by_as_many_calls_however_many_are_registered(cells, sizes):
     def of(clients: int) -> list[int]:
         registry, config = cells[sizes, clients]
-        made: list[Trial] = []
-        built = calls(lambda: made.append(Trial(config, registry)))
+        made: list[Simulation] = []
+        built = calls(lambda: made.append(Simulation(config, registry)))
         (trial,) = made
         trial.ledger.totals(trial.method, trial.world)  # what is measured only once is measured now
         planned = calls(lambda: trial.ledger.totals(trial.method, trial.world))
         return [built, planned, calls(lambda: trial.ledger.clocked.cohort(1, trial.method))]
 
     registry, config = cells[sizes, 1_000]
-    assert Trial(config, registry).ledger  # what is made only once is made now
+    assert Simulation(config, registry).ledger  # what is made only once is made now
     for few, many in zip(of(1_000), of(10_000), strict=True):
         assert many <= 1.05 * few
 
@@ -140,7 +140,7 @@ def test_registered_clients_are_a_few_integers_each(cells):
         )
         tracemalloc.start()
         try:
-            world = World(config, registry, dataset, 2, (HALF, HALF))
+            world = FederatedData(config, registry, dataset, 2, (HALF, HALF))
             kept = world.federation if sizes == DEPTHS else world.federation.with_sizes(dealt)
             gc.collect()
             size, _ = tracemalloc.get_traced_memory()
@@ -156,7 +156,7 @@ def test_registered_clients_are_a_few_integers_each(cells):
 
 def kept_on_disk(registry: Registry, config: dict, folder: Path) -> tuple[int, int]:
     """Bytes of a checkpoint and of the last state, after the rounds of a cell."""
-    progress, trial, checkpoints = Progress(), Trial(config, registry), Checkpoints(folder, "crowd", "cpu")
+    progress, trial, checkpoints = Progress(), Simulation(config, registry), Checkpoints(folder, "crowd", "cpu")
     trial.run(progress=progress)
     checkpoints.write(progress)
     checkpoint = on_disk(folder)
@@ -192,7 +192,7 @@ def inside(folder: Path, clients: int) -> dict[str, float]:
     registry = Registry([str(WINDOWS)])
     (cell,) = load(write(folder, clients, 100, 8, "micro_vit"), registry).points()
     before, clock = peak(), [time.process_time()]
-    trial = Trial(cell.config, registry)
+    trial = Simulation(cell.config, registry)
     clock.append(time.process_time())
     trial.ledger.totals(trial.method, trial.world)
     clock.append(time.process_time())

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.cell.federation import Federation
-from fedbench.cell.pixels import Pixels
-from fedbench.cell.trial import Trial
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.seeding import generator, numpy_generator
+from fedbench.simulation.batches import Pixels
+from fedbench.simulation.federation import Federation
+from fedbench.simulation.simulation import Simulation
 from fedbench.types import Dataset, Images, Splits
 
 SUITE = """
@@ -100,7 +100,7 @@ def test_a_registered_client_takes_few_bytes_and_an_example_one_integer(registry
 
 def test_a_round_reads_the_images_of_sampled_clients_alone(registry):
     def read(clients: int, sampled: int) -> int:
-        trial = Trial(config(registry, clients, sampled), registry, dataset=noise(400))
+        trial = Simulation(config(registry, clients, sampled), registry, dataset=noise(400))
         pixels, asked = trial.federation.pixels, []
         trial.federation.pixels = Counting(pixels, asked)
         one_round(trial)
@@ -126,7 +126,7 @@ class Counting:
         return self.pixels.embedded(indices)
 
 
-def one_round(trial: Trial, t: int = 0) -> list[dict]:
+def one_round(trial: Simulation, t: int = 0) -> list[dict]:
     """Round t from the first state: sampling, training, averaging, and its rows."""
     cohort = trial.federation.cohort(t)
     state = trial.method.init(generator(0, use="init"))
@@ -161,7 +161,7 @@ def peak(clients: int, examples: int) -> int:
     """Largest resident memory, in bytes, of a process that runs two rounds of 100 clients."""
     torch.set_num_threads(1)
     registry = Registry()
-    _, rows = Trial(config(registry, clients, 100), registry, dataset=noise(examples)).run()
+    _, rows = Simulation(config(registry, clients, 100), registry, dataset=noise(examples)).run()
     assert [row["steps"] for row in rows] == [1] * 200
     return int(re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text())[1]) * 1024
 
@@ -170,7 +170,7 @@ def test_time_is_linear_in_sampled_clients(benchmark, registry, figures):
     """Ten thousand registered, four examples each; processor seconds of a round, least of seven."""
     skip_unless_measured(benchmark)
     numbers = (25, 50, 100, 200)
-    trials = {n: Trial(config(registry, 10_000, n), registry, dataset=noise(40_000)) for n in numbers}
+    trials = {n: Simulation(config(registry, 10_000, n), registry, dataset=noise(40_000)) for n in numbers}
     seconds = {n: [] for n in numbers}
 
     def one_pass() -> None:

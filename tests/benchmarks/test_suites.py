@@ -17,11 +17,11 @@ from contenders.floor import peak
 from spending import spent
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.cell.cost_estimate import cost_estimates
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.runs.plan import cells_of
-from fedbench.runs.runner import load
+from fedbench.runner.cells import cells_of
+from fedbench.runner.runner import load
+from fedbench.simulation.cost_estimate import cost_estimates
 
 SUITES = Path(__file__).parents[2] / "suites"
 MEASURED = ("quickstart", "feature_skew", "extreme_hetero")

@@ -7,7 +7,7 @@ import pytest
 from command import fedbench
 
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 
 
 def test_a_new_study_keeps_its_contract_and_says_how_it_is_run(tmp_path):

@@ -16,7 +16,7 @@ from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.registry import catalogue
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.scaffold.package import kinds
 from fedbench.testing import check_component
 

@@ -11,8 +11,8 @@ from shelves import as_json, data
 
 import fedbench as package
 from fedbench.registry.assets import Assets
-from fedbench.runs.plan import cells_of
-from fedbench.runs.runner import load
+from fedbench.runner.cells import cells_of
+from fedbench.runner.runner import load
 
 pytestmark = pytest.mark.usefixtures("folders")
 

@@ -7,7 +7,7 @@ import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.suite.shipped import folder, names, summary
 
 

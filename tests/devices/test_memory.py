@@ -15,7 +15,6 @@ import torch
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from fedbench.cell.trial import Trial
 from fedbench.families.regularizer import towards
 from fedbench.families.split import price as split_price
 from fedbench.families.split.cut import Cut
@@ -26,7 +25,8 @@ from fedbench.models import cost
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.counting import _is_held
 from fedbench.models.optimizer import make_optimizer
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
+from fedbench.simulation.simulation import Simulation
 from fedbench_plugins.methods import ditto, fedavg, fedrod, fjord
 
 METHODS = ("fedra", "depthfl", "ffa_lora", "fedavg")
@@ -250,7 +250,7 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
     spied(fjord, "price_of_draws", lambda setup, cuts, ps, loss, distill: draws(config, cuts, ps, distill))
     spied(split_price, "measure", lambda cut, loss, size: ends(config, cut, loss))
     with torch.device("meta"):
-        trial = Trial(config, registry, "meta")
+        trial = Simulation(config, registry, "meta")
     (charged,) = trial.method.prices(trial.federation.cohort(0).only([0]), 0)
     need, given = found[-1]
     return need(*given), charged.needed_bytes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedbench.cell.order import Order
 from fedbench.results.identity import identity
-from fedbench.runs.plan import Cell
+from fedbench.runner.cells import Cell
+from fedbench.simulation.cell_job import CellJob
 
 
-def order(folder: Path) -> Order:
+def order(folder: Path) -> CellJob:
     """A cell that cannot run, for its configuration is empty: it ends at once, with a whole manifest."""
-    return Order(folder, {**Cell(identity({}, {}, {}), {}, {}, {}, []).manifest(), "git": None}, "cpu", [])
+    return CellJob(folder, {**Cell(identity({}, {}, {}), {}, {}, {}, []).manifest(), "git": None}, "cpu", [])

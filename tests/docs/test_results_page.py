@@ -11,7 +11,6 @@ from factories import eval_rows, round_row, write_cell
 from orders import order
 from pages import ROOT, blocks, in_code, prose
 
-from fedbench.cell import worker
 from fedbench.registry.assets import Assets
 from fedbench.report.board_frames import BOARD, PAIRS
 from fedbench.report.changes_tables import CSV_COLUMNS as CHANGES
@@ -20,8 +19,9 @@ from fedbench.results import read_manifest
 from fedbench.results.columns import COLUMNS
 from fedbench.results.index import Entry
 from fedbench.results.status import STATUSES
-from fedbench.runs import runner
-from fedbench.runs.plan import cells_of
+from fedbench.runner import runner
+from fedbench.runner.cells import cells_of
+from fedbench.simulation import worker
 
 
 @pytest.mark.parametrize("kind", COLUMNS)

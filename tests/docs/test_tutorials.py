@@ -7,7 +7,7 @@ from command import fedbench as on_the_line
 from pages import ROOT, blocks
 
 from fedbench.registry.registry import Registry
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.testing import check_component
 
 SMALL = """

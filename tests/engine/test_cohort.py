@@ -10,10 +10,10 @@ from ragged import ragged, same
 from torch import nn
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import passes, sequential
+from fedbench.engine import microbatching, sequential
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.models.adapter import SeededDropout
-from fedbench.models.places import holders, places
+from fedbench.models.param_paths import holders, places
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit, Job, Plan, Pull
@@ -151,7 +151,7 @@ def test_an_adapter_behind_the_last_layer_is_each_clients_own(registry):
 
 @pytest.mark.parametrize("most", [1, 12, 30])
 def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
-    monkeypatch.setattr(passes, "ROWS", most)
+    monkeypatch.setattr(microbatching, "ROWS", most)
     args = (ADAPTERS["dropout"], ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2]), {"optimizer": SGD})
     one, two = (
         rounds(registry, engine, {"name": "depthfl"}, tiny_vit(), *args) for engine in (fast.train, sequential.train)

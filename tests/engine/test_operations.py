@@ -7,7 +7,7 @@ from engine.test_cohort import FEDDYN, FEDPROX, SGD
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import passes
+from fedbench.engine import microbatching
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 
@@ -27,7 +27,7 @@ class Counting(TorchDispatchMode):
 @pytest.fixture
 def operations(registry, monkeypatch):
     """How many operations the second step of a round takes, for so many clients in one pass."""
-    monkeypatch.setattr(passes, "ROWS", 10**9)
+    monkeypatch.setattr(microbatching, "ROWS", 10**9)
     counted, made = [], fast.Step
 
     def counting(*given):

@@ -9,7 +9,7 @@ from ragged import ragged, same
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.models.backbone import HEAD, body_of
-from fedbench.models.places import trainers
+from fedbench.models.param_paths import trainers
 from fedbench.testing.world import CLASSES, tiny_mixer, tiny_vit
 from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.adapters.lora import lora

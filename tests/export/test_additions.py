@@ -6,14 +6,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedbench.cell import worker
-from fedbench.cell.finished import reopen
-from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.export import export
 from fedbench.registry.assets import Assets
-from fedbench.runs.plan import cells_of
-from fedbench.runs.runner import load
+from fedbench.runner.cells import cells_of
+from fedbench.runner.runner import load
+from fedbench.simulation import worker
+from fedbench.simulation.cell_job import CellJob
+from fedbench.simulation.saved_model import reopen
 
 SUITE = """
 suite: added
@@ -36,7 +36,7 @@ def cells(registry, tmp_path_factory):
     (folder / "suite.yaml").write_text(SUITE)
     for cell in cells_of(load(folder / "suite.yaml", registry).points(), registry, Assets(registry)):
         place = folder / cell.id
-        done = worker.run(Order(place, cell.manifest(), "cpu", []))
+        done = worker.run(CellJob(place, cell.manifest(), "cpu", []))
         assert done["status"] == "finished", done["reason"]
         found[cell.points[0].method] = place
     return found

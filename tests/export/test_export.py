@@ -12,9 +12,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from fedbench.cell import worker
-from fedbench.cell.finished import reopen
-from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.export import FORMATS, export, peft
 from fedbench.export.card import base, card
@@ -23,8 +20,11 @@ from fedbench.models.backbone import Architecture
 from fedbench.registry.assets import Assets
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load as results
-from fedbench.runs.plan import cells_of
-from fedbench.runs.runner import load
+from fedbench.runner.cells import cells_of
+from fedbench.runner.runner import load
+from fedbench.simulation import worker
+from fedbench.simulation.cell_job import CellJob
+from fedbench.simulation.saved_model import reopen
 
 SUITE = """
 suite: exported
@@ -64,7 +64,7 @@ def cells(registry, tmp_path_factory):
     chosen = [point for point in points if (point.scenario, point.method) in CELLS]
     for cell in cells_of(chosen, registry, Assets(registry)):
         place = folder / cell.id
-        done = worker.run(Order(place, cell.manifest(), "cpu", []))
+        done = worker.run(CellJob(place, cell.manifest(), "cpu", []))
         assert done["status"] == "finished", done["reason"]
         found[cell.points[0].scenario, cell.points[0].method] = place
     return found

@@ -14,15 +14,15 @@ from memory import live_bytes
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.cell import worker
-from fedbench.cell.clientstore import ClientStore
-from fedbench.cell.finished import reopen
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Plain, body_of
 from fedbench.registry.registry import Registry
 from fedbench.results import read_index, read_manifest, read_rows
 from fedbench.results.store import cell_folders
 from fedbench.seeding import generator
+from fedbench.simulation import worker
+from fedbench.simulation.clientstore import ClientStore
+from fedbench.simulation.saved_model import reopen
 from fedbench.testing import check_component
 from fedbench.testing.methods import check_method
 from fedbench.testing.world import CLASSES, cohort_of, same, setup_of, tiny_mixer, tiny_vit

@@ -9,8 +9,8 @@ from random import Random
 
 import torch
 
-from fedbench.cell.checkpoint import CHECKPOINT, FACTS, Checkpoints, Progress, _own
 from fedbench.errors import UserError
+from fedbench.simulation.checkpoint import CHECKPOINT, FACTS, Checkpoints, Progress, _own
 from fuzz.mutants import changed, damaged, rewritten
 
 ID = "0123456789ab"

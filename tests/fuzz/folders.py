@@ -22,7 +22,7 @@ from fedbench.results import content_hash, load, load_results, merge_index, read
 from fedbench.results.expected import write_expected
 from fedbench.results.files import cleared, described
 from fedbench.results.merge import merge
-from fedbench.runs.estimate import kind, past_rates
+from fedbench.runner.estimate import kind, past_rates
 from fuzz.mutants import TEXTS, changed, damaged, rewritten
 from fuzz.watch import SECRET, Leak
 

@@ -10,7 +10,7 @@ from random import Random
 
 import torch
 
-from fedbench.cell.state import STRUCTURE, TENSORS, load, save
+from fedbench.simulation.state import STRUCTURE, TENSORS, load, save
 from fuzz.mutants import VALUES, changed, damaged, rewritten
 
 

@@ -9,10 +9,10 @@ import torch
 from engine.test_cohort import SGD, ragged
 from rounds import DEVICE, SUITE, close, moved, sampled
 
-from fedbench.cell.checkpoint import Checkpoints, Progress
-from fedbench.cell.trial import Trial
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.seeding import generator
+from fedbench.simulation.checkpoint import Checkpoints, Progress
+from fedbench.simulation.simulation import Simulation
 from fedbench.testing.world import setup_of, tiny_vit
 
 pytestmark = pytest.mark.gpu
@@ -86,13 +86,13 @@ def test_clients_go_on_from_their_store_on_the_gpu(registry, name, tmp_path):
     (config,) = (cell.config for cell in load(path, registry).points())
     config = {**config, "train": {**config["train"], "max_steps": 2}}
     checkpoints, progress, whole = Checkpoints(tmp_path, "0" * 12, DEVICE), Progress(), Progress()
-    Trial(config, registry, DEVICE).run(progress=whole)
-    Trial(config, registry, DEVICE, store=checkpoints.store).run(
+    Simulation(config, registry, DEVICE).run(progress=whole)
+    Simulation(config, registry, DEVICE, store=checkpoints.store).run(
         lambda t, rows: checkpoints.write(progress) if t == 1 else None, progress=progress
     )
     again = Checkpoints(tmp_path, "0" * 12, DEVICE)
     found, refused = again.latest()
     assert (found.round, refused) == (1, [])
-    Trial(config, registry, DEVICE, store=again.store).run(progress=found)
+    Simulation(config, registry, DEVICE, store=again.store).run(progress=found)
     losses = [[row["loss"] for row in each.tables["rounds"]] for each in (found, whole)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -8,9 +8,9 @@ import torch
 from every_method import METHODS, changed, tiny_cells
 from rounds import DEVICE, sampled
 
-from fedbench.cell.checkpoint import Checkpoints, Progress
-from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
+from fedbench.simulation.checkpoint import Checkpoints, Progress
+from fedbench.simulation.simulation import Simulation
 
 pytestmark = pytest.mark.gpu
 
@@ -33,7 +33,7 @@ def told(config, plugins, device: str = DEVICE, **given) -> tuple[list[float], l
     """The losses of a cell's clients, and what else is recorded of its rounds."""
     progress = given.pop("progress", None) or Progress()
     try:
-        Trial(config, plugins, device, store=given.pop("store", None)).run(progress=progress, **given)
+        Simulation(config, plugins, device, store=given.pop("store", None)).run(progress=progress, **given)
     except NotApplicable:
         pytest.skip("the method has no meaning in this scenario")
     rows = progress.tables["rounds"]

@@ -12,7 +12,7 @@ from every_method import METHODS
 from rounds import ALONE, DEVICE, FEW, close, mixed, moved, no_waiting, rounds, sampled, two_rounds
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import passes, sequential
+from fedbench.engine import microbatching, sequential
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.seeding import generator
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
@@ -74,7 +74,7 @@ def test_groups_cut_by_memory_equal_one_group(registry, monkeypatch):
     monkeypatch.setattr(fast, "train_group", counted)
     whole = rounds(registry, fast.train, DEVICE, mixed(), ref="depthfl", adapter="dropout")
     assert len(calls) == 2  # a group a round
-    monkeypatch.setattr(passes, "OF_FREE_MEMORY", 1e-8)
+    monkeypatch.setattr(microbatching, "OF_FREE_MEMORY", 1e-8)
     cut = rounds(registry, fast.train, DEVICE, mixed(), ref="depthfl", adapter="dropout")
     assert len(calls) == 2 + 2 * 4  # every client alone
     close(whole, cut)

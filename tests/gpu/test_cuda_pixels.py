@@ -7,8 +7,8 @@ import pytest
 import torch
 from rounds import DEVICE, close, no_waiting
 
-from fedbench.cell import pixels
-from fedbench.cell.pixels import Pixels, ahead
+from fedbench.simulation import batches
+from fedbench.simulation.batches import Pixels, ahead
 from fedbench.types import Images
 
 pytestmark = pytest.mark.gpu
@@ -26,7 +26,7 @@ def some_pixels(device: str, floats: bool = False) -> Pixels:
 @pytest.mark.parametrize("floats", [False, True])
 def test_images_that_travel_equal_those_that_stay(monkeypatch, floats):
     resident = some_pixels(DEVICE, floats)
-    monkeypatch.setattr(pixels, "RESIDENT", 0)
+    monkeypatch.setattr(batches, "RESIDENT", 0)
     far = some_pixels(DEVICE, floats)
     assert far.far and not resident.far
     asked = [np.array([89, 3, 3]), np.arange(90), np.array([0])]

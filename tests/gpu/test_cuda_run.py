@@ -11,7 +11,8 @@ import pytest
 from command import TINY, write_suite
 from rounds import REAL
 
-from fedbench import machine, supervisor
+from fedbench import machine
+from fedbench.processes import supervisor
 from fedbench.results import read_index, read_rows
 from fedbench.results.store import cell_folders
 

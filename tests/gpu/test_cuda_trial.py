@@ -7,12 +7,12 @@ import torch
 from rounds import DEVICE, SUITE, sampled
 from torch import nn
 
-from fedbench.cell import pixels
-from fedbench.cell.checkpoint import Checkpoints, Progress
-from fedbench.cell.state import taken_apart
-from fedbench.cell.trial import Trial
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.seeding import generator
+from fedbench.simulation import batches
+from fedbench.simulation.checkpoint import Checkpoints, Progress
+from fedbench.simulation.simulation import Simulation
+from fedbench.simulation.state import taken_apart
 
 pytestmark = pytest.mark.gpu
 
@@ -26,7 +26,7 @@ def configs(registry, tmp_path_factory):
 
 def trained(registry, config, device: str) -> tuple[list[float], list]:
     """The losses of a cell's clients, and what else is recorded of its rounds."""
-    evaluation, rows = Trial(config, registry, device).run()
+    evaluation, rows = Simulation(config, registry, device).run()
     assert all(0 <= row["value"] <= 1 for row in evaluation)
     return [row.pop("loss") for row in rows], [{**row, "seconds": 0} for row in rows]
 
@@ -47,7 +47,7 @@ def test_a_cell_tells_the_same_story_on_both_devices(registry, configs, engine, 
 
 def test_a_cell_whose_images_travel_tells_the_same_story(registry, configs, monkeypatch):
     near, _ = trained(registry, configs["fedra"], DEVICE)
-    monkeypatch.setattr(pixels, "RESIDENT", 0)
+    monkeypatch.setattr(batches, "RESIDENT", 0)
     far, _ = trained(registry, configs["fedra"], DEVICE)
     assert far == pytest.approx(near, rel=1e-4)
 
@@ -67,14 +67,14 @@ def test_a_cell_goes_on_from_its_checkpoint_on_the_gpu(registry, configs, method
         return {name: tensor.device.type for name, tensor in taken_apart(state)[0].items()}
 
     checkpoints, progress, whole = Checkpoints(tmp_path, "0" * 12, DEVICE), Progress(), Progress()
-    Trial(configs[method], registry, DEVICE).run(progress=whole)
-    Trial(configs[method], registry, DEVICE).run(
+    Simulation(configs[method], registry, DEVICE).run(progress=whole)
+    Simulation(configs[method], registry, DEVICE).run(
         lambda t, rows: checkpoints.write(progress) if t == 1 else None, progress=progress
     )
     found, refused = checkpoints.latest()
     assert (found.round, refused) == (1, [])
     assert places(found.state) == places(progress.state) and DEVICE in places(found.state).values()
-    Trial(configs[method], registry, DEVICE).run(progress=found)
+    Simulation(configs[method], registry, DEVICE).run(progress=found)
     losses = [[row["loss"] for row in each.tables["rounds"]] for each in (found, whole)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
@@ -95,7 +95,7 @@ def test_fp32_means_fp32(registry, configs):
         for kind in kinds:
             kind.fp32_precision = "tf32"
         assert min(errors()) > 1e-4 or torch.cuda.get_device_capability() < (8, 0)  # older ones cannot round so
-        with Trial(configs["fedra"], registry, DEVICE).precision():
+        with Simulation(configs["fedra"], registry, DEVICE).precision():
             assert max(errors()) < 1e-5
     finally:
         for kind, precision in zip(kinds, before, strict=True):

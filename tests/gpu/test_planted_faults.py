@@ -11,10 +11,10 @@ import torch
 from engine.test_cohort import ADAMW, ADAPTERS, SGD, ragged
 from rounds import DEVICE, moved, no_waiting
 
-from fedbench.cell import pixels
 from fedbench.engine import cohort as fast
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.seeding import generator
+from fedbench.simulation import batches
 from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.types import Images, Job, Plan
 from fedbench_plugins.objectives import cross_entropy
@@ -116,9 +116,9 @@ def test_memory_that_grows_with_every_step(registry, gpu):
 def test_images_that_are_awaited(gpu, monkeypatch):
     draw = torch.Generator().manual_seed(0)
     x, some = torch.randint(256, (9, 3, 4, 4), generator=draw, dtype=torch.uint8).numpy(), np.arange(9)
-    resident = pixels.Pixels(Images(x, some % 2, some * 0), (0.5,) * 3, (0.5,) * 3, DEVICE)
+    resident = batches.Pixels(Images(x, some % 2, some * 0), (0.5,) * 3, (0.5,) * 3, DEVICE)
     with no_waiting():
         resident(some)
-    monkeypatch.setattr(pixels.Pixels, "_sent", lambda self, values: torch.from_numpy(values.copy()).to(self.device))
+    monkeypatch.setattr(batches.Pixels, "_sent", lambda self, values: torch.from_numpy(values.copy()).to(self.device))
     with pytest.raises(RuntimeError, match="synchronizing"), no_waiting():
         resident(some)

@@ -50,7 +50,7 @@ def test_outside_there_is_none():
 
 
 def test_another_thread_sees_it_where_fedbench_starts_it(gpu):
-    from fedbench.cell.pixels import ahead
+    from fedbench.simulation.batches import ahead
 
     (batch,) = ahead(iter([(there(2).cpu().to("cuda"), there(1))]))
     assert batch[0].is_cuda

@@ -8,13 +8,13 @@ import pytest
 from engine.test_cohort import SGD
 from rounds import close
 
-from fedbench.cell.channel import NOT_FINITE, Guard, received
-from fedbench.cell.evaluation import Evaluation
-from fedbench.cell.faults import Faults
-from fedbench.cell.pixels import Pixels
-from fedbench.cell.shares import Share
 from fedbench.engine import cohort as fast
 from fedbench.seeding import generator
+from fedbench.simulation.batches import Pixels
+from fedbench.simulation.eval_splits import EvalSplit
+from fedbench.simulation.evaluation import Evaluation
+from fedbench.simulation.faults import Faults
+from fedbench.simulation.upload_filter import NOT_FINITE, Guard, received
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Images
 
@@ -82,7 +82,7 @@ def test_an_evaluation_waits_once_however_many_passes_it_has(gpu, batch_size):
     x = np.arange(7, dtype=np.uint8).reshape(7, 1, 1, 1).repeat(3, 1)
     test = Pixels(Images(x, np.arange(7) % 2, np.zeros(7, np.int64)), (0.0,) * 3, (1 / 255,) * 3, "cuda")
     one = Evaluation(
-        test, [Share("a", np.arange(4)), Share("b", np.arange(4, 7))], {}, batch_size, mixed=False, classes=2
+        test, [EvalSplit("a", np.arange(4)), EvalSplit("b", np.arange(4, 7))], {}, batch_size, mixed=False, classes=2
     )
     gpu.waits.clear()
     found = one.answers(lambda client: lambda x: {"first": x[:, :2, 0, 0], "second": x[:, 1:, 0, 0] + 1})

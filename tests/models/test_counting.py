@@ -13,12 +13,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.cell.trial import Trial
 from fedbench.errors import NotApplicable
-from fedbench.models import counting, once
+from fedbench.models import counting, shape_cache
 from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.counting import Counter, blank, count, counted, one_image, to_answer, to_run
 from fedbench.registry.registry import Registry
+from fedbench.simulation.simulation import Simulation
 from fedbench.testing.world import tiny_vit
 from fedbench.types import Exit
 
@@ -95,8 +95,8 @@ SOME = ("fedra", "depthfl", "fjord", "fedvz", "reefl")
 
 
 def prices(config, registry):
-    once._found.clear()
-    trial = Trial(config, registry)
+    shape_cache._found.clear()
+    trial = Simulation(config, registry)
     cohort = trial.federation.cohort(0)
     return trial.method.prices(cohort, 0)
 

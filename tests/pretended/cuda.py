@@ -15,7 +15,7 @@ import torch
 from torch.cuda._utils import _get_device_index
 
 from fedbench import machine
-from fedbench.cell import pixels
+from fedbench.simulation import batches
 from pretended.device import Generator, Gpu
 from pretended.memory import Memory
 from pretended.operators import Operators
@@ -85,7 +85,7 @@ def swaps(gpu: Gpu) -> Iterator[tuple[Any, str, Any]]:
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         told = getattr(torch, name)
         yield torch, name, lambda kind="cuda", told=told: told("cpu" if kind == "cuda" else kind)
-    yield pixels, "ThreadPoolExecutor", Threads
+    yield batches, "ThreadPoolExecutor", Threads
     yield machine, "has_gpu", lambda: True
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pretended
-from fedbench.guard import guard
+from fedbench.processes.guard import guard
 
 
 def supervised(total: int, *given: Any) -> None:
-    """What `fedbench.guard.guard` is to be replaced by, with a GPU of so many bytes; each worker has a separate one,
-    and knows nothing of what others take."""
+    """Replaces `fedbench.processes.guard.guard`, with a GPU of so many bytes; each worker has a separate one, and knows
+    nothing of what others take."""
     with pretended.gpu(total):
         guard(*given)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedbench.cell.pixels import Pixels
-from fedbench.cell.trial import Trial
 from fedbench.models.backbone import Source
+from fedbench.simulation.batches import Pixels
+from fedbench.simulation.simulation import Simulation
 from fedbench.types import Dataset, Images, Splits
 
 METHODS = ("fedra", "inclusivefl", "depthfl", "alllarge", "allsmall")
@@ -63,21 +63,21 @@ def pictures(seed: int, each: Sequence[int]) -> Images:
 TRAIN, TEST = pictures(1, EXAMPLES), pictures(2, (2,) * len(EXAMPLES))
 
 
-def in_double(config, registry) -> Trial:
+def in_double(config, registry) -> Simulation:
     """The trial of a resolved configuration, with the tiny ViT and the tiny images, in float64."""
     source = Source(tiny_vit(), SIDE, (0.5,) * 3, (0.5,) * 3, "tiny")
     dataset = Dataset(tuple("abcdef"), tuple("xyz"), "pictures", lambda: Splits(TRAIN, TEST))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedbench.cell.world.Pixels", functools.partial(Pixels, dtype=torch.float64))
+        patch.setattr("fedbench.simulation.federated_data.Pixels", functools.partial(Pixels, dtype=torch.float64))
         usual = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)  # of the adapters, which are made with the trial
         try:
-            return Trial(config, registry, source=source, dataset=dataset)
+            return Simulation(config, registry, source=source, dataset=dataset)
         finally:
             torch.set_default_dtype(usual)
 
 
-def recorded(trial: Trial) -> Ran:
+def recorded(trial: Simulation) -> Ran:
     """Run it, and note what passes between its rounds."""
     method, states, reports = trial.method, [], []
 

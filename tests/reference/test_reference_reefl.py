@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedbench.models import cost
-from fedbench.models.places import places
+from fedbench.models.param_paths import places
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 

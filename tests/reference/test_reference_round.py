@@ -14,7 +14,7 @@ import torch
 from loops import Looped, Rules, plain_loops
 from recorded import BATCH, CAPACITIES, EXAMPLES, METHODS, ROUNDS, SEED, Ran, in_double, recorded
 
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 
 SUITE = f"""
 suite: reference_round

@@ -17,7 +17,7 @@ from fedbench.report.board_frames import subtitle
 from fedbench.report.budget import Budget, read_budget
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load
-from fedbench.results.spending import Spending, spending
+from fedbench.results.cumulative_cost import Spending, spending
 from fedbench.results.tables import to_table
 
 MB = 1_000_000

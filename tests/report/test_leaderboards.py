@@ -11,7 +11,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.results.choice import best_round
+from fedbench.results.metric_direction import best_round
 
 
 def test_means_spread_worst_and_gap_over_seeds(tmp_path):

@@ -11,9 +11,9 @@ from fedbench.registry.catalogue import Component, Unfit
 from fedbench.report.frames import number
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.run_scores import is_fraction
-from fedbench.results import choice, load
-from fedbench.results.choice import Measure, best_round, declare, higher_is_better, measure
+from fedbench.results import load, metric_direction
 from fedbench.results.manifest import read_manifest, write_manifest
+from fedbench.results.metric_direction import Measure, best_round, declare, higher_is_better, measure
 
 MINE = """
 from fedbench import hookimpl
@@ -30,7 +30,7 @@ def fedbench_register_metrics(register):
 
 @pytest.fixture(autouse=True)
 def nothing_declared(monkeypatch):
-    monkeypatch.setattr(choice, "_DECLARED", {})
+    monkeypatch.setattr(metric_direction, "_DECLARED", {})
 
 
 def test_what_a_metric_says_goes_before_what_its_name_says():
@@ -69,7 +69,7 @@ def test_results_keep_what_a_metric_said_and_tables_follow_it(tmp_path, own_cach
     (result,) = load([tmp_path / "r"])
     said = {"better": "lower", "unit": "%", "format": ".2f"}
     assert result.manifest["metrics"] == {"calibration": said}
-    choice._DECLARED.clear()
+    metric_direction._DECLARED.clear()
     told = fedbench("compare", "r/tiny", "--metric", "calibration", cwd=tmp_path).stdout
     assert "calibration, % · round 2" in told and "25.00" in told and not higher_is_better("calibration")
     shown = fedbench("plugins", "show", "calibration", "--plugin", "mine.py", cwd=tmp_path).stdout

@@ -19,7 +19,7 @@ from fedbench.report.scenario_frames import WIDE, lettered, ranks, summaries, su
 from fedbench.report.scenarios import RANKS_FROM, standings
 from fedbench.report.views import FEW
 from fedbench.results import load
-from fedbench.runs.outcome import Outcome
+from fedbench.runner.exit_status import Outcome
 
 LEVELS = {"alllarge": 0.9, "fedra": 0.7, "depthfl": 0.6, "allsmall": 0.5}
 NOISE = (0.0, 0.006, -0.004, 0.003)

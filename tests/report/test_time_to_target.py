@@ -15,7 +15,7 @@ from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.time_to_target import read_target, time_to_target
 from fedbench.results import load
-from fedbench.results.choice import reaches
+from fedbench.results.metric_direction import reaches
 
 MB = 1_000_000
 

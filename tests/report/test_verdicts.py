@@ -10,7 +10,7 @@ import pytest
 from fedbench.report.changes import NOT_RUN, WITHIN, Noise, verdicts
 from fedbench.report.statistics.student import quantile
 from fedbench.results.diff import DIFFERENT, EQUAL, CellSummary, diff
-from fedbench.results.said import Said
+from fedbench.results.score_digest import Said
 
 
 def cell(method: str, seed: int, accuracy: float, scenario: str = "mixed", **said) -> CellSummary:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from factories import eval_rows, write_cell
 
-from fedbench.cell.state import STRUCTURE, TENSORS, save
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, read_manifest, write_manifest
 from fedbench.results.files import cleared, damage, described, set_aside
 from fedbench.results.merge import merge
+from fedbench.simulation.state import STRUCTURE, TENSORS, save
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
 from fedbench.suite import space
 from fedbench.suite.keys import CANDIDATES_SEED
 from fedbench.suite.node import Mark, Node

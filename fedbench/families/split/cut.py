@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import HEAD, Blocks, Classifier
-from fedbench.models.beginning import STARTS, redraw
+from fedbench.models.weight_init import STARTS, redraw
 from fedbench.seeding import generator, seed_of
 
 AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks

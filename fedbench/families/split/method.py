@@ -23,8 +23,8 @@ from fedbench.families.split.options import Rules, of_server, with_own
 from fedbench.families.split.server import Backward, Frozen, Server, ZerothOrder
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import HEAD, in_layers, load
-from fedbench.models.beginning import begin
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.models.weight_init import begin
 from fedbench.seeding import seed_of
 from fedbench.types import ClientCost, Cohort, Exit, Objective, Report, Size
 

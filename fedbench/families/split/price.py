@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedbench.families.split.cut import Cut
 from fedbench.models.counting import blank, count, most_alive, one_image, quickest
-from fedbench.models.once import identity, once, parameters_of
 from fedbench.models.optimizer import optimizer_states
+from fedbench.models.shape_cache import identity, once, parameters_of
 from fedbench.types import ClientCost, Objective, Sent, ServerCost
 
 BATCH = 32  # images, of which there are enough for activations to outweigh the weights' own gradients

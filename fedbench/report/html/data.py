@@ -28,7 +28,7 @@ from fedbench.report.scenario_frames import Summary, lettered, ranks, summaries,
 from fedbench.report.scenarios import Standing
 from fedbench.report.statistics.ranks import bars
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better
+from fedbench.results.metric_direction import higher_is_better
 
 POINTS = 120_000  # numbers in lines; of more, lines keep fewer points
 LEAST = 12  # points that a line keeps

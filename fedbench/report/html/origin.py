@@ -15,9 +15,9 @@ from fedbench.results.diff import CellSummary
 from fedbench.results.documents import parsed
 from fedbench.results.identity import identity_of
 from fedbench.results.manifest import check_manifest
-from fedbench.results.said import Said
+from fedbench.results.schema_checks import check, check_all
+from fedbench.results.score_digest import Said
 from fedbench.results.tables import RESULT_VERSION
-from fedbench.results.untrusted import check, check_all
 
 CELL = (
     "suite", "scenario", "variant", "method", "seed", "status", "reason", "cell", "id", "seconds", "origin", "config",
@@ -54,7 +54,7 @@ def origin(results: Sequence[Result]) -> dict[str, Any]:
 
     configs: by part of a configuration (`train`, `method`), its values; a cell's `config` has their places by the order
     of parts, null for a part that it lacks. origins: versions, fingerprints, machine and git revision that cells share.
-    `said`: of a finished cell, what `fedbench.results.said` tells, for `fedbench reproduce` to compare with.
+    `said`: of a finished cell, what `fedbench.results.score_digest` tells, for `fedbench reproduce` to compare with.
     """
     parts = dict.fromkeys(name for r in results for name in r.manifest.get("config", {}))
     configs = {name: Interned() for name in parts}

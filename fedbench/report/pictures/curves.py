@@ -17,7 +17,7 @@ from fedbench.report.plot_data import AXES, Board, Line, by_panel
 from fedbench.report.plot_style import FAINT, MOST, greyed, styles
 from fedbench.report.run_scores import is_fraction
 from fedbench.results import Result
-from fedbench.results.choice import higher_is_better
+from fedbench.results.metric_direction import higher_is_better
 from fedbench.types import GLOBAL
 from fedbench.words import scale
 

@@ -13,7 +13,7 @@ from fedbench.report.pictures.style import GREY, Named, in_percent, panelled
 from fedbench.report.plot_data import AXES
 from fedbench.report.plot_style import FAINT, greyed, styles
 from fedbench.report.run_scores import is_fraction
-from fedbench.results.choice import higher_is_better
+from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import scale
 
 FAR = 20  # times the cheapest: from there on costs stand on a logarithmic axis

@@ -17,9 +17,9 @@ from fedbench.seeding import numpy_generator, seed_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedbench.cell.pixels import Pixels
     from fedbench.registry.registry import Registry
     from fedbench.results import Result
+    from fedbench.simulation.batches import Pixels
 
 COLUMNS = 4
 SIZE = 6  # of a marker, in square points
@@ -54,7 +54,7 @@ def embedded(result: Result, registry: Registry, classes: int, images: int) -> P
     seed, the same for every method. Raises: UserError where the cell kept no model, its method's predictor has no
     `features`, or fewer than three images are left.
     """
-    from fedbench.cell.finished import reopen
+    from fedbench.simulation.saved_model import reopen
 
     trial, predict = reopen(result.folder, registry)
     if not isinstance(predict, Featured):

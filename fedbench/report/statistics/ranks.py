@@ -9,7 +9,7 @@ from itertools import combinations
 from fedbench.report.statistics.intervals import FEWEST
 from fedbench.report.statistics.pairs import ALPHA, Pair, paired
 from fedbench.report.statistics.signedranks import signed_ranks
-from fedbench.results.choice import without_noise
+from fedbench.results.metric_direction import without_noise
 
 WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 2 / 2^5 = 0.06
 

@@ -14,8 +14,8 @@ from work import ALPHA, CLASSES, CLIP, RANK, SGD, Update, Work
 
 from fedbench.engine import cohort as together
 from fedbench.engine import sequential as one_by_one
-from fedbench.engine.team import Team
-from fedbench.engine.team import together as in_a_team
+from fedbench.engine.process_group import Team
+from fedbench.engine.process_group import together as in_a_team
 from fedbench.families.layerwise import head_at_end
 from fedbench.machine import cores, keep_memory
 from fedbench.models.backbone import Blocks

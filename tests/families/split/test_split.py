@@ -9,14 +9,14 @@ import torch
 from memory import live_bytes
 from uncut import MODELS, L
 
-from fedbench.cell.channel import Guard, received
-from fedbench.cell.clientstore import ClientStore
-from fedbench.cell.faults import Faults
-from fedbench.cell.state import load, save
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.split import split
 from fedbench.models.backbone import Plain
 from fedbench.seeding import generator
+from fedbench.simulation.clientstore import ClientStore
+from fedbench.simulation.faults import Faults
+from fedbench.simulation.state import load, save
+from fedbench.simulation.upload_filter import Guard, received
 from fedbench.testing.methods import check_method
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedbench.cell.trial import Trial
-from fedbench.runs.runner import load
+from fedbench.runner.runner import load
+from fedbench.simulation.simulation import Simulation
 
 # A sixth of the quickstart's work; the full figures, three seeds and thirty rounds, are in results/reference.
 FEW = ("train.rounds=8", "train.max_steps=5", "train.batch_size=16", "evaluation.every=8", "data.test_per_class=5")
@@ -15,7 +15,7 @@ def average(registry):
 
     def run(suite: str, scenario: str, method: str) -> float:
         (cell,) = load(suite, registry, sets=FEW).points(scenarios=[scenario], methods=[method], seeds=[0])
-        evaluation, _ = Trial(cell.config, registry).run()
+        evaluation, _ = Simulation(cell.config, registry).run()
         values = [row["value"] for row in evaluation if row["metric"] == "accuracy"]
         return sum(values) / len(values)
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.runs.plan import identity
+from fedbench.runner.cells import identity
 from fedbench.suite import load
 
 SUITE = """suite: s

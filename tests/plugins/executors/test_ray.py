@@ -16,7 +16,7 @@ import pytest
 from command import MAIN, TINY, environment, run, write_suite
 
 from fedbench.results import content_hash
-from fedbench.runs import runner
+from fedbench.runner import runner
 from fedbench_plugins.executors.ray import QUIET
 
 ray = pytest.importorskip("ray")

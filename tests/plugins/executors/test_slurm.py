@@ -20,7 +20,7 @@ from slurm_commands import install
 from fedbench.errors import UserError
 from fedbench.results import content_hash
 from fedbench.results.lock import lock_file
-from fedbench.runs import runner
+from fedbench.runner import runner
 from fedbench_plugins.executors.slurm import on_slurm
 
 submitit = pytest.importorskip("submitit")
@@ -122,7 +122,7 @@ def test_what_submitit_pickles_is_a_function_by_name_and_one_string(tmp_path):
     told(tmp_path, executor={**LOCAL, "logs": str(kept)}, jobs=1)
     (submitted,) = kept.rglob("*_submitted.pkl")
     strings = [argument for _, argument, _ in pickletools.genops(submitted.read_bytes()) if isinstance(argument, str)]
-    assert {"fedbench.runs.elsewhere", "compute"} <= set(strings)
+    assert {"fedbench.runner.elsewhere", "compute"} <= set(strings)
     named = {text.partition(".")[0] for text in strings if text.startswith(("fedbench", "torch", "numpy"))}
     assert named == {"fedbench"}
     (job,) = [text for text in strings if text.startswith("{")]

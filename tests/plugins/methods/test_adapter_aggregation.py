@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedbench.cell.diagnostics import effects
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
+from fedbench.simulation.diagnostics import effects
 from fedbench.testing import check_method
 from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit

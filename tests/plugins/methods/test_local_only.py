@@ -9,7 +9,7 @@ import torch
 
 from fedbench.errors import NotApplicable
 from fedbench.models import cost
-from fedbench.models.places import places
+from fedbench.models.param_paths import places
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Exit

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models import cost
 from fedbench.models.backbone import Blocks
-from fedbench.models.places import places
+from fedbench.models.param_paths import places
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit

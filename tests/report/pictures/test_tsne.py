@@ -10,15 +10,15 @@ from command import TINY, fedbench, write_suite
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.cell import worker
-from fedbench.cell.order import Order
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.report.pictures.tsne import Points, embedded, plane, spread, tsne
 from fedbench.results import load
-from fedbench.runs import runner
-from fedbench.runs.plan import cells_of
+from fedbench.runner import runner
+from fedbench.runner.cells import cells_of
+from fedbench.simulation import worker
+from fedbench.simulation.cell_job import CellJob
 
 labels = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=60)
 
@@ -79,7 +79,7 @@ def ran(tmp_path_factory, own_cache):
     folder, plugins = tmp_path_factory.mktemp("tsne"), Registry([str(TINY)])
     (cell,) = cells_of(runner.load(write_suite(folder), plugins).points(), plugins, Assets(plugins))
     place, manifest = folder / "r" / "cells" / cell.id, {**cell.manifest(), "git": None}
-    done = worker.run(Order(place, manifest, "cpu", [str(TINY)]))
+    done = worker.run(CellJob(place, manifest, "cpu", [str(TINY)]))
     assert done["status"] == "finished", done["reason"]
     return folder
 
@@ -108,7 +108,7 @@ def test_classes_and_images_limit_what_is_drawn(ran):
 
 
 def test_a_model_without_features_is_refused(ran, monkeypatch):
-    from fedbench.cell import finished as saved
+    from fedbench.simulation import saved_model as saved
 
     (result,) = load(cells_in(ran))
     registry = Registry([str(TINY)])

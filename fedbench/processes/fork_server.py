@@ -1,0 +1,53 @@
+"""The server that worker processes are forked from, with torch and timm loaded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver, resource_tracker
+from types import ModuleType
+
+from fedbench import machine
+from fedbench.processes.guard import FROM_OUTSIDE
+
+PRELOAD = "fedbench.runner.forkserver_preload"  # what the server imports before it forks
+# Unless they are set. `python -c` would import from the current folder first, as from a `random.py` there.
+ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONSAFEPATH"), "1")
+ENVIRONMENT |= machine.same_bits()
+
+
+def start_server() -> None:
+    """Start the process that guards are forked from, unless it is there. It does not hear Ctrl-C, nor what a scheduler
+    sends to every process of a job."""
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    forkserver.set_forkserver_preload([PRELOAD])
+    os.environ.update({name: os.environ.get(name) or value for name, value in ENVIRONMENT.items()})
+    try:
+        resource_tracker.ensure_running()  # first, because it unblocks signals for what starts after it
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_OUTSIDE)
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def server_pid() -> int:
+    """The process id of the server that guards are forked from."""
+    return getattr(forkserver._forkserver, "_forkserver_pid", None) or 0
+
+
+@contextmanager
+def no_script() -> Iterator[None]:
+    """Hide the user's script while a child starts: multiprocessing would run it again there."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script

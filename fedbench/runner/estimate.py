@@ -1,0 +1,273 @@
+"""How long a suite takes: from past cells of the same kind, or else from a short cell of each kind."""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench import machine
+from fedbench.disk import cache_file, hash_of_json, keep, kept
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
+from fedbench.results import read_index, read_manifest, read_rows
+from fedbench.results.identity import identity_of
+from fedbench.results.index import INDEX
+from fedbench.results.status import HALVED, PENDING, RAN
+from fedbench.results.store import cell_folders
+from fedbench.runner.cells import Cell, folders_of
+from fedbench.simulation.cell_job import CellJob
+from fedbench.types import SIZES
+
+MACHINE = ("device", "cpu", "gpu")  # two machines with these in common are taken to be equally fast
+# Cells that differ in no more than this are of one kind: a FLOP takes as long in each.
+SAME_SPEED = ("seed", *SIZES, "devices", "fit", "participation", "faults", "evaluation")
+SAME_SPEED_IN = {"train": ("rounds", "local_epochs", "max_steps"), "data": ("partition", "proxy")}
+PROBED = 2  # rounds of a short cell; the first compiles and loads
+LONGEST = 120.0  # seconds after which a short cell is ended
+ROUND_FLOPS = {"cpu": 2e11, "cuda": 4e13}  # about the most that a round of a short cell may cost
+TRAINING = 3.0  # an image that is trained on costs about so many times what one costs that is tested
+WAY = 4  # in which rates are measured: those that were kept of another are not comparable
+
+Totals = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds of a cell on one machine.
+
+    start: for what does not grow with the work · per_flop: of training and of testing.
+    """
+
+    start: float
+    per_flop: float
+
+    def seconds(self, totals: Totals) -> float:
+        """Of a cell with these totals, see `RoundRecords.totals`."""
+        return self.start + _work(totals["flops"], totals["images"], totals["tested"]) * self.per_flop
+
+
+@dataclass(frozen=True)
+class Time:
+    """What a cell takes in seconds, and where that is from: `run` (it ran), `past runs` or `probe`; None where its
+    short cell failed, for a reason."""
+
+    seconds: float | None
+    source: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a suite takes, in seconds, on `workers` processes.
+
+    cells: by id, those that can be computed · total: all of them · left: those that have not run.
+    """
+
+    cells: dict[str, Time]
+    total: float
+    left: float
+    workers: int
+    device: str = "cpu"
+
+    @property
+    def sources(self) -> set[str]:
+        """Where the times of the cells that have not run are from."""
+        return {time.source for time in self.cells.values() if time.seconds is not None} - {"run"}
+
+    def summary(self) -> dict[str, Any]:
+        """As `plan --json` has it."""
+        return {"seconds": self.total, "seconds_left": self.left, "workers": self.workers}
+
+
+def estimate(
+    cells: Sequence[Cell],
+    totals: Mapping[str, Totals],
+    folder: Path,
+    registry: Registry,
+    device: str = "cpu",
+    workers: int = 1,
+    shares: Mapping[str, float] | None = None,
+) -> Estimate:
+    """The time of a suite whose results lie in `folder`, next to those of other suites.
+
+    Args:
+        cells: of the suite; those without an estimate of their cost are left out.
+        totals: of every cell by its id, see `RoundRecords.totals`.
+        folder: of the suite's results.
+        registry: makes the executor.
+        device: `cpu` or `cuda`.
+        workers: processes side by side.
+        shares: by id, which part of a cell's rounds is to be expected, where not all are.
+    """
+    cells = [cell for cell in cells if "flops" in totals[cell.id]]
+    manifests = {id: read_manifest(place) or {"status": PENDING} for id, place in folders_of(cells, folder).items()}
+    times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
+    waiting = [cell for cell in cells if cell.id not in times and manifests[cell.id]["status"] != HALVED]
+    here = machine.describe(device)
+    past = past_rates(folder.parent, {kind_of(cell) for cell in waiting}, here)
+    unknown = [cell for cell in waiting if kind_of(cell) not in past]
+    probed, reasons = probed_rates(unknown, totals, here, workers, registry)
+    for cell in waiting:
+        which = kind_of(cell)
+        rates = past.get(which) or probed.get(which)
+        seconds = rates.seconds(totals[cell.id]) * (shares or {}).get(cell.id, 1.0) if rates else None
+        times[cell.id] = Time(seconds, "past runs" if which in past else "probe", reasons.get(which))
+
+    def all_of(some: Iterable[Cell]) -> float:
+        return side_by_side((times[cell.id].seconds or 0.0 for cell in some), workers)
+
+    return Estimate(
+        cells=times,
+        total=all_of(cell for cell in cells if cell.id in times),
+        left=all_of(waiting),
+        workers=workers,
+        device=device,
+    )
+
+
+def side_by_side(seconds: Iterable[float], workers: int) -> float:
+    """Seconds until the last cell ends: in their order, each starts on the process that is free first."""
+    free = [0.0] * workers
+    for each in seconds:
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
+def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    """Equal for cells of one kind; versions: those of the packages that compute them."""
+    differing = {key: value for key, value in config.items() if key not in SAME_SPEED}
+    for section, same in SAME_SPEED_IN.items():
+        differing[section] = {key: value for key, value in config[section].items() if key not in same}
+    differing["train"]["optimizer"] = config["train"]["optimizer"]["name"]
+    return hash_of_json([differing, versions])[:24]
+
+
+def kind_of(cell: Cell) -> str:
+    return kind(cell.config, cell.versions)
+
+
+def past_rates(results: Path, kinds: Collection[str], machine: Mapping[str, Any]) -> dict[str, Rates]:
+    """The rates of those kinds of which a cell has finished on such a machine, in any suite under `results`.
+
+    Of several cells the fastest counts, which others disturbed least. What cannot be read is passed over.
+
+    Args:
+        results: the folder of all suites' results.
+        kinds: those wanted.
+        machine: see `fedbench.machine.describe`.
+    """
+    found: dict[str, Rates] = {}
+    for folder in _cells_under(results) if kinds else ():
+        try:
+            manifest = read_manifest(folder) or {}
+            there = manifest.get("machine", {})
+            if manifest.get("status") != "finished" or any(there.get(key) != machine.get(key) for key in MACHINE):
+                continue
+            which = kind(manifest["config"], manifest["versions"])
+            rates = rates_of(folder) if which in kinds else None
+        except (UserError, KeyError, TypeError, AttributeError):
+            continue
+        if rates and (which not in found or astuple(rates)[::-1] < astuple(found[which])[::-1]):
+            found[which] = rates
+    return found
+
+
+def _cells_under(results: Path) -> Iterator[Path]:
+    """The folders of the cells of all suites in a results folder."""
+    for index in sorted(results.glob(f"*/{INDEX}")):
+        with suppress(UserError):
+            found, places = read_index(index.parent), cell_folders(index.parent)
+            for id in dict.fromkeys(entry.cell for entry in (found.entries if found else ())):
+                yield places(id)
+
+
+def rates_of(folder: Path) -> Rates | None:
+    """The rates of a finished cell. A FLOP takes what it took in training, and all else is its start. None where
+    nothing was trained."""
+    manifest = read_manifest(folder) or {}
+    rounds, tested = read_rows(folder, "rounds"), read_rows(folder, "eval")
+    last = [row for row in rounds if row["round"] > 1] or rounds
+    training, flops = sum(row["seconds"] for row in last), sum(row["flops"] for row in last)
+    if min(training, flops, manifest["seconds"]) <= 0:
+        return None
+    images = sum(row["steps"] for row in rounds) * manifest["config"]["train"]["batch_size"]
+    of_tests = sum(row["examples"] for row in tested if row["metric"] == tested[0]["metric"])
+    work = _work(sum(row["flops"] for row in rounds), images, of_tests)
+    per_flop = min(training / flops, manifest["seconds"] / work)  # clients that were trained side by side overlap
+    return Rates(manifest["seconds"] - work * per_flop, per_flop)
+
+
+def _work(flops: float, images: float, tested: float) -> float:
+    """FLOPs of training on so many images, and of testing so many."""
+    return flops + tested * flops / max(1, images) / TRAINING
+
+
+def probed_rates(
+    cells: Sequence[Cell],
+    totals: Mapping[str, Totals],
+    machine: Mapping[str, Any],
+    workers: int,
+    registry: Registry,
+) -> tuple[dict[str, Rates], dict[str, str]]:
+    """The rates of every kind among `cells`, and why others have none, by a short cell of each kind.
+
+    It is the one with the median of FLOPs a round, computed as every cell is; its rates are kept in the cache.
+    """
+    of_kind: dict[str, list[Cell]] = {}
+    for cell in cells:
+        of_kind.setdefault(kind_of(cell), []).append(cell)
+    files = {which: cache_file("rates", [WAY, which, dict(machine)]) for which in of_kind}
+    found = {which: Rates(**value) for which, file in files.items() if (value := kept(file))}
+    unknown = {which: _median(of_kind[which], totals) for which in of_kind if which not in found}
+    if not unknown:
+        return found, {}
+    reasons: dict[str, str] = {}
+
+    def on_event(event: dict[str, Any]) -> bool:
+        if event["event"] == "ended" and event["status"] != "finished":
+            reasons[Path(event["folder"]).name] = str(event.get("reason") or event["status"])
+        return True
+
+    with tempfile.TemporaryDirectory() as folder:
+        places = {which: Path(folder, which) for which in unknown}
+        jobs = [_job(cell, places[which], totals[cell.id], machine, registry) for which, cell in unknown.items()]
+        execute = registry.make("executor", {"name": "local"}, workers=min(workers, len(jobs)), timeout=LONGEST)
+        execute(iter(jobs), on_event)
+        for which in unknown.keys() - reasons.keys():
+            if rates := rates_of(places[which]):
+                keep(files[which], vars(rates))
+                found[which] = rates
+            else:
+                reasons[which] = "nothing was trained in its probe"
+    return found, reasons
+
+
+def _job(cell: Cell, folder: Path, totals: Totals, machine: Mapping[str, Any], registry: Registry) -> str:
+    """The order of a short cell."""
+    device, plugins = str(machine["device"]), [str(file) for file in registry.files.values()]
+    manifest = {**cell.manifest(), "config": _shortened(cell.config, totals, ROUND_FLOPS[device])}
+    return CellJob(folder, {**manifest, "id": identity_of(manifest)}, device, plugins).to_json()
+
+
+def _median(cells: Sequence[Cell], totals: Mapping[str, Totals]) -> Cell:
+    by_flops = sorted(cells, key=lambda cell: totals[cell.id]["flops"] / cell.config["train"]["rounds"])
+    return by_flops[len(by_flops) // 2]
+
+
+def _shortened(config: Mapping[str, Any], totals: Totals, most: float) -> dict[str, Any]:
+    """The configuration with PROBED rounds, both tested, in which clients train for so few steps that a round has at
+    most so many FLOPs, one step at least. Nothing goes wrong in it, since lost clients would leave little to time."""
+    train, evaluation = dict(config["train"]), dict(config["evaluation"])
+    a_round = totals["flops"] / train["rounds"]
+    if a_round > most and not isinstance(train["max_steps"], str):
+        steps = totals["images"] / max(1, totals["client_rounds"] * train["batch_size"])
+        train["max_steps"] = max(1, int(steps * most / a_round))
+    train["rounds"], evaluation["every"] = PROBED, 1
+    evaluation.pop("at", None)
+    without_faults = {key: value for key, value in config.items() if key != "faults"}
+    return {**without_faults, "train": train, "evaluation": evaluation}

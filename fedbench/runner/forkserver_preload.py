@@ -1,0 +1,28 @@
+"""What the server of workers imports before it forks any: all that cells need.
+
+A garbage collection looks at every object, a million of torch's among them, and by that alone copies the memory that a
+worker shares with its server. So these objects are left out of it.
+"""
+
+import atexit
+import gc
+import os
+import warnings
+
+gc.disable()
+
+import pydantic.json_schema  # noqa: E402, F401  # options are checked in every cell
+
+import fedbench.processes.guard  # noqa: E402
+import fedbench.simulation.worker  # noqa: E402, F401
+from fedbench import machine  # noqa: E402
+from fedbench.processes import process_tree  # noqa: E402
+
+machine.leave_alone()
+gc.enable()
+# The server has nothing to close. To take torch's modules apart costs a second of a core after the caller has ended.
+os.register_at_fork(after_in_child=lambda: atexit.unregister(os._exit))
+atexit.register(os._exit, 0)
+# What a killed guard leaves behind is then below the server, where the caller finds it.
+process_tree.adopt_orphans()
+warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")

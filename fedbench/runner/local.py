@@ -1,0 +1,225 @@
+"""The executor `local`: every cell in a process of its own on this machine, watched over by the supervisor."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedbench import hookimpl
+from fedbench.disk import write_atomically
+from fedbench.errors import UserError
+from fedbench.processes.supervisor import Child, ChildFailed, name_of, wait
+from fedbench.results import read_manifest, write_manifest
+from fedbench.results.lock import Held, cell_lock
+from fedbench.results.manifest import CHECKPOINT
+from fedbench.results.status import TAKEN
+from fedbench.runner.signals import counted
+from fedbench.simulation.cell_job import CellJob
+from fedbench.simulation.events import checked
+
+OnEvent = Callable[[dict[str, Any]], bool]
+Execute = Callable[[Iterable[str], OnEvent], None]
+
+CELL = "fedbench.simulation.worker:compute"
+OUTPUT = "output.txt"  # in a cell's folder: what it printed
+GRACE = 10.0  # seconds a cell has to finish its round and write a checkpoint, once the run is asked to end
+LOCK = 10.0  # seconds to wait for the lock of a cell whose process has ended: what it started may die a moment later
+
+
+def local(workers: int = 1, timeout: float | None = None, memory_limit: int | None = None) -> Local:
+    """Run cells in `workers` processes on this machine.
+
+    timeout: seconds after which a cell is ended, with everything it started · memory_limit: bytes that its processes
+    may take together.
+    """
+    return Local(workers, timeout, memory_limit)
+
+
+class Local:
+    """`execute(jobs, on_event)`, which can be asked to stop.
+
+    In the main thread SIGINT, SIGTERM and SIGHUP do so, and `stop()` from any. Running cells then finish their round
+    and keep a checkpoint, no others start, and Interrupted is raised once they have ended; asked twice, it ends them
+    at once. An answer of False from `on_event` starts no more cells, and leaves running ones alone.
+    """
+
+    def __init__(self, workers: int, timeout: float | None, memory_limit: int | None) -> None:
+        self.workers, self.timeout, self.memory_limit = workers, timeout, memory_limit
+        self.asked: list[int] = []  # the signals, in the order in which they came
+
+    def __call__(self, jobs: Iterable[str], on_event: OnEvent) -> None:
+        with counted(self.asked):
+            _Execution(self, jobs, on_event).run()
+
+    def stop(self) -> None:
+        """What a SIGTERM does; called before the cells, it keeps them from starting."""
+        self.asked.append(signal.SIGTERM)
+
+
+@dataclass
+class _Running:
+    """A cell at work. before: the manifest of an earlier run, if any · round: the last one that was finished ·
+    stopped: it was asked to end."""
+
+    order: CellJob
+    child: Child
+    before: dict[str, Any] | None
+    began: float = field(default_factory=time.monotonic)
+    round: int = 0
+    stopped: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return self.order.folder
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self.began, 3)
+
+
+class _Execution:
+    """One call of an executor: the cells that are at work."""
+
+    def __init__(self, limits: Local, jobs: Iterable[str], on_event: OnEvent) -> None:
+        self.limits, self.jobs, self.on_event = limits, iter(jobs), on_event
+        self.going = True
+        self.running: dict[Child, _Running] = {}
+
+    def run(self) -> None:
+        try:
+            while True:
+                if self.limits.asked:
+                    self._stop(at_once=len(self.limits.asked) > 1)
+                while self._has_room() and (job := next(self.jobs, None)):
+                    self._start(job)
+                if not self.running:
+                    break
+                for child in wait(list(self.running)):
+                    self._attend(self.running[child])
+        finally:
+            for child in self.running:
+                child.kill()
+            for child in self.running:
+                child.close()
+
+    def _has_room(self) -> bool:
+        return self.going and not self.limits.asked and len(self.running) < self.limits.workers
+
+    def _stop(self, at_once: bool) -> None:
+        for one in self.running.values():
+            if at_once:
+                one.stopped = True
+                one.child.kill()
+            elif not one.stopped:
+                one.stopped = True
+                one.child.stop(GRACE)
+                self._tell(one, {"event": "stopping", "seconds": GRACE})
+
+    def _start(self, job: str) -> None:
+        order, limits = (
+            CellJob.from_json(job),
+            {"timeout": self.limits.timeout, "memory_limit": self.limits.memory_limit},
+        )
+        before = read_manifest(order.folder)
+        one = _Running(order, Child(CELL, job, **limits), before)  # type: ignore[arg-type]
+        self.running[one.child] = one
+        self._tell(one, {"event": "started"})
+
+    def _attend(self, one: _Running) -> None:
+        ended = one.child.ended  # asked first: what it said before its end is heard now
+        for event in filter(None, map(checked, one.child.heard())):
+            one.round = event["round"] if event["event"] == "round" else one.round
+            self._tell(one, event)
+        if ended:
+            del self.running[one.child]
+            end = _end(one)
+            one.child.close()
+            self._tell(one, {"event": "ended", **end})
+
+    def _tell(self, one: _Running, event: dict[str, Any]) -> None:
+        self.going = self.on_event({**event, "folder": str(one.folder)}) and self.going
+
+
+def _end(one: _Running) -> dict[str, Any]:
+    """`status`, `reason` and `seconds` of a cell whose process has ended, as its manifest now has them."""
+    failure: ChildFailed | UserError | None = None
+    try:
+        result = one.child.result()
+        if result["status"] == TAKEN:
+            return dict(result)
+    except (ChildFailed, UserError) as error:
+        failure = error
+    try:
+        with cell_lock(one.folder, LOCK):
+            _keep_output(one)
+            manifest = _written(one)
+            if _is_undone(one, manifest):
+                manifest |= _failed(one, manifest, failure)
+                if manifest["status"] != "interrupted":
+                    with suppress(UserError):  # the disk is full, say, which is the reason given
+                        write_manifest(one.folder, manifest)
+    except Held:
+        return {"status": TAKEN, "reason": "another run computes it", "seconds": None}
+    except UserError as error:  # nothing can be written there
+        return {"status": "failed", "reason": str(failure or error), "seconds": one.seconds}
+    return {key: manifest.get(key) for key in ("status", "reason", "seconds")}
+
+
+def _written(one: _Running) -> dict[str, Any]:
+    """The manifest that the cell's process wrote; before it wrote any, that of a cell at work."""
+    with suppress(UserError):  # torn by somebody else
+        manifest = read_manifest(one.folder)
+        if manifest is not None and manifest != one.before:
+            return manifest
+    return {**one.order.manifest, "status": "running"}
+
+
+def _is_undone(one: _Running, manifest: dict[str, Any]) -> bool:
+    """Whether a cell has no end on disk. At its deadline it is asked to end first, which is no interruption."""
+    late = one.child.end is not None and one.child.end.late
+    return manifest["status"] in (("running", "interrupted") if late else ("running",))
+
+
+def _failed(one: _Running, manifest: dict[str, Any], error: ChildFailed | UserError | None) -> dict[str, Any]:
+    """What is known of a cell whose process did not come to write its end."""
+    end = one.child.end
+    assert end is not None
+    if one.stopped and not end.late and not end.memory:
+        kept = (one.folder / CHECKPOINT).is_dir()
+        after = "the next run resumes from its checkpoint" if kept else "the next run starts it from the beginning"
+        return {"status": "interrupted", "reason": f"ended before its round was done; {after}", "seconds": one.seconds}
+    error = error or one.child.failure()
+    reason = str(error)
+    if isinstance(error, ChildFailed):
+        reason = f"the worker process {reason}"
+        reason = f"out of memory: it {error.reason}" if end.memory else reason
+        reason = error.reason.removeprefix("was ") if end.late else reason
+    code = -signal.SIGKILL if end.code is None else end.code
+    return {
+        **({"exit_code": code} if code >= 0 else {"signal": name_of(-code)}),
+        "status": "timeout" if end.late else "failed",
+        "reason": reason,
+        "traceback": getattr(error, "traceback", None),
+        "round": max(one.round, manifest.get("round", 0)),  # of the checkpoint it resumed from
+        "seconds": one.seconds,
+    }
+
+
+def _keep_output(one: _Running) -> None:
+    """Replace output.txt of an earlier run; a cell that printed nothing has none."""
+    output = one.child.end.output if one.child.end else ""
+    with suppress(UserError, OSError):  # on a full disk it is missing
+        if output:
+            write_atomically(one.folder / OUTPUT, output.encode())
+        else:
+            (one.folder / OUTPUT).unlink(missing_ok=True)
+
+
+@hookimpl
+def fedbench_register_executors(register):
+    register("local", local)

@@ -1,0 +1,152 @@
+"""A suite that is tuned before it reports: candidates rung by rung, then the winners on the reporting seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedbench.disk import hash_of_json
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.results.halving_state import Contest, Key, rungs_of
+from fedbench.results.manifest import read_manifest
+from fedbench.results.pack import pack
+from fedbench.results.status import ENDED, HALVED
+from fedbench.results.tuning import Search
+from fedbench.runner.cells import Cell, cells_of
+from fedbench.runner.exit_status import Outcome
+from fedbench.runner.options import Options
+from fedbench.simulation.checkpoint import forget
+from fedbench.suite import Point, Suite
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The candidates' cells of one method in one scenario at one place of the sweep: its contest before it has a
+    folder. cells: by candidate, one for each seed."""
+
+    key: Key
+    rungs: tuple[int, ...]
+    cells: dict[int, list[Cell]]
+
+    @property
+    def every(self) -> list[Cell]:
+        """All of its cells; equal ones as often as there are candidates that are equal."""
+        return [cell for cells in self.cells.values() for cell in cells]
+
+    @property
+    def share(self) -> float:
+        """Which part of all rounds of all candidates is computed, where none fails."""
+        alive, before, rounds = len(self.cells), 0, 0
+        for t in self.rungs:
+            rounds += alive * (t - before)
+            alive, before = math.ceil(alive / 2), t
+        return rounds / (len(self.cells) * self.rungs[-1])
+
+    def contest(self, suite_folder: Path, metric: str) -> Contest:
+        """As it stands on disk now."""
+        cells = {k: [cell.folder_in(suite_folder) for cell in own] for k, own in self.cells.items()}
+        return Contest(self.key, metric, self.rungs, cells)
+
+    def entrants(self, rung: int, suite_folder: Path, metric: str) -> list[Cell]:
+        """The cells that are to come to a rung, told so."""
+        alive = self.contest(suite_folder, metric).entrants(rung)
+        return [replace(cell, until=self.rungs[rung]) for k in alive for cell in self.cells[k]]
+
+
+def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Assets) -> list[Tried]:
+    """The contests of a suite that is to be tuned; points: of its candidates."""
+    assert suite.tuning is not None
+    found: dict[Key, dict[int, list[Cell]]] = {}
+    for cell in cells_of(points, registry, assets):
+        for point in cell.points:
+            assert point.candidate is not None
+            key = (point.scenario, point.variant, point.method)
+            found.setdefault(key, {}).setdefault(point.candidate, []).append(cell)
+    return [
+        Tried(key, rungs_of(cells[min(cells)][0].config, suite.tuning.halving), dict(sorted(cells.items())))
+        for key, cells in found.items()
+    ]
+
+
+def of_shard(contests: Sequence[Tried], shard: tuple[int, int] | None) -> list[Tried]:
+    """The contests of one shard. A contest is decided, and its winner reported, where its candidates are."""
+    part, parts = shard or (1, 1)
+    mine = sorted(hash_of_json(one.key) for one in contests)[part - 1 :: parts]
+    return [one for one in contests if hash_of_json(one.key) in mine]
+
+
+def searches_of(suite: Suite, cells: Sequence[Cell]) -> dict[Key, Search]:
+    """What is kept beside these cells: of each contest that one of them is a candidate of, what it was drawn in."""
+    if (tuning := suite.tuning) is None:
+        return {}
+    values = [candidate.values for candidate in tuning.candidates]
+    search = Search(tuning.space, values, list(tuning.seeds), tuning.metric, list(tuning.halving))
+    points = (point for cell in cells for point in cell.points if point.candidate is not None)
+    return {(point.scenario, point.variant, point.method): search for point in points}
+
+
+def standing(contests: Sequence[Tried], suite_folder: Path, metric: str) -> dict[Key, int]:
+    """Who would win each contest by what is on disk; the first candidate where nothing is known yet."""
+    found = {one.key: one.contest(suite_folder, metric).winner for one in contests}
+    return {key: k or 0 for key, k in found.items()}
+
+
+def decided(contests: Sequence[Tried], suite_folder: Path, metric: str) -> dict[Key, int]:
+    """The winners of the contests that are over: all that were to come to a rung have come to it, or failed."""
+    found = {}
+    for one in contests:
+        rungs = range(len(one.rungs))
+        entrants = (cell for rung in rungs for cell in one.entrants(rung, suite_folder, metric))
+        winner = one.contest(suite_folder, metric).winner
+        if winner is not None and all(_has_come(cell, suite_folder) for cell in entrants):
+            found[one.key] = winner
+    return found
+
+
+def decide(
+    contests: Sequence[Tried],
+    suite_folder: Path,
+    metric: str,
+    options: Options,
+    compute: Callable[[list[Cell], Options, str], Outcome],
+) -> dict[Key, int] | None:
+    """Have every contest's candidates computed, rung by rung; its winner by its key, where it has one. None where cells
+    of a rung are left.
+
+    compute(cells, options, stage): computes those cells that are not there yet.
+    """
+    most = max((len(one.rungs) for one in contests), default=0)
+    for rung in range(most):
+        for attempt in range(2):  # another run on the folder may have left some where they were
+            there = [one for one in contests if rung < len(one.rungs)]
+            alive = [cell for one in there for cell in one.entrants(rung, suite_folder, metric)]
+            cells = list({cell.id: cell for cell in alive}.values())
+            again = replace(options, force=options.force and rung == attempt == 0)
+            outcome = compute(cells, again, f"tuning, part {rung + 1} of {most}")
+            if not outcome.left:
+                break
+            if attempt or outcome.gave_up or outcome.unended:
+                return None
+    winners = {one.key: one.contest(suite_folder, metric).winner for one in contests}
+    return {key: k for key, k in winners.items() if k is not None}
+
+
+def leave(contests: Sequence[Tried], suite_folder: Path) -> None:
+    """Delete the checkpoints of candidates that were halved, and pack them: who wins is known, and these can only begin
+    anew."""
+    for one in contests:
+        for cell in one.every:
+            folder = cell.folder_in(suite_folder)
+            if (manifest := read_manifest(folder)) is not None and manifest["status"] == HALVED:
+                forget(folder)
+    pack(suite_folder)
+
+
+def _has_come(cell: Cell, suite_folder: Path) -> bool:
+    manifest = read_manifest(cell.folder_in(suite_folder))
+    if manifest is None or manifest["status"] not in ENDED:
+        return False
+    return manifest["status"] != HALVED or manifest.get("round", 0) >= cell.rounds

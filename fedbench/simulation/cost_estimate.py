@@ -1,0 +1,218 @@
+"""Cost estimates of cells: computed in child processes from shapes, then read from disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedbench import machine
+from fedbench.disk import cache_file, keep, kept
+from fedbench.errors import NotApplicable, UserError, told
+from fedbench.processes.supervisor import Child, ChildFailed, wait
+from fedbench.registry.assets import Assets
+from fedbench.registry.catalogue import references
+from fedbench.registry.registry import Registry
+from fedbench.types import SIZES
+
+# What cells may differ in that have their method in common, see `of_one_method`.
+OF_CELLS = ("seed", *SIZES, "devices", "fit", "participation", "faults")
+OF_DATA = ("dataset", "partition", "backbone")
+
+DEADLINE = 120.0  # seconds that the estimate of one cell may take
+
+Config = Mapping[str, Any]
+Cell = tuple[str, Config]  # its id, and its configuration
+Found = dict[str, Any]
+Tell = Callable[[dict[str, Any]], None]
+
+
+def cost_estimates(
+    cells: Sequence[Cell],
+    assets: Assets,
+    timeout: float | None = None,
+    preparing: Callable[[int, int], Any] = lambda done, of: None,
+) -> dict[str, Found]:
+    """What each cell will cost, see `RoundRecords.totals`, or why that is not known, see `Asking`, by its id.
+
+    What is `refused`, `broke` or `failed` is not kept on disk.
+
+    Args:
+        cells: distinct ones.
+        assets: of the suite.
+        timeout: seconds that the estimate of one cell may take, DEADLINE by default.
+        preparing: called with how many cells are done, of how many.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(of_one_method(cell[1]), []).append(cell)
+    files = {
+        common: cache_file("totals", [common, assets.stamp("method", group[0][1]["method"])])
+        for common, group in groups.items()
+    }
+    before = {common: _kept(file) for common, file in files.items()}
+    found = {id: before[common][id] for common, group in groups.items() for id, _ in group if id in before[common]}
+    missing = {common: left for common, group in groups.items() if (left := [c for c in group if c[0] not in found])}
+    if missing:
+        preparing(len(found), len(cells))
+        work = Asking("fedbench.simulation.prices:estimates", assets, timeout or DEADLINE, list(missing.values()))
+        for _ in work.run():
+            preparing(len(found) + len(work.found), len(cells))
+        found |= work.found
+        for common, left in missing.items():
+            new = {id: found[id] for id, _ in left if not {"refused", "broke", "failed"} & found[id].keys()}
+            if new:
+                keep(files[common], _kept(files[common]) | new)
+    return found
+
+
+def _kept(file: Path) -> dict[str, Found]:
+    found = kept(file)
+    return found if isinstance(found, dict) else {}
+
+
+def of_one_method(config: Config) -> str:
+    """Equal for cells that one method may serve."""
+    parts = {key: value for key, value in config.items() if key not in OF_CELLS}
+    parts["data"] = {key: value for key, value in config["data"].items() if key != "partition"}
+    return json.dumps(parts, sort_keys=True)
+
+
+def answer_each(cells: list[Cell], registry: Registry, answer: Callable[[str, Config], Found], tell: Tell) -> None:
+    """In a child process: tell what answer(id, config) gives for each cell, or why it gives nothing, see `Asking`."""
+    for id, config in cells:
+        tell({"event": "answered", "id": id, "found": _answered(id, config, registry, answer)})
+
+
+def _answered(id: str, config: Config, registry: Registry, answer: Callable[[str, Config], Found]) -> Found:
+    try:
+        return answer(id, config)
+    except NotApplicable as reason:
+        return {"not_applicable": str(reason)}
+    except UserError as error:
+        return {"refused": str(error), "option": error.option}
+    except Exception as error:  # of a plugin
+        if isinstance(error, RuntimeError | TypeError) and "meta" in str(error).lower():  # tensors are shapes here
+            return {"unknown": told(error)}
+        from fedbench.simulation.failure_reason import place  # imports torch, as this process has
+
+        where = place(error, registry, config)
+        return {"broke": f"{type(error).__name__}: {error}{where}" if where else told(error)}
+
+
+def _who(registry: Registry, config: Config) -> str:
+    """The third-party components of a cell that may be to blame: those of its method, if there are any."""
+    found = registry.third_party(config) or [registry.catalogue.find("method", config["method"]["name"])]
+    found = [one for one in found if one.kind not in OF_DATA] or found
+    return " or ".join(f"the {one.kind} {one.name!r} of {registry.label(one.plugin)}" for one in found)
+
+
+@dataclass
+class _Batch:
+    """Cells that one child process is asked about, one after the other. left: those to come · until: its deadline."""
+
+    left: list[Cell]
+    child: Child
+    until: float
+
+
+@dataclass
+class Asking:
+    """Cells that a function is asked about in as many child processes as there are cores.
+
+    Cells of one method name go to one process. A reason stands in `found` under `not_applicable`; under `unknown` where
+    a plugin needs values and has shapes; under `refused` where a method refuses its configuration, with the `option` to
+    blame; under `broke` where a plugin raises, and under `failed` where it ends, hangs or crashes its process.
+
+    function: as of `Child`, which gives `cells` and the other keys of `_started` to `answer_each` · timeout: seconds
+    that one cell may take · groups: cells, those of one method together · given: further arguments · found: the answers
+    by the ids of cells · guilty: by the third-party components of a cell that has failed, why it has.
+    """
+
+    function: str
+    assets: Assets
+    timeout: float
+    groups: list[list[Cell]]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    found: dict[str, Found] = field(default_factory=dict)
+    guilty: dict[frozenset[str], Found] = field(default_factory=dict)
+
+    def run(self) -> Iterator[None]:
+        """Ask about all; yields whenever something is found."""
+        by_name: dict[str, list[Cell]] = {}
+        for group in self.groups:
+            by_name.setdefault(group[0][1]["method"]["name"], []).extend(group)
+        waiting, at_work = list(by_name.values()), list[_Batch]()
+        try:
+            while waiting or at_work:
+                while waiting and len(at_work) < machine.cores():
+                    if cells := self._without_guilty(waiting.pop(0)):
+                        at_work.append(self._started(cells))
+                ready = set(map(id, wait([batch.child for batch in at_work])))
+                for batch in list(at_work):
+                    if id(batch.child) in ready or time.monotonic() > batch.until:
+                        if self._is_over(batch):
+                            at_work.remove(batch)
+                            waiting.insert(0, batch.left)
+                        yield
+        finally:
+            for batch in at_work:
+                batch.child.close()
+
+    def _started(self, cells: list[Cell]) -> _Batch:
+        registry = self.assets.registry
+        files = [str(file) for file in registry.files.values()]
+        asked = {"files": files, "base": self.assets.plain_base, "cells": cells, **self.given}
+        child = Child(self.function, asked)
+        return _Batch(list(cells), child, time.monotonic() + self.timeout)
+
+    def _is_over(self, batch: _Batch) -> bool:
+        """Take what a child has found; whether it has ended, be it because its time was over."""
+        ended = batch.child.ended
+        for event in batch.child.heard():
+            id, _ = batch.left.pop(0)
+            assert id == event["id"]
+            self.found[id] = event["found"]
+            batch.until = time.monotonic() + self.timeout
+        late = time.monotonic() > batch.until
+        if not (ended or late or batch.child.answer):
+            return False
+        batch.child.close()
+        if batch.left:
+            self._fail(batch, f"was not done after {self.timeout:g} s" if late and not ended else "")
+        return True
+
+    def _fail(self, batch: _Batch, reason: str) -> None:
+        """Note that the first cell of a batch has failed, and with it those that one method may serve."""
+        try:
+            batch.child.result()
+        except ChildFailed as error:
+            reason = reason or error.reason
+        first, config = batch.left[0]
+        registry = self.assets.registry
+        why = {"failed": f"{_who(registry, config)}: the process that called it {reason}"}
+        if named := _foreign(registry, config):
+            self.guilty[named] = why
+        common = of_one_method(config)
+        self.found |= {id: why for id, its in batch.left if id == first or of_one_method(its) == common}
+        batch.left = [cell for cell in batch.left if cell[0] not in self.found]
+
+    def _without_guilty(self, cells: list[Cell]) -> list[Cell]:
+        """Cells without those that name all third-party components of one that has failed: these fail as it did."""
+        left = []
+        for id, config in cells:
+            named = _foreign(self.assets.registry, config) if self.guilty else frozenset()
+            if why := next((why for guilty, why in self.guilty.items() if guilty <= named), None):
+                self.found[id] = why
+            else:
+                left.append((id, config))
+        return left
+
+
+def _foreign(registry: Registry, config: Config) -> frozenset[str]:
+    """The references to third-party components in a configuration, options and all."""
+    named = {(one.kind, one.name) for one in registry.third_party(config)}
+    return frozenset(json.dumps([kind, ref]) for kind, ref in references(config) if (kind, ref["name"]) in named)

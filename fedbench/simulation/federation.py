@@ -1,0 +1,263 @@
+"""A scenario at work: the registered clients, and who takes part in a round, with what sizes and batches."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedbench.devices.assignment import Dealt, devices_of, server_of
+from fedbench.devices.fitting import Costs, Fit, Work, fitted
+from fedbench.errors import NotApplicable, UserError
+from fedbench.seeding import numpy_generator
+from fedbench.simulation.batches import Batch, Pixels, ahead
+from fedbench.simulation.faults import Faults
+from fedbench.simulation.sizes import Sizes
+from fedbench.types import Client, Clients, Cohort, Device, Scenario, Size
+
+
+class Federation:
+    """The clients of one cell over its rounds; every draw is a function of (seed, round, client) alone."""
+
+    def __init__(self, config: Mapping[str, Any], clients: Sequence[Client], num_layers: int, pixels: Pixels) -> None:
+        self.clients, self.pixels = Clients.of(clients), pixels
+        self.seed, self.train = config["seed"], config["train"]
+        self.participation = config["participation"]
+        self.num_layers = num_layers
+        self.faults = Faults(config.get("faults", {}), self.seed)
+        refuse_idle(self.clients)
+        self.fewest = self._batches(int(self.clients.sizes.min()))
+        self.devices: Dealt[Device] | None = None
+        self.server: Device | None = None
+        self.fitted: Dealt[Size | None] | None = None
+        if given := config.get("devices"):
+            self.devices = devices_of(given, self.clients.domains, self.seed)
+            self.server = server_of(given)
+            self._give({"capacities": {"uniform": [1, num_layers]}, "widths": {"uniform": [0.0, 1.0]}}, True)
+        else:
+            self._give(config)
+
+    def _give(self, given: Mapping[str, Any], fitting: bool = False) -> None:
+        """Sizes to every client, by the keys of a configuration. fitting: whether those are yet to be found."""
+        clients, N, L = self.clients, len(self.clients), self.num_layers
+        self.capacities = Sizes("capacity", given["capacities"], N, self.seed, everybody=L)
+        self.ranks = Sizes("rank", given["ranks"], N, self.seed) if "ranks" in given else None
+        self.widths = Sizes("width", given["widths"], N, self.seed) if "widths" in given else None
+        L_n = self.capacities.ranges(clients)
+        r_n, width = (sizes.ranges(clients) if sizes else None for sizes in (self.ranks, self.widths))
+        self.scenario = Scenario(self.clients, L_n, L, self.train["rounds"], r_n, width, fitting)
+        self._drawn_from = self._able if self._able is not None else N
+        self._by_domain = _by_domain(clients.domains, self._able) if "per_domain" in self.participation else ()
+
+    def fits(self, sizes: Sequence[tuple[Size, Costs]], config: Mapping[str, Any] | None) -> Dealt[Size | None]:
+        """The size that each client takes of these, with their costs, by what the configuration says must fit; without
+        one everybody takes the last. Clients of one device that have equally many images do the same work."""
+        assert self.devices is not None and self.server is not None
+        held = self.clients.sizes
+        alike = self.devices.which.astype(np.int64) * (held.max() + 1) + held
+        _, first, which = np.unique(alike, return_index=True, return_inverse=True)
+        some = first.tolist()
+        devices, works = [self.devices[client] for client in some], [self.work(client) for client in some]
+        found = Dealt.of(fitted(sizes, Fit.of(config, self.server) if config else None, devices, works))
+        return Dealt(found.kinds, found.which[which])
+
+    def work(self, client: int, steps: int | None = None) -> Work:
+        """What a client does in so many steps of a round, or in one in which nothing goes wrong."""
+        steps = self._steps(client) if steps is None else steps
+        images = self.images(client, steps)
+        beside = self.steps_beside  # asked of few methods alone
+        return Work(
+            images,
+            images - self.images(client, max(0, steps - 1)),
+            lambda epochs: self.images(client, beside(client, epochs, steps)),
+        )
+
+    @property
+    def turnout(self) -> dict[str, Any] | None:
+        """How many of the clients can take part, with how many of all training images, and how many of them have which
+        size; None where clients have no devices."""
+        if self.fitted is None:
+            return None
+        held, able, many = self.clients.sizes, self._able, np.bincount(self.fitted.which).tolist()
+        had = [(size, count) for size, count in zip(self.fitted.kinds, many, strict=True) if size is not None]
+        sizes: Counter[str] = Counter()
+        for size, count in sorted(had, key=lambda one: one[0].order):
+            sizes[str(size)] += count  # different ones may have one name
+        return {
+            "clients": len(held) if able is None else len(able),
+            "of_clients": len(held),
+            "images": int(held.sum() if able is None else held[able].sum()),
+            "of_images": int(held.sum()),
+            "sizes": dict(sizes),
+        }
+
+    def with_sizes(self, fitted: Sequence[Size | None]) -> Federation:
+        """The same clients with these sizes, one or None for each; who has none takes no part. For methods that look at
+        everybody's sizes, those have the least size that anybody took. Raises NotApplicable where nobody has one."""
+        made, dealt = copy.copy(self), Dealt.of(fitted)
+        took = [size for size in dealt.kinds if size is not None]
+        if not took:
+            raise NotApplicable("no client's device can hold any size of the method")
+        least = min(took, key=lambda size: size.order)
+        all_of = [size or least for size in dealt.kinds]
+
+        def of_each(values: Iterable[Any]) -> dict[str, np.ndarray]:
+            return {"by_client": np.array(list(values))[dealt.which]}
+
+        given = {"capacities": of_each(size.capacity for size in all_of)}
+        if least.rank is not None:
+            given["ranks"] = of_each(size.rank for size in all_of)
+        if least.width is not None:
+            given["widths"] = of_each(size.width for size in all_of)
+        made.fitted = dealt
+        made._give(given)
+        return made
+
+    def cohort(self, t: int) -> Cohort:
+        """The clients of round t."""
+        ids = self._sample(t)
+        done = [self.faults.of(t, i, self._steps(i)) for i in ids]
+        return Cohort(
+            ids=ids,
+            capacities=_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
+            num_examples=_numbers(map(self.clients.examples, ids)),
+            steps=_numbers(steps for steps, _ in done),
+            batches=Batches(self, t, ids),
+            arrives=_numbers(arrives for _, arrives in done).bool(),
+            ranks=_numbers(self.ranks.of(t, self.clients[i]) for i in ids) if self.ranks else None,
+            widths=_numbers((self.widths.of(t, self.clients[i]) for i in ids), torch.float64) if self.widths else None,
+        )
+
+    @property
+    def _able(self) -> np.ndarray | None:
+        """(n,) int64: the clients that have a size, in order; None where all have."""
+        if self.fitted is None or None not in self.fitted.kinds:
+            return None
+        return np.flatnonzero(self.fitted.which != self.fitted.kinds.index(None))
+
+    def _sample(self, t: int) -> list[int]:
+        how, draw = self.participation, numpy_generator(self.seed, t, use="participation")
+        if "per_domain" in how:
+            chosen: list[int] = []
+            for here in self._by_domain:
+                chosen += draw.choice(here, size=min(how["per_domain"], len(here)), replace=False).tolist()
+            return sorted(chosen)
+        among = self._drawn_from
+        if "all" in how:
+            return list(range(among)) if isinstance(among, int) else among.tolist()
+        number = among if isinstance(among, int) else len(among)
+        count = how["count"] if "count" in how else max(1, round(how["fraction"] * number))
+        return sorted(draw.choice(among, size=min(count, number), replace=False).tolist())
+
+    def _steps(self, client: int, epochs: int | None = None) -> int:
+        """local_epochs, or so many, of the client's batches, at most max_steps; `smallest`: at most what the largest
+        client does in local_epochs."""
+        most, usual = self.train["max_steps"], self.train["local_epochs"]
+        limit = usual * (self.fewest + 1) if self._by_smallest else most
+        steps = (usual if epochs is None else epochs) * self._epoch(client)
+        return steps if limit is None else min(steps, limit)
+
+    def steps_beside(self, client: int, epochs: int, done: int) -> int:
+        """The steps of `epochs` epochs that a client takes beside the `done` ones of its usual steps: as large a part
+        of them, and at least one if it has done any."""
+        return max(1, self._steps(client, epochs) * done // self._steps(client)) if done and epochs else 0
+
+    def usual_steps(self, client: int) -> int:
+        """What it takes in a round in which nothing goes wrong."""
+        return self._steps(client)
+
+    @property
+    def _by_smallest(self) -> bool:
+        """Whether the smallest client's batches limit everybody's: `smallest`, in a configuration also EACH_EPOCH."""
+        return isinstance(self.train["max_steps"], str)
+
+    def _batches(self, images: int) -> int:
+        """How many batches a client's images are."""
+        return math.ceil(images / self.train["batch_size"])
+
+    def _epoch(self, client: int) -> int:
+        """Its batches in one epoch; `smallest`: at most one more than the smallest client has (the FedRA authors'
+        code)."""
+        batches = self._batches(self.clients.examples(client))
+        return min(batches, self.fewest + 1) if self._by_smallest else batches
+
+    def images(self, client: int, steps: int) -> int:
+        """How many images `steps` batches hold, short last batches counted as they are."""
+        size, own, epoch = self.train["batch_size"], self.clients.examples(client), self._epoch(client)
+        epochs, rest = divmod(steps, epoch)
+        return epochs * min(epoch * size, own) + min(rest * size, own)
+
+    def in_order(self, t: int, client: int) -> Iterator[np.ndarray]:
+        """The positions of the images of each batch of a round: each epoch in a new order, cut off where `smallest`
+        does so, the last batch of all its images short."""
+        size, own = self.train["batch_size"], self.clients[client].indices
+        epoch = self._epoch(client)
+        for number in range(self.train["local_epochs"]):
+            order = numpy_generator(self.seed, t, client, f"shuffle/{number}").permutation(own)
+            for first in range(0, min(len(order), epoch * size), size):
+                yield order[first : first + size]
+
+
+def refuse_idle(clients: Clients) -> None:
+    """Raises UserError where a client has no images."""
+    if idle := np.flatnonzero(clients.sizes == 0)[:5].tolist():
+        raise UserError(f"the partition gave clients {idle} no training images; every client needs one")
+
+
+def _by_domain(domains: np.ndarray, able: np.ndarray | None) -> list[np.ndarray]:
+    """The clients of each domain that there is, in order, of those who are able; None: all are."""
+    among = np.arange(len(domains)) if able is None else able
+    return [among[domains[among] == domain] for domain in np.unique(domains)]
+
+
+class Batches:
+    """The batches (x, y) of the clients of a round: images, or to an engine that asks, embeddings or features."""
+
+    def __init__(self, federation: Federation, t: int, ids: Sequence[int]) -> None:
+        self.federation, self.t, self.ids = federation, t, ids
+
+    def __call__(self, n: int) -> Iterator[Batch]:
+        return self._made_by(self.federation.pixels, n)
+
+    def embedded(self, n: int) -> Iterator[Batch]:
+        """The same, embedded where that is kept."""
+        return self._made_by(self.federation.pixels.embedded, n)
+
+    def features(self, n: int) -> Iterator[Batch]:
+        """The same, as features where those are kept."""
+        return self._made_by(self.federation.pixels.features, n)
+
+    def first(self, n: int) -> int:
+        """How many images the first batch of client n has; no later one has more."""
+        return self.federation.images(self.ids[n], 1)
+
+    @property
+    def image_size(self) -> int:
+        """Pixels a side."""
+        return self.federation.pixels.images.x.shape[-1]
+
+    def labels(self, n: int) -> Tensor:
+        """(|D_n|,) int64: of all images of client n."""
+        own = self.federation.clients[self.ids[n]].indices
+        return torch.from_numpy(self.federation.pixels.images.y[own])
+
+    def steps_beside(self, n: int, epochs: int, done: int) -> int:
+        """See `Federation`."""
+        return self.federation.steps_beside(self.ids[n], epochs, done)
+
+    def only(self, rows: Sequence[int]) -> Batches:
+        return Batches(self.federation, self.t, [self.ids[n] for n in rows])
+
+    def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
+        batches = map(make, self.federation.in_order(self.t, self.ids[n]))
+        return ahead(batches) if self.federation.pixels.far else batches
+
+
+def _numbers(values: Iterable[float], dtype: torch.dtype = torch.int64) -> Tensor:
+    return torch.tensor(list(values), dtype=dtype, device="cpu")  # also where the model is but a shape

@@ -1,0 +1,292 @@
+"""The books of a cell: every row of every table, and what they will add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedbench.devices.clock import RoundSeconds
+from fedbench.disk import hash_of_bytes
+from fedbench.errors import UserError
+from fedbench.families.aggregation import WEIGHTS
+from fedbench.method import Method, State
+from fedbench.models.backbone import Blocks, Plain
+from fedbench.models.param_paths import trained_layers
+from fedbench.results.columns import SIMULATED
+from fedbench.results.metric_direction import VALIDATION, best_round, first_metric
+from fedbench.results.scores import evaluated_rounds
+from fedbench.simulation.deployment import Deployment, Runnable, Scored, offered_by
+from fedbench.simulation.diagnostics import effects
+from fedbench.simulation.evaluation import Right, Score
+from fedbench.simulation.failure_reason import Diverged
+from fedbench.simulation.federation import Federation
+from fedbench.simulation.simulated_time import Clock
+from fedbench.simulation.upload_filter import NOT_FINITE
+from fedbench.types import ClientCost, Dataset, Report, Size, Uploads
+
+Rows = list[dict[str, Any]]
+Tables = Mapping[str, Rows]
+MOST_DEPLOYED = 100_000  # clients, each a row of deployed.parquet for every metric
+
+
+class Tested(Protocol):
+    """What knows how many images are tested in an evaluation, share by share."""
+
+    @property
+    def sizes(self) -> list[int]: ...
+
+
+class RoundRecords:
+    """Who accounts for a cell: a method for each table, which makes its rows of one round.
+
+    t counts rounds from 0, their rows from 1. See docs/results.md for what the columns mean. Raises UserError where
+    tables would have a row for each of more clients than MOST_DEPLOYED.
+    """
+
+    def __init__(self, config: Mapping[str, Any], dataset: Dataset, federation: Federation) -> None:
+        self.dataset, self.federation, self.faults = dataset, federation, federation.faults
+        self.T, evaluation = config["train"]["rounds"], config["evaluation"]
+        self.evaluated = evaluated_rounds(self.T, evaluation["every"], evaluation.get("at"))
+        self.weights, self.sized = _weights(config["method"]), evaluation.get("sizes", False)
+        if self.sized and len(federation.clients) > MOST_DEPLOYED:
+            raise UserError(
+                f"evaluation.sizes: results say of each client what it can run, and of at most {MOST_DEPLOYED:,} "
+                f"clients, not of {len(federation.clients):,}; leave it out, or register fewer"
+            )
+        self.clocked = Clock(config, federation)
+        self.chooser = first_metric(evaluation)
+
+    def enter(self, tables: Tables, t: int, report: Report) -> Rows:
+        """Enter a round into its tables; returns the rows of its clients. Raises Diverged."""
+        clients = self.rounds(t, report)
+        tables["rounds"].extend(clients)
+        tables["uploads"].extend(self.uploads(t, report))
+        tables["exchange"].extend(self.exchange(t, report))
+        tables["server"].extend(self.server(t, report))
+        tables["clock"].extend(self.clock(t, report, clients))
+        return clients
+
+    def rounds(self, t: int, report: Report) -> Rows:
+        """One row for each client of a round; `layers` are those it holds that have adapters. Raises Diverged."""
+        up, cohort, rows = report.uploads, report.cohort, []
+        trained, ranks = trained_layers(report.plan, up.r), report.plan.ranks
+        for n, client in enumerate(cohort.ids):
+            self._finite(t, report, n)
+            cost, done = report.cost[n], self._done(report, n)
+            lines = _lines(report, n, done)
+            beside = self._images_beside(client, int(up.steps[n]), cost)
+            sent, refused = _sent(up, n), n in up.rejected
+            rows.append(
+                {
+                    "round": t + 1,
+                    "client": client,
+                    "domain": self.dataset.domain_name(self.federation.clients[client].domain),
+                    "capacity": int(cohort.capacities[n]),
+                    "layers": [j for j in report.plan.M[n].nonzero().flatten().tolist() if up.r[j]],
+                    "trained_layers": trained[n].nonzero().flatten().tolist(),
+                    "rank": None if ranks is None else int((ranks[n] * report.plan.M[n]).max()),
+                    "examples": int(cohort.num_examples[n]),
+                    "steps": int(up.steps[n]),
+                    "arrived": bool(up.arrived[n]),
+                    "loss": float(up.loss[n]),
+                    "bytes_down": sum(down for _, down, _ in lines),
+                    "bytes_up": sum(up for _, _, up in lines),
+                    "flops": cost.flops(*done, beside=beside),
+                    "memory_bytes": cost.memory_bytes,
+                    "workspace_bytes": cost.workspace_bytes or None,
+                    "seconds": float(up.seconds[n]),
+                    **self.clocked.columns(t, client, cost, int(up.steps[n]), sent, refused),
+                }
+            )
+        return rows
+
+    def _finite(self, t: int, report: Report, n: int) -> None:
+        """Raises Diverged where what the client at position n sent is no number, and no fault made it so."""
+        up, client, loss = report.uploads, report.cohort.ids[n], float(report.uploads.loss[n])
+        if _sent(up, n) and not math.isfinite(loss):
+            raise Diverged(f"the training loss of client {client} in round {t + 1} is {loss}")
+        if up.rejected.get(n) == NOT_FINITE and not self.faults.kind_of(t, client):
+            raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
+
+    def uploads(self, t: int, report: Report) -> Rows:
+        """One row for every upload that was spoilt or refused."""
+        rows = []
+        for n, client in enumerate(report.cohort.ids):
+            kind = self.faults.kind_of(t, client) if n in report.uploads.spoilt else ""
+            reason = report.uploads.rejected.get(n, "")
+            if kind or reason:
+                rows.append({"round": t + 1, "client": client, "corrupted": kind, "rejected": reason})
+        return rows
+
+    def exchange(self, t: int, report: Report) -> Rows:
+        """One row for each kind of what crossed between clients and server."""
+        moved: dict[str, tuple[int, int]] = {}
+        for n in range(len(report.cohort)):
+            for what, down, up in _lines(report, n, self._done(report, n)):
+                before = moved.get(what, (0, 0))
+                moved[what] = before[0] + down, before[1] + up
+        return [{"round": t + 1, "what": what, "bytes_down": d, "bytes_up": u} for what, (d, u) in moved.items()]
+
+    def server(self, t: int, report: Report) -> Rows:
+        """One row where the server trains too."""
+        served = [(n, cost.server) for n, cost in enumerate(report.cost) if cost.server]
+        if not served:
+            return []
+        flops = sum(server.flops(*self._done(report, n)) for n, server in served)
+        return [{"round": t + 1, "flops": flops, "memory_bytes": max(server.memory_bytes for _, server in served)}]
+
+    def clock(self, t: int, report: Report, clients: Rows) -> Rows:
+        """One row where the clients of a round have devices; clients: their rows of rounds.parquet."""
+        if not clients or self.federation.devices is None:
+            return []
+        times = [RoundSeconds(*(row[name] for name in SIMULATED[:4])) for row in clients]
+        sent = [_sent(report.uploads, n) for n in range(len(clients))]
+        return [{"round": t + 1, "clients": len(clients), **self.clocked.row(times, sent)}]
+
+    def layers(self, t: int, model: Blocks | Plain, before: State, after: State, report: Report) -> Rows:
+        """One row for each layer that has adapters. before, after: the states around the round."""
+        found = effects(model, before, after, report, self.weights) if isinstance(model, Blocks) else []
+        return [{"round": t + 1, **asdict(effect)} for effect in found]
+
+    def eval(self, t: int, scores: Iterable[Score]) -> Rows:
+        """One row for every score of the model after round t, here counted from 1."""
+        return [
+            {
+                "round": t,
+                "split": score.share.split,
+                "domain": score.share.domain,
+                "client": score.share.client,
+                "metric": score.metric,
+                "value": score.value,
+                "examples": len(score.share.indices),
+            }
+            for score in scores
+        ]
+
+    def sizes(self, t: int, one: Runnable, scores: Iterable[Score]) -> Rows:
+        """One row for every score of the model after round t, here counted from 1, at one of its sizes."""
+        size, run = asdict(one.size), {"memory_bytes": one.memory, "alone": one.alone}
+        rows = self.eval(t, scores)
+        for row in rows:
+            del row["split"]
+        return [{**size, **run, **row} for row in rows]
+
+    def deployed(self, t: int, deployment: Deployment, scores: Mapping[Size, Sequence[Score]]) -> Rows:
+        """One row for each client that has test images and each metric, after round t, here counted from 1. scores: of
+        the model at every size."""
+        rows: Rows = []
+        known = {size: Scored(found, self.dataset.domains) for size, found in scores.items()}
+        for client in self.federation.clients:
+            taken = deployment.taken_by(client.id)
+            size: dict[str, Any] = asdict(taken.size) if taken else dict.fromkeys(("capacity", "rank", "width"))
+            own = known[taken.size].of(client) if taken else {}
+            device = self.federation.devices[client.id].name if self.federation.devices else ""
+            domain = self.dataset.domain_name(client.domain)
+            for metric in known[deployment.sizes[-1].size].of(client):
+                row = {"round": t, "client": client.id, "domain": domain, "device": device, **size}
+                rows.append({**row, "metric": metric, "value": own.get(metric, math.nan)})
+        return rows
+
+    def right(self, t: int, before: Rows, evaluated: Rows, right: Right) -> Rows:
+        """A row for each output of the model after round t, here counted from 1, and of the outputs whose best round so
+        far is an earlier one, that one's.
+
+        before: these rows as the evaluation before left them · evaluated: all rows of eval.parquet, those of t too.
+        """
+        best = {output: self._best(evaluated, output) for output in right.by_output}
+        kept = [row for row in before if row["round"] == best.get(row["output"])]
+        positions = hash_of_bytes(right.positions.astype("<i8").tobytes())
+        return kept + [
+            {
+                "round": t,
+                "output": output,
+                "images": len(hits),
+                "positions": positions,
+                "bits": np.packbits(hits).tobytes(),
+            }
+            for output, hits in right.by_output.items()
+        ]
+
+    def _best(self, evaluated: Rows, output: str) -> int | None:
+        """The best round by validation images, as `fedbench compare --at best` has it: by accuracy, or by the first
+        metric where that is not measured; None without validation images."""
+        metric = f"{self.chooser}/{output}" if output else self.chooser
+        values: dict[int, list[float]] = {}
+        for row in evaluated:
+            if row["split"] == VALIDATION and row["metric"] == metric:
+                values.setdefault(row["round"], []).append(row["value"])
+        return best_round({t: float(np.mean(each)) for t, each in values.items()}, metric) if values else None
+
+    def totals(self, method: Method, evaluation: Tested) -> dict[str, Any]:
+        """What all rounds together will cost, known beforehand because every draw is seeded; of layers that are drawn
+        to be trained, by one draw for all clients of a size.
+
+        images: those of all training steps · tested: those of all evaluations, validation images too ·
+        simulated_seconds: of all rounds, where clients have devices.
+        """
+        totals: dict[str, Any] = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
+        totals["evaluations"] = len(self.evaluated)
+        totals["tested"] = totals["evaluations"] * sum(evaluation.sizes)
+        if self.sized:  # validation images are not, and not every size has a model: an upper bound
+            totals["tested"] += len(offered_by(method, self.federation.scenario)) * sum(evaluation.sizes)
+        for t in range(self.T):
+            cohort, took, sent = self.clocked.cohort(t, method), [], []
+            for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):
+                if cost is None:
+                    continue
+                steps, arrives = int(cohort.steps[n]), bool(cohort.arrives[n])
+                images, last = self.images(client, steps)
+                lines = cost.exchange(images, last, arrives)
+                totals["client_rounds"] += 1
+                totals["images"] += images
+                totals["flops"] += cost.flops(images, last, arrives, self._images_beside(client, steps, cost))
+                totals["bytes_down"] += sum(down for _, down, _ in lines)
+                totals["bytes_up"] += sum(up for _, _, up in lines)
+                if self.federation.devices is not None:
+                    took.append(self.clocked.times(t, client, cost, steps, arrives))
+                    sent.append(arrives)
+            if took:
+                before = totals.get("simulated_seconds", 0.0)
+                totals["simulated_seconds"] = before + self.clocked.row(took, sent)["duration"]
+        return totals
+
+    def images(self, client: int, steps: int) -> tuple[int, int]:
+        """How many images a client's steps are, and the last of them alone."""
+        work = self.federation.work(client, steps)
+        return work.images, work.last
+
+    def trained_on(self, rows: Rows) -> int:
+        """How many images rows of rounds.parquet are of, one of two local epochs twice."""
+        return sum(self.images(row["client"], row["steps"])[0] for row in rows)
+
+    def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
+        """How many images a client trains a model of its own on, beside so many steps."""
+        return self.federation.work(client, steps).beside(cost.epochs_beside)
+
+    def _done(self, report: Report, n: int) -> tuple[int, int]:
+        """(images, last) of the client at position n; one whose work is lost has come to no last step."""
+        images, last = self.images(report.cohort.ids[n], int(report.uploads.steps[n]))
+        return images, last if _sent(report.uploads, n) else 0
+
+
+def _lines(report: Report, n: int, done: tuple[int, int]) -> list[tuple[str, int, int]]:
+    """What crossed between the client at position n and the server, see `ClientCost.exchange`."""
+    up = report.uploads
+    return report.cost[n].exchange(*done, _sent(up, n), refused=n in up.rejected)
+
+
+def _sent(uploads: Uploads, n: int) -> bool:
+    """Whether the client at position n has sent its work, taken or refused."""
+    return bool(uploads.arrived[n]) or n in uploads.rejected
+
+
+def _weights(method: Mapping[str, Any]) -> str | None:
+    """How a method weighs clients, as its aggregator or it itself says, None in words of its own; by examples where
+    neither says anything."""
+    aggregator = method.get("aggregator")
+    weights = (aggregator if isinstance(aggregator, Mapping) else method).get("weights", "examples")
+    return weights if weights in WEIGHTS else None

@@ -1,0 +1,165 @@
+"""The model of a finished cell: kept in the cell's folder, and taken up again from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedbench.errors import NotApplicable, UserError, told
+from fedbench.method import Predict
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.results import read_manifest
+from fedbench.results.files import TENSORS, fault
+from fedbench.simulation.cell_job import config_of
+from fedbench.simulation.simulation import Simulation
+from fedbench.simulation.state import STRUCTURE, load, save
+from fedbench.types import Clients, Dataset, Images, Splits
+from fedbench.words import shortened
+
+AGAIN = "Run the suite again with --force: the cell is computed anew."
+FEW = 10_000  # clients, of whom a finished cell keeps the facts one by one
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # the smallest first
+
+
+def keep(folder: Path, trial: Simulation, *, lasting: bool = True) -> None:
+    """Write what a trial that has run leaves into its cell's folder: see `fedbench.simulation.state.save`.
+
+    `method` is its last state, `world` what the method was built from beside the configuration: enough to build
+    it where the images are not.
+    """
+    clients = trial.federation.clients
+    world = {
+        "classes": list(trial.dataset.classes),
+        "domains": list(trial.dataset.domains),
+        "image_size": trial.evaluation.test.images.x.shape[-1],
+        "clients": {
+            "domain": _kept(clients.domains),
+            "examples": _kept(clients.sizes),
+        },
+    }
+    save(folder, {"method": trial.state, "world": world}, lasting=lasting)
+
+
+def reopen(
+    folder: str | Path, registry: Registry, device: str = "cpu", *, images: bool = True
+) -> tuple[Simulation, Predict]:
+    """The trial of a finished cell with its last `state`, and its global model: predict(x (B, 3, H, W)) as
+    `Method.predictor` gives it.
+
+    images: False builds the same model where the data set is not; all images of such a trial are blank. The
+    model answers in float32 outside of the trial's engine: its logits are those of the run up to rounding.
+    Raises UserError where the cell is not finished or has no state, and where its plugins, weights or images
+    are not there or not the same.
+    """
+    folder = Path(folder)
+    manifest = _finished(folder)
+    try:
+        trial = _trial(folder, manifest, registry, device, images)
+        return trial, trial.method.predictor(trial.state)
+    except UserError:
+        raise
+    except NotApplicable as reason:  # of a method that is not itself without its images
+        raise UserError(f"{folder}: {reason}") from reason
+    except Exception as error:  # of a plugin whose code has changed since, or where somebody has edited a file
+        method = manifest["config"].get("method", {}).get("name")
+        raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error
+
+
+def _trial(folder: Path, manifest: Mapping[str, Any], registry: Registry, device: str, images: bool) -> Simulation:
+    """The trial of a finished cell with its last state."""
+    kept = load(folder)
+    config = config_of(manifest)
+    _same_files(folder, manifest["versions"], registry)
+    assets = Assets(registry, in_place=True)
+    source = assets.backbone(config["backbone"])
+    dataset = assets.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
+    now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
+    _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
+    if not images:  # nor are there any to be dealt to clients
+        config = {**config, "evaluation": {**config["evaluation"], "by": "domain"}}
+    trial = Simulation(config, registry, device, dataset=dataset, clients=None if images else _clients(kept["world"]))
+    trial.state = kept["method"]
+    return trial
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished cell that has a state. Raises UserError."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        near = folder if folder.is_dir() else folder.parent
+        cells = sorted(file.parent.name for file in near.glob(f"*/{TENSORS}"))
+        there = f"In {near} there are {shortened(cells, 8)}." if cells else ""
+        raise UserError(
+            f"{folder}: not the folder of a cell (it has no manifest.json). "
+            + (there or "Wanted is a folder in that of a suite, such as results/quickstart/cells/4534df823ed3.")
+        )
+    if manifest["status"] != "finished":
+        raise UserError(
+            f"{folder}: this cell is {manifest['status']}; only a finished one has a model. `fedbench run` of its "
+            "suite runs it (with --retry-failed where it failed)."
+        )
+    if not (folder / STRUCTURE).is_file():
+        raise UserError(
+            f"{folder}: no {STRUCTURE}: the fedbench that computed this cell kept no model, or it was deleted.\n{AGAIN}"
+        )
+    for name, facts in manifest.get("files", {}).items():
+        if name in (STRUCTURE, TENSORS) and (wrong := fault(folder / name, facts, None)):
+            raise UserError(f"{folder / name}: {wrong}.\n{AGAIN}")
+    return manifest
+
+
+def _same_files(folder: Path, versions: Mapping[str, str], registry: Registry) -> None:
+    """Plugins given by --plugin must be given again, and be the same files."""
+    for name, version in versions.items():
+        if not version.startswith("sha256:"):
+            continue
+        if name not in registry.files:
+            raise UserError(f"{folder}: this cell was computed with the plugin {name}; name that file with --plugin.")
+        if registry.version(name) != version:
+            raise UserError(f"{folder}: {registry.files[name]} has changed since this cell was computed.\n{AGAIN}")
+
+
+def _same_prints(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    if changed := [what for what in now if then[what] != now[what]]:
+        told = "; ".join(f"{what}: then {then[what]}, now {now[what]}" for what in changed)
+        raise UserError(f"{folder}: what this cell was computed from has changed. {told}.\n{AGAIN}")
+
+
+def _blank(world: Mapping[str, Any]) -> Dataset:
+    """The data set's facts, and one black image for each split."""
+    image = Images.blank(np.zeros(1, np.int64), np.zeros(1, np.int64), world["image_size"])
+    return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(image, image))
+
+
+def _kept(numbers: np.ndarray) -> dict[str, Tensor] | Tensor:
+    """A whole number (n,) int64 of each client; of a crowd, runs of equal ones, in as few bytes as hold them."""
+    if len(numbers) <= FEW:
+        return torch.tensor(numbers)
+    begins = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+    runs = {"number": numbers[begins], "clients": np.diff(begins, append=len(numbers))}
+    return {what: torch.tensor(values, dtype=_smallest(values)) for what, values in runs.items()}
+
+
+def _smallest(values: np.ndarray) -> torch.dtype:
+    """The smallest type of integers that holds them all."""
+    low, high = int(values.min()), int(values.max())
+    return next(kind for kind in INTEGERS if torch.iinfo(kind).min <= low and high <= torch.iinfo(kind).max)
+
+
+def _given(kept: Mapping[str, Tensor] | Tensor) -> np.ndarray:
+    """(n,) int64: what was kept."""
+    if isinstance(kept, Mapping):
+        return np.repeat(kept["number"].numpy().astype(np.int64), kept["clients"].numpy())
+    return kept.numpy().astype(np.int64)
+
+
+def _clients(world: Mapping[str, Any]) -> Clients:
+    """The clients with as many examples as they had, which ones is not known."""
+    domains, sizes = _given(world["clients"]["domain"]), _given(world["clients"]["examples"])
+    return Clients(domains, sizes, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes))

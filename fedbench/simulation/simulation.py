@@ -1,0 +1,304 @@
+"""A cell at work: a method in a scenario with one seed, from its resolved configuration to its rows."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.devices.fitting import Costs, offered
+from fedbench.engine.cohort import can_train
+from fedbench.engine.cohort import train as train_together
+from fedbench.engine.microbatching import ROWS
+from fedbench.engine.process_group import ALONE, Team
+from fedbench.engine.sequential import train as train_one_by_one
+from fedbench.engine.shortcuts import fast
+from fedbench.errors import UserError
+from fedbench.method import Method, Setup, State
+from fedbench.models.adapter import LowRank
+from fedbench.models.backbone import Blocks, Plain, Source, body_of
+from fedbench.models.copying import copied
+from fedbench.models.shape_cache import attaching
+from fedbench.registry.registry import Registry, dataset_of
+from fedbench.seeding import generator, seed_of
+from fedbench.simulation.checkpoint import Progress
+from fedbench.simulation.clientstore import ClientStore, keys_of
+from fedbench.simulation.deployment import Deployment
+from fedbench.simulation.eval_splits import TEST
+from fedbench.simulation.evaluation import Evaluation
+from fedbench.simulation.federated_data import FederatedData
+from fedbench.simulation.federation import Federation
+from fedbench.simulation.plugin_output_checks import checked, checked_metric, checked_round, plugin_fault
+from fedbench.simulation.round_records import RoundRecords, Rows
+from fedbench.simulation.state import taken_apart
+from fedbench.simulation.upload_filter import Guard, Later, received
+from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Size, Uploads
+
+Config = Mapping[str, Any]
+
+
+def source_of(config: Mapping[str, Any], registry: Registry, load: bool = True) -> Source:
+    """The backbone of a cell. What of it is random (`pretrained: false`) is drawn by the seed. Raises UserError."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(config["seed"], use="backbone"))
+        source: Source = registry.make("backbone", config["backbone"], load=load)
+    return source
+
+
+class Simulation:
+    """One cell, built and ready to run: its method, its federation, its test and validation images.
+
+    `run` is the life of a cell, `state` its end; `ledger` accounts for it.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        device: str = "cpu",
+        source: Source | None = None,
+        dataset: Dataset | None = None,
+        clients: Sequence[Client] | None = None,
+        store: ClientStore | None = None,
+        world: FederatedData | None = None,
+        setup: Callable[..., Setup] = Setup,
+        fitting: bool = False,
+        federation: Federation | None = None,
+    ) -> None:
+        """device `meta` builds shapes alone, for `totals` · source, dataset, clients, world: where they are made
+        already, the source for this trial alone · store: where clients' own tensors lie, by default in a temporary
+        folder that ends with the trial · setup: what makes the method's · fitting: where clients have devices, leave
+        them every size, for the method to be asked what it offers ·
+        federation: of that world, where its sizes are known already. Raises UserError, NotApplicable."""
+        self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
+        self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
+        self.state: State | None = None
+        self.component = registry.catalogue.find("method", config["method"]["name"])
+        self.store = store or ClientStore()
+        self.source = source = source or source_of(config, registry, device != "meta")
+        fits = bool(config.get("devices")) and not fitting and federation is None  # whether sizes are to be found
+        shapes = replace(source, model=copied(source.model)) if fits and device == "meta" else None
+        self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
+        self.model = body_of(source.model, origin=json.dumps(config["backbone"], sort_keys=True))
+        images = (source.mean, source.std)
+        self.world = world = world or FederatedData(
+            config, registry, self.dataset, self.model.num_layers, images, device, clients
+        )
+        self.train, self.proxy, self.federation = world.train, world.proxy, federation or world.federation
+        if fits:
+            self.federation = self._fitted(registry, shapes)
+        self.by_client, self.left_out = world.by_client, world.splits.left_out
+        self.ledger = RoundRecords(config, self.dataset, self.federation)
+        self.guard = Guard(config["train"].get("guard"))
+        self.method = self._method(registry, setup)
+        check_ranks(self.model, self.federation.scenario)
+        self.evaluation = self._evaluation(registry)
+        self.deployment = Deployment(self.method, self.federation, self.rounds - 1)
+
+    def _evaluation(self, registry: Registry) -> Evaluation:
+        metrics = {
+            ref["name"]: checked_metric(registry.catalogue.find("metric", ref["name"]), registry.make("metric", ref))
+            for ref in self.config["evaluation"]["metrics"]
+        }
+        images, test = self.config["evaluation"]["batch_size"], self.world.test
+        if self.fast and isinstance(self.model, Blocks) and self.device != "meta":
+            self._keep(self.model)
+        if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
+            images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
+        how = (metrics, images, self.fast, self.method.personal, self.train)
+        return Evaluation(test, self.world.shares, *how, classes=len(self.dataset.classes))
+
+    def _keep(self, model: Blocks) -> None:
+        """Let what the frozen part of the model makes of images be computed once for all rounds."""
+        if self.device == "cpu" and not any(name.startswith("model.") for name in model.shared()):
+            self.train.keep_embedded(model.embed)
+        L = model.num_layers
+        if model.reads_features(range(L), []):
+            for images in (self.train, self.world.test):
+                images.keep_features(model.pooled)
+
+    def _method(self, registry: Registry, made: Callable[..., Setup]) -> Method:
+        def component(kind: str, ref: Any) -> Any:
+            if callable(ref):
+                return ref
+            ref = {"name": ref} if isinstance(ref, str) else ref
+            found = registry.make(kind, ref, setup=setup)
+            return found if self.device == "meta" else checked(registry.catalogue.find(kind, ref["name"]), found)
+
+        setup = made(
+            backbone=self.model,
+            adapter=attaching(registry.make("adapter", self.config["adapter"]), self.config["adapter"], self.seed),
+            engine=self._train,
+            scenario=self.federation.scenario,
+            train=self.config["train"],
+            num_classes=len(self.dataset.classes),
+            image_size=self.world.test.images.x.shape[-1],
+            seed=self.seed,
+            component=component,
+            device=self.device,
+            profile=self.config["profile"],
+            fold=self.fast and self.config["precision"] == "fp32",  # W + s B A in bf16 loses what is small beside W
+            by_client=self.by_client,
+            precision=self.precision,
+            receive=self._receive,
+            store=self.store,
+            proxy=self._proxy,
+        )
+        return registry.make("method", self.config["method"], setup=setup)
+
+    def _fitted(self, registry: Registry, shapes: Source | None) -> Federation:
+        """The clients with sizes, see `fitted`, for which the method is built from shapes alone. Raises
+        NotApplicable."""
+        with torch.device("meta"):
+            shapes = shapes or source_of(self.config, registry, load=False)
+            twin = Simulation(
+                self.config, registry, "meta", shapes, self.dataset, store=self.store, world=self.world, fitting=True
+            )
+        with torch.device("cpu"):  # whatever device the caller builds on
+            sizes = offered(twin.method, self.federation.num_layers, self.rounds)
+        return fitted(self.config, registry, self.federation, sizes)
+
+    def _proxy(self) -> tuple[Tensor, Tensor] | None:
+        """The server's own images, prepared as clients' are, with their labels; None where it has none."""
+        if not len(self.proxy):
+            return None
+        if self.device == "meta":
+            m, shape = len(self.proxy), self.train.images.x.shape[1:]
+            return torch.empty(m, *shape, device="meta"), torch.empty(m, dtype=torch.int64, device="meta")
+        return self.train(self.proxy)
+
+    @contextmanager
+    def precision(self) -> Iterator[None]:
+        """Around training steps and answers, and nothing else: fp32 as IEEE has it, TF32 nowhere; or torch's autocast,
+        which must not keep rounded copies of what is trained."""
+        rounded = self.config["precision"] == "bf16"
+        cudnn: Any = torch.backends.cudnn  # whose stubs lack `conv` and `rnn`
+        kinds = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
+        before = [kind.fp32_precision for kind in kinds]
+        for kind in kinds:
+            kind.fp32_precision = "ieee"
+        try:
+            with torch.autocast(self.device, torch.bfloat16, enabled=rounded, cache_enabled=False):
+                yield
+        finally:
+            for kind, precision in zip(kinds, before, strict=True):
+                kind.fp32_precision = precision
+
+    @property
+    def shares(self) -> int:
+        """How many processes can run it together: at most one for each client of a round."""
+        together = self.fast and self.device == "cpu" and not self.method.alone and can_train(self.model)
+        return max(1, len(self.federation.cohort(0))) if together else 1
+
+    def _train(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
+        """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
+        of_a_round = (model, start, plan, cohort, job)
+        with self.precision():
+            up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+        return self._receive(up, start, plan, cohort, job.t)
+
+    def _receive(
+        self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int, later: Later = None
+    ) -> Uploads:
+        """What the server has of uploads, through faults and guard."""
+        return received(up, start, plan, cohort, t, self.federation.faults, self.guard, later)
+
+    def _test(self, state: State, t: int, tables: dict[str, Rows]) -> None:
+        """Enter into the tables how good the models of a state are, after round t counted from 1."""
+        with self.precision(), fast(self.model) if self.fast else nullcontext():
+            answers = self.evaluation.answers(functools.partial(self.method.predictor, state), self.team)
+            tables["eval"] += self.ledger.eval(t, self.evaluation.scored(answers))
+        tables["right"] = self.ledger.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
+
+    def _deploy(self, state: State, t: int, tables: dict[str, Rows]) -> None:
+        """Enter into the tables how good the model of a state is at every size, and what each client can run of it,
+        after round t counted from 1."""
+        tested, found = self.evaluation.only(TEST), {}
+        sizes = self.deployment.sizes  # what they need is measured of the model as it is, not of its faster ways
+        with self.precision(), fast(self.model) if self.fast else nullcontext():
+            for one in sizes:
+                answers = tested.answers(self.deployment.predictor(state, one), self.team)
+                found[one.size] = tested.scored(answers)
+                tables["sizes"] += self.ledger.sizes(t, one, found[one.size])
+        tables["deployed"] += self.ledger.deployed(t, self.deployment, found)
+
+    def _sweep(self, before: State, state: State) -> None:
+        """Delete what clients kept before a round and not after it, once every process of the team has read it."""
+        if keys_of(before) or keys_of(state):
+            self.team.meet()
+        self.store.sweep(state)
+
+    def _refuse_unkept(self, state: State) -> None:
+        """Raises UserError for a state that cannot be kept: now, not after the last round."""
+        try:
+            taken_apart(state)
+        except UserError as error:
+            raise plugin_fault(self.component, str(error), self.method.round) from error
+
+    def run(
+        self,
+        on_round: Callable[[int, Rows], None] = lambda t, rows: None,
+        team: Team = ALONE,
+        on_layers: Callable[[Rows], None] | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[Rows, Rows]:
+        """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
+        Diverged; UserError for a state that cannot be kept.
+
+        team: the processes that run this trial, each of them by this function · on_layers: is handed every round's
+        rows of layers.parquet; without it they are not computed · progress: where to go on, as if the rounds before
+        had been computed just now; kept up to date but for `layers` and `seconds`.
+        """
+        progress = progress or Progress()
+        tables, ledger = progress.tables, self.ledger
+        due, self.team = ledger.evaluated, team
+        if team.rank:
+            self.store.follow()
+        state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
+        if progress.state is not None:
+            state = progress.state
+        for t in range(progress.round, self.rounds):
+            cohort = ledger.clocked.cohort(t, self.method)
+            before = state
+            chance = generator(self.seed, t, use="round")
+            state, report = checked_round(self.component, self.method, before, t, cohort, chance)
+            if t == 0:
+                self._refuse_unkept(state)
+            clients = ledger.enter(tables, t, report)
+            if on_layers:
+                on_layers(ledger.layers(t, self.model, before, state, report))
+            if t + 1 in due:
+                self._test(state, t + 1, tables)
+            if ledger.sized and t + 1 == self.rounds:
+                self._deploy(state, t + 1, tables)
+            progress.round, progress.state = t + 1, state
+            self._sweep(before, state)
+            del before, report  # the uploads of whole models are large, and the next round has its own
+            on_round(t + 1, clients)
+        self.state = state
+        return tables["eval"], tables["rounds"]
+
+
+def fitted(
+    config: Config, registry: Registry, federation: Federation, sizes: Sequence[tuple[Size, Costs]]
+) -> Federation:
+    """The clients of a cell with the largest of the sizes that fit their devices; a ceiling's fit whatever they need.
+    Raises NotApplicable where nobody has one."""
+    ceiling = registry.catalogue.find("method", config["method"]["name"]).role == "ceiling"
+    return federation.with_sizes(federation.fits(sizes, None if ceiling else config))
+
+
+def check_ranks(model: Blocks | Plain, scenario: Scenario) -> None:
+    """Raises UserError where a client may be given more rank-one terms than the model's adapters have."""
+    if scenario.ranks is None:
+        return
+    adapters: list[Callable[[], LowRank] | None] = [getattr(part, "low_rank", None) for part in model.modules()]
+    R = max((low_rank().rank for low_rank in adapters if low_rank), default=None)
+    if R is not None and scenario.ranks.max() > R:
+        raise UserError(f"ranks: {scenario.ranks.max()} is above {R}, the largest rank of the adapters")

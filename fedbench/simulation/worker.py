@@ -1,0 +1,251 @@
+"""What happens inside a worker process: one cell, from its manifest to its files, whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+# Imported before the workers are forked, so that each starts with them in place (see runner/forkserver_preload.py).
+import pandas  # noqa: F401  (pyarrow imports it with its first table)
+import pyarrow.parquet  # noqa: F401
+import torch
+import torch._dynamo  # (its optimizers ask for it with their first step)
+
+from fedbench import machine
+from fedbench.disk import hash_of_json
+from fedbench.engine.process_group import Team, together
+from fedbench.errors import NotApplicable, UserError
+from fedbench.registry.registry import Registry
+from fedbench.results import read_manifest, write_manifest, write_rows
+from fedbench.results.columns import ONLY_WITH_ROWS
+from fedbench.results.files import cleared, described
+from fedbench.results.lock import Held, cell_lock
+from fedbench.results.metric_direction import declare
+from fedbench.results.status import ENDED, HALVED, KEPT, TAKEN
+from fedbench.simulation.cell_job import CellJob, config_of
+from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
+from fedbench.simulation.events import last_rows, news
+from fedbench.simulation.failure_reason import Diverged, out_of_memory, place
+from fedbench.simulation.plugin_output_checks import PluginFault
+from fedbench.simulation.saved_model import keep
+from fedbench.simulation.simulation import Simulation
+
+Send = Callable[[dict[str, Any]], None]
+
+
+class Stopped(Exception):
+    """The cell was asked to end, and can go on from its checkpoint."""
+
+
+class Halved(Exception):
+    """The cell has come as far as it was ordered to, and can go on from its checkpoint."""
+
+
+LOCK = 5.0  # seconds to wait for a cell's lock: others hold it for a moment when they look at the cell
+
+
+def compute(job: str, send: Send) -> dict[str, Any]:
+    """What runs in a worker process: computes the cell of an order, and returns its `status`, `reason` and `seconds`.
+
+    Args:
+        job: an `CellJob` as a JSON string.
+        send: takes the events of `fedbench.simulation.events`.
+    """
+    torch.set_num_threads(1)
+    machine.keep_memory()
+
+    def sending(event: dict[str, Any]) -> None:
+        try:
+            send(event)
+        except OSError:  # the run was killed: the cell stays `running` on disk, and the next run goes on with it
+            os._exit(1)
+
+    sending({"event": "ready"})
+    order, asked = CellJob.from_json(job), list[int]()
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    end = run(order, sending, order.processes, lambda: bool(asked))
+    return {key: end.get(key) for key in ("status", "reason", "seconds")}
+
+
+def run(
+    order: CellJob,
+    send: Send = lambda event: None,
+    processes: int = 1,
+    stopping: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
+
+    Args:
+        order: which cell, and how.
+        send: takes its events.
+        processes: how many may compute the cell together; more than one only where torch has not used threads yet.
+        stopping: asked after each round; where it is true, the cell ends as `interrupted`, with a checkpoint.
+
+    A cell that another run computes, or has computed since this run saw it, is `taken` and stays as it is.
+    """
+    taken = {**order.manifest, "status": TAKEN, "reason": "another run computes it", "seconds": 0.0}
+    try:
+        with cell_lock(order.folder, LOCK):
+            if order.seen and _is_done(order):
+                return taken
+            return _ended(_Computation(order, send, stopping), processes)
+    except Held:
+        return taken
+
+
+def _is_done(order: CellJob) -> bool:
+    """Whether another run has computed the cell since this one saw it."""
+    manifest = read_manifest(order.folder)
+    return manifest is not None and manifest["status"] in ENDED and hash_of_json(manifest) != order.seen
+
+
+def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
+    """The last manifest of a cell, however it ended."""
+    try:
+        outcome = cell.run(processes)
+    except Stopped as reason:
+        outcome = {"status": "interrupted", "reason": str(reason)}
+    except Halved as reason:
+        outcome = {"status": HALVED, "reason": str(reason), "files": described(cell.folder)}
+    except NotApplicable as reason:
+        outcome = {"status": "not_applicable", "reason": str(reason)}
+    except UserError as error:
+        outcome = {"status": "failed", "reason": f"{error}{cell.place(error)}"}
+    except Diverged as error:
+        outcome = {"status": "failed", "reason": str(error), "diverged": True}
+    except (Exception, SystemExit) as error:  # one cell's fault must not become another's
+        outcome = {
+            "status": "failed",
+            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}" + cell.place(error),
+            "traceback": traceback.format_exc(),
+        }
+    return cell.end(outcome)
+
+
+class _Computation:
+    """A cell at work: its manifest, how far it is, and what is told and kept after every round."""
+
+    def __init__(self, order: CellJob, send: Send, stopping: Callable[[], bool]) -> None:
+        self.order, self.folder = order, order.folder
+        self.registry = Registry(order.plugins, in_place=True)
+        self.tell, self.stopping = send, stopping
+        self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
+        self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self.progress = Progress()
+        self.began = time.perf_counter()
+
+    def run(self, processes: int) -> dict[str, Any]:
+        """All rounds that are left, and the files; how it ended."""
+        device = resolved(self.order.device)
+        if device == "cuda" and self.order.gpu_fraction:  # what it takes beyond that is its own fault, not others'
+            torch.cuda.set_per_process_memory_fraction(self.order.gpu_fraction)
+        self.manifest["machine"] = machine.describe(device)
+        config, catalogue = self.manifest["config"], self.registry.catalogue
+        measures = catalogue.measures(metric["name"] for metric in config["evaluation"]["metrics"])
+        told = {"metrics": measures, "method": catalogue.said_of(config["method"]["name"])}
+        self.manifest |= {what: said for what, said in told.items() if said}
+        declare(measures)
+        self._take_up(device)
+        self._compute(device, processes)
+        self._write_tables()
+        keep(self.folder, self.trial)
+        return {"status": "finished", "files": described(self.folder)}
+
+    def _compute(self, device: str, processes: int) -> None:
+        """All rounds that are left."""
+        write_manifest(self.folder, self.manifest)
+        self._call("fedbench_cell_started")
+        self.trial = trial = Simulation(config_of(self.manifest), self.registry, device, store=self.checkpoints.store)
+        if trial.left_out:
+            self.manifest["left_out"] = trial.left_out
+        if trial.federation.turnout is not None:
+            self.manifest["turnout"] = trial.federation.turnout
+        progress = self.progress
+        self._halve(progress.round)  # one that was killed before it could say that it had come so far
+
+        def work(team: Team) -> None:
+            if team.rank == 0:
+                trial.run(self._on_round, team, progress.tables["layers"].extend, progress)
+            else:
+                trial.run(team=team, progress=progress)
+
+        together(min(processes, trial.shares), work)
+
+    def place(self, error: BaseException) -> str:
+        """The plugin's file that an exception came through, in words that follow on its own; or ""."""
+        return "" if isinstance(error, PluginFault) else place(error, self.registry, self.manifest["config"])
+
+    def _write_tables(self) -> None:
+        for kind, rows in self.progress.tables.items():
+            if rows or kind not in ONLY_WITH_ROWS:
+                write_rows(self.folder, kind, rows)
+
+    def _take_up(self, device: str) -> None:
+        """Clear the folder of what a killed run left half written, and go on from the checkpoint."""
+        torn = cleared(self.folder, read_manifest(self.folder) or {})
+        if self.order.fresh:
+            forget(self.folder)
+        self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, self.order.checkpoint_every)
+        self.progress, refused = self.checkpoints.latest()
+        self.began -= self.progress.seconds
+        self.manifest["round"] = self.progress.round
+        if torn := [*torn, *refused]:
+            self.manifest["torn"] = torn
+            self.tell({"event": "torn", "reasons": torn})
+        if self.progress.round:
+            self.tell({"event": "resumed", "round": self.progress.round})
+
+    def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
+        self.manifest["round"] = t
+        tested = last_rows(self.progress.tables["eval"], t)
+        self._call("fedbench_round_finished", round=t, rows=rows, evaluation=tested)
+        told = news(self.trial.ledger.trained_on(rows), tested, self.manifest["config"])
+        self.tell({"event": "round", "round": t, **told})
+        stopping, enough = self.stopping(), t == self.order.until
+        if t < self.trial.rounds and (stopping or enough or self.checkpoints.due()):
+            self.progress.seconds = self._seconds()
+            self.checkpoints.write(self.progress)
+            self._halve(t)
+            if stopping:
+                raise Stopped(f"interrupted after round {t} of {self.trial.rounds}; the next run goes on")
+
+    def _halve(self, t: int) -> None:
+        """Raises Halved where the cell is to come no further than round t, with the tables as they are by now."""
+        if self.order.until is not None and self.order.until <= t < self.trial.rounds:
+            self._write_tables()
+            raise Halved(f"ended after round {t} of {self.trial.rounds}, as a candidate that may go on")
+
+    def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        """Write the last manifest, and return it."""
+        self.manifest = {**self.manifest, **outcome, "seconds": self._seconds()}
+        done = outcome["status"] in KEPT
+        if done:
+            self.manifest.pop("round", None)
+        write_manifest(self.folder, self.manifest)
+        if done:
+            forget(self.folder)
+        evaluation = self.progress.tables["eval"] if outcome["status"] == "finished" else []
+        self._call("fedbench_cell_finished", evaluation=evaluation)
+        return self.manifest
+
+    def _call(self, hook: str, **facts: Any) -> None:
+        """Tell the plugins; none of them can spoil a result."""
+        self.registry.tell(hook, manifest=self.manifest, folder=str(self.folder), **facts)
+
+    def _seconds(self) -> float:
+        """What the cell took, its earlier runs up to the checkpoint included."""
+        return round(time.perf_counter() - self.began, 3)
+
+
+def resolved(device: str) -> str:
+    """`auto` is the GPU where there is one."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch finds no CUDA device here; `fedbench doctor` says more")
+    return device

@@ -1,0 +1,52 @@
+"""What is counted of a run: what it computed itself, what others did, what is a failure, and what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedbench.results import write_manifest
+from fedbench.results.identity import identity
+from fedbench.runner.exit_status import Ends, Outcome
+
+ID = identity({}, {}, {})
+
+
+@pytest.mark.parametrize(("candidates", "diverged", "failures"), [([ID], True, 0), ([ID], False, 1), ([], True, 1)])
+def test_a_candidate_that_diverged_is_no_failure(tmp_path, candidates, diverged, failures):
+    folder = tmp_path / f"slug-{ID}"
+    manifest = {"id": ID, "config": {}, "fingerprints": {}, "versions": {}, "status": "failed", "reason": "it broke"}
+    write_manifest(folder, manifest | ({"diverged": True} if diverged else {}))
+    ends = Ends(lambda event: None, 1, candidates)
+    ends.note({"event": "ended", "folder": str(folder), "status": "failed", "reason": "it broke"})
+    assert ends.failures == failures and ends.may_start is (failures == 0)
+    assert ends.ran == {folder.name}
+
+
+def test_what_was_not_started_or_was_taken_over_did_not_run():
+    ends = Ends(lambda event: None, None)
+    for name, event, status in (("a", "ended", "finished"), ("b", "ended", "taken"), ("c", "unclaimed", "failed")):
+        ends.note({"event": event, "folder": f"x/{name}", "status": status, "reason": None})
+    assert ends.ran == {"a"}
+
+
+def part(asked, status="halved", **told):
+    manifests = {name: {"status": status} for name in asked}
+    return Outcome("s", Path("s"), manifests, frozenset(asked), 1.0, **{k: frozenset(v) for k, v in told.items()})
+
+
+def test_a_cell_of_two_parts_is_counted_once():
+    first = part("abcd", computed="ab", elsewhere="cd")
+    second = part("bcd", computed="bd", elsewhere="c")
+    both = second.after(first)
+    assert (both.ran, len(both.elsewhere), both.kept, both.left) == (3, 1, 0, 0)
+    reporting = part("e", "finished", computed="e").after(both)
+    assert (reporting.ran, len(reporting.elsewhere), reporting.kept) == (4, 1, 0)
+
+
+def test_candidates_that_did_not_come_as_far_as_they_were_to_are_left():
+    first = part("abcd", computed="abcd")
+    second = part("ab", computed="a", behind="b").after(first)
+    assert (second.ran, second.kept, second.left, second.unended) == (4, 0, 1, 0)
+    assert part("b", computed="b").after(second).left == 0

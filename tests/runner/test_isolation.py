@@ -1,0 +1,160 @@
+"""What a cell does to itself stays in its cell: every way to die is one row, and nothing is left of it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from command import TINY, fedbench, write_suite
+from dying import DYING, all_ended, folder_of, manifests, run
+
+from fedbench.processes.fork_server import server_pid, start_server
+
+DIES = {
+    "raises": ("RuntimeError: it broke", None, None),
+    "leaves": ("SystemExit: 3", None, None),
+    "grows": ("out of memory: it took", None, "SIGKILL"),
+    "asks_for_too_much": ("out of memory: RuntimeError", None, None),
+    "crashes": ("the worker process was killed by SIGSEGV", None, "SIGSEGV"),
+    "exits_0": ("the worker process ended with exit code 0", 0, None),
+    "exits_3": ("the worker process ended with exit code 3", 3, None),
+    "kills_itself": ("the worker process was killed by SIGKILL; the system does that", None, "SIGKILL"),
+    "kills_its_guard": ("the process that watches over it was killed", None, "SIGKILL"),
+    "floods": ("RuntimeError: it is tired", None, None),
+    "closes_its_pipe": ("the worker process ended with exit code 1", 1, None),
+    "cannot_write": ("cannot be written (File too large). Choose another folder", 1, None),
+}
+SURVIVES = ("fedra", "leaves_grandchildren", "writes_garbage")
+
+
+@pytest.fixture(scope="module")
+def dead(tmp_path_factory, own_cache):
+    """One run of every way to die, each in its second round, and of ways to misbehave and live."""
+    folder = tmp_path_factory.mktemp("dead")
+    words = ("--jobs", 4, "--memory-limit", "600MB")
+    found, done, _ = run(folder, *DIES, *SURVIVES[1:], words=words)
+    return folder, found, done
+
+
+def test_the_others_finish_and_the_exit_code_tells(dead):
+    _, found, done = dead
+    assert {how for how, manifest in found.items() if manifest["status"] == "finished"} == set(SURVIVES)
+    assert done.exit_code == 1 and len(found) == len(DIES) + len(SURVIVES)
+    assert "Traceback" not in done.output and "the first line" not in done.output
+
+
+@pytest.mark.parametrize("how", DIES)
+def test_every_way_to_die_is_one_row_with_its_reason_and_its_last_round(dead, how):
+    manifest = dead[1][how]
+    reason, exit_code, signal = DIES[how]
+    assert manifest["status"] == "failed" and reason in manifest["reason"]
+    assert (manifest.get("exit_code"), manifest.get("signal")) == (exit_code, signal)
+    assert manifest["round"] == (3 if how == "cannot_write" else 1)
+    assert manifest["seconds"] > 0
+
+
+@pytest.mark.parametrize("how", ["raises", "leaves", "asks_for_too_much", "crashes", "floods"])
+def test_where_it_died_is_in_the_manifest(dead, how):
+    assert f"in {how}\n" in dead[1][how]["traceback"] + "\n"
+
+
+def test_the_memory_that_was_taken_and_the_limit_are_told(dead):
+    told = r"out of memory: it took (\d{3} MB|1(\.\d+)? GB) of memory, and the limit is 600 MB"
+    assert re.fullmatch(told, dead[1]["grows"]["reason"])
+
+
+def test_what_a_cell_prints_is_kept_in_part(dead):
+    folder, _, _ = dead
+    text = (folder_of(folder, "floods") / "output.txt").read_text()
+    assert text.startswith("the first line\n") and text.rstrip().endswith("the last line")
+    assert "bytes left out" in text and len(text) < 2**17
+    assert not (folder_of(folder, "fedra") / "output.txt").exists()
+
+
+def test_no_process_and_no_temporary_file_is_left(dead):
+    folder, _, _ = dead
+    assert all_ended(folder) and all_ended(folder, "pids_of_the_unwatched")
+    assert not list((folder / "r").rglob("*.tmp"))
+
+
+def test_a_killed_server_costs_the_cells_of_that_moment_alone(tmp_path, own_cache):
+    found, done, _ = run(tmp_path, "kills_its_server", "takes_a_second", words=("--jobs", 1))
+    assert done.exit_code == 1 and found["kills_its_server"]["reason"] == "RuntimeError: it killed the server"
+    assert found["fedra"]["status"] == found["takes_a_second"]["status"] == "finished"
+
+
+def test_garbage_on_every_pipe_harms_no_other_cell(tmp_path, own_cache):
+    start_server()
+    server = server_pid()
+    found, done, _ = run(tmp_path, "writes_garbage", "takes_a_second", words=("--jobs", 3))
+    assert done.exit_code == 0 and {cell["status"] for cell in found.values()} == {"finished"}
+    start_server()
+    assert server_pid() == server
+
+
+def test_failed_cells_are_kept_until_they_are_to_be_retried(dead):
+    folder, found, _ = dead
+    words = ("--method", "fedra", "--method", "exits_0", "--method", "exits_3", "--json")
+    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", *words)
+    kept = fedbench(*words, cwd=folder)
+    assert kept.exit_code == 1 and json.loads(kept.stdout)["ran"] == 0
+    stopped = fedbench(*words, "--retry-failed", "--max-failures", 1, "--jobs", 1, cwd=folder)
+    assert stopped.exit_code == 1 and json.loads(stopped.stdout)["ran"] == 1
+    again = manifests(folder)
+    assert [how for how in found if again[how] != found[how]] == ["exits_0"]
+
+
+HANGS = (
+    "hangs", "hangs_in_c", "stops_itself", "ignores_sigterm", "waits_for_a_thread", "waits_for_an_import",
+    "writes_to_nobody", "leaves_grandchildren_and_hangs",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory, own_cache):
+    """One run of every way to hang, with a timeout on the command line, which wins over the suite's."""
+    folder = tmp_path_factory.mktemp("late")
+    run(folder, words=("--method", "fedra"))  # loads the server
+    found, done, seconds = run(folder, *HANGS, words=("--jobs", len(HANGS), "--timeout", 4))
+    return folder, found, done, seconds
+
+
+@pytest.mark.parametrize("how", HANGS)
+def test_every_way_to_hang_ends_at_the_deadline(late, how):
+    manifest = late[1][how]
+    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 4 s")
+    assert manifest["round"] == 1 and 4 <= manifest["seconds"] < 9
+    assert manifest["signal"] in ("SIGTERM", "SIGKILL")
+
+
+@pytest.mark.parametrize("how", [how for how in HANGS if how != "stops_itself"])
+def test_where_it_hung_is_in_the_manifest(late, how):
+    assert f"in {how}\n" in late[1][how]["traceback"]
+
+
+def test_nothing_is_left_five_seconds_after_the_deadline(late):
+    folder, found, done, seconds = late
+    print(f"the last row {max(found[how]['seconds'] for how in HANGS) - 4:.1f} s after its deadline")
+    assert done.exit_code == 1
+    assert all_ended(folder)
+    assert seconds < 4 + 5 + 10  # starting and the leaderboard
+
+
+TALKS = """
+from fedbench import hookimpl
+
+@hookimpl
+def fedbench_cell_finished(manifest):
+    raise OSError("no server")
+"""
+
+
+def test_a_tracker_that_breaks_in_a_worker_is_heard_of(tmp_path, own_cache):
+    (tmp_path / "tracker.py").write_text(TALKS)
+    write_suite(tmp_path, "fedra")
+    done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--plugin", "tracker.py", "--results", "r", cwd=tmp_path)
+    assert done.exit_code == 0 and "1 finished cell printed something: r/tiny/cells/*/output.txt" in done.stdout
+    assert (
+        "fedbench_cell_finished broke: OSError: no server" in (folder_of(tmp_path, "fedra") / "output.txt").read_text()
+    )

@@ -1,0 +1,105 @@
+"""Images on their way into a model."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.models.backbone import Blocks
+from fedbench.simulation import batches
+from fedbench.simulation.batches import Pixels, ahead
+from fedbench.testing.world import tiny_vit
+from fedbench.types import Images
+
+
+def some(n=150, **options):
+    draw = np.random.default_rng(0)
+    images = Images(draw.integers(0, 256, (n, 3, 8, 8), np.uint8), draw.integers(0, 3, n), np.zeros(n, np.int64))
+    return Pixels(images, (0.5,) * 3, (0.5,) * 3, "cpu", **options)
+
+
+def test_pixels_are_normalised_per_channel():
+    images = Images(np.full((1, 3, 2, 2), 51, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    x, _ = Pixels(images, (0.2, 0.1, 0.0), (1.0, 0.5, 0.1), "cpu")(np.array([0]))
+    assert x[0, :, 0, 0].tolist() == pytest.approx([0.0, 0.2, 2.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_float_images_are_taken_as_they_are_beyond_0_and_1_too(dtype):
+    floats = np.array([-0.1, 0.2, 1.09], np.float32).reshape(1, 3, 1, 1)
+    images = Images(np.broadcast_to(floats, (1, 3, 2, 2)), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    x, _ = Pixels(images, (0.2, 0.1, 0.0), (1.0, 0.5, 0.1), "cpu", dtype)(np.array([0]))
+    assert x.dtype == dtype and x[0, :, 1, 1].tolist() == pytest.approx([-0.3, 0.2, 10.9])
+
+
+def test_kept_embeddings_equal_those_made_anew_whatever_is_asked_for_first():
+    model, kept, fresh = Blocks(tiny_vit()).double(), some(dtype=torch.float64), some(dtype=torch.float64)
+    kept.keep_embedded(model.embed)
+    for indices in (np.array([149, 3, 3, 64]), np.array([0]), np.arange(150)):
+        x, y = kept.embedded(indices)
+        plain, labels = fresh(indices)
+        torch.testing.assert_close(model.embed(x), model.embed(plain), rtol=1e-12, atol=1e-12)
+        assert torch.equal(y, labels)
+
+
+def test_each_image_is_embedded_once():
+    asked = []
+    images = some()
+    images.keep_embedded(lambda x: asked.append(len(x)) or x.flatten(2))
+    for _ in range(3):
+        images.embedded(np.array([0, 1, 70]))
+    assert asked == [1, 64, 64]  # one for its shape, then two lots of 64
+
+
+def test_features_are_kept_beside_embeddings_which_stand_in_for_them():
+    images, indices = some(), np.array([70, 1])
+    assert torch.equal(images.features(indices)[0], images(indices)[0])
+    images.keep_embedded(lambda x: x.flatten(2))
+    assert torch.equal(images.features(indices)[0], images(indices)[0].flatten(2))
+    images.keep_features(lambda x: x.flatten(1))
+    x, y = images.features(indices)
+    assert torch.equal(x, images(indices)[0].flatten(1)) and torch.equal(y, images(indices)[1])
+    assert torch.equal(images.embedded(indices)[0], images(indices)[0].flatten(2))
+
+
+def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
+    monkeypatch.setattr(batches, "KEPT_BYTES", 149 * 3 * 64 * 4)
+    images = some()
+    images.keep_embedded(lambda x: x.flatten(2))
+    assert images.embedded(np.array([0]))[0].shape == (1, 3, 8, 8)
+
+
+def test_batches_made_ahead_come_in_order_and_to_the_end():
+    assert list(ahead(iter("abcde"))) == list("abcde")
+    assert list(ahead(iter(()))) == []
+
+
+def test_batches_made_ahead_are_made_in_the_readers_precision():
+    def batches():
+        for _ in range(3):
+            yield torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
+
+    with torch.autocast("cpu", torch.float16):
+        assert list(ahead(batches())) == [torch.float16] * 3
+    assert list(ahead(iter([torch.is_autocast_enabled("cpu")]))) == [False]
+
+
+def test_an_error_while_making_batches_ahead_is_the_readers():
+    def batches():
+        yield "a"
+        raise OSError("image 7 cannot be read")
+
+    made = ahead(batches())
+    assert next(made) == "a"
+    with pytest.raises(OSError, match="image 7"):
+        next(made)
+
+
+def test_no_thread_is_left_when_batches_are_no_longer_wanted():
+    before = threading.active_count()
+    made = ahead(iter(range(100)))
+    assert next(made) == 0
+    assert threading.active_count() == before + 1
+    made.close()
+    assert threading.active_count() == before

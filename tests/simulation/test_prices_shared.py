@@ -1,0 +1,94 @@
+"""Every method costs the same to the last digit where its model serves many cells and where each cell has its own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from command import TINY
+from every_method import METHODS, changed, tiny_cells
+
+from fedbench.errors import NotApplicable
+from fedbench.models import cost, counting, shape_cache
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.simulation import prices
+from fedbench.simulation.prices import Prices
+from fedbench.simulation.simulation import Simulation
+
+DEVICE = {"flops": 1e9, "flops_bf16": 1e9, "down": 1e6, "up": 1e6}
+KNOWN = {"roomy": {**DEVICE, "memory": 10**9}, "tight": {**DEVICE, "memory": 60_000}}
+SOME = ("allsmall", "inclusivefl", "fedit")  # the first two look at everybody's depths, the third is asked for ranks
+
+
+@pytest.fixture(scope="module")
+def cells(own_cache, tmp_path_factory):
+    registry = Registry([str(TINY)], in_place=True)
+    return registry, tiny_cells(tmp_path_factory.mktemp("suite"), registry)
+
+
+def on_devices(config, names):
+    given = {"by_client": names, "server": "roomy", "known": KNOWN}
+    return {**config, "devices": given, "fit": {"memory": True}, "capacities": {"all": True}}
+
+
+def told(ask, config):
+    try:
+        return ask(config)
+    except NotApplicable as reason:
+        return str(reason)
+
+
+def alone(registry, config):
+    shape_cache._found.clear()
+    with torch.device("meta"):
+        trial = Simulation(config, registry, "meta")
+    return trial.ledger.totals(trial.method, trial.evaluation)
+
+
+def test_cells_with_devices_are_fitted_and_priced_with_one_model_each(cells, monkeypatch):
+    registry, configs = cells
+    built, shared = [], Prices(Assets(registry))
+    monkeypatch.setattr(prices, "Simulation", lambda *given, **more: built.append(more) or Simulation(*given, **more))
+    some = [{**on_devices(configs["plain", "fedra"], ["roomy", "tight"]), "seed": seed} for seed in range(3)]
+    found = [
+        shared.totals(config) for config in [*some, on_devices(some[0], ["tight", "roomy"]), configs["plain", "fedra"]]
+    ]
+    assert [more["fitting"] for more in built] == [True, False]
+    assert len({one["flops"] for one in found}) == 2 and "simulated_seconds" not in found[-1]
+
+
+@pytest.mark.parametrize(("method", "models"), [("head_only", 1), ("fedra", 3)])
+def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, method, models):
+    registry, configs = cells
+    shape_cache._found.clear()
+    monkeypatch.setattr(cost, "counted", lambda *given: counted.append(1) or counting.counted(*given))
+    counted, found = [], []
+    for rank in (1, 2, 3):
+        before, config = len(counted), configs["plain", method]
+        found.append(Prices(Assets(registry)).totals({**config, "adapter": {**config["adapter"], "rank": rank}}))
+        found[-1]["counted"] = len(counted) > before
+    assert [one["counted"] for one in found] == [True] + [models > 1] * 2
+    assert len({one["bytes_up"] for one in found}) == models
+
+
+def same_prices(cells, methods):
+    registry, configs = cells
+    for method in methods:
+        shared, priced = Prices(Assets(registry)), 0
+        plain, rough = (changed(configs[name, method], name, "cohort") for name in ("plain", "rough"))
+        some = [plain, {**plain, "seed": 1}, rough, {**rough, "capacities": {"uniform": [1, 1]}}]
+        some += [on_devices(plain, names) for names in (["roomy", "tight"], ["roomy", "roomy"], ["tight", "tight"])]
+        for config in some:
+            found = told(shared.totals, config)
+            assert found == told(lambda config: alone(registry, config), config), method
+            priced += "flops" in found
+        assert priced, method
+
+
+def test_shared_and_fresh_prices_are_equal(cells):
+    same_prices(cells, SOME)
+
+
+@pytest.mark.slow
+def test_they_are_so_under_every_method(cells):
+    same_prices(cells, [method for method in METHODS if method not in SOME])

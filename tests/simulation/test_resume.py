@@ -1,0 +1,155 @@
+"""A cell that is broken off and taken up again ends as one that was not, to the bit, whatever its method."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from command import TINY
+from every_method import METHODS, ROUNDS, changed, tiny_cells
+from kills import moved, order_of, said
+
+from fedbench.engine.process_group import together
+from fedbench.errors import NotApplicable
+from fedbench.registry.registry import Registry
+from fedbench.simulation import worker
+from fedbench.simulation.checkpoint import Checkpoints, Progress
+from fedbench.simulation.clientstore import ClientStore
+from fedbench.simulation.simulation import Simulation
+from fedbench.simulation.state import file_bytes
+
+REMEMBERING = Path(__file__).parents[1] / "remembering_plugin.py"
+
+
+@pytest.fixture(scope="module")
+def cells(plugins, tmp_path_factory):
+    return tiny_cells(tmp_path_factory.mktemp("suite"), plugins)
+
+
+class Broken(Exception):
+    """The cell was broken off."""
+
+
+def uninterrupted(config, plugins, processes=1):
+    trial, progress = Simulation(config, plugins), Progress()
+    together(processes, lambda team: trial.run(team=team, progress=progress, on_layers=layers_of(progress)))
+    return outcome(progress)
+
+
+def broken_off_after_every_round(config, plugins, folder, processes=1):
+    """The same by one trial a round, each of which starts from what the last one wrote."""
+
+    def on_round(t, rows):
+        checkpoints.write(progress)
+        raise Broken
+
+    def work(team):
+        trial.run(on_round if team.rank == 0 else after_nothing, team, layers_of(progress), progress)
+
+    for t in range(ROUNDS):
+        checkpoints = Checkpoints(folder, "0" * 12, "cpu")
+        progress, refused = checkpoints.latest()
+        assert (progress.round, refused) == (t, [])
+        trial = Simulation(config, plugins, store=checkpoints.store)
+        with pytest.raises(Broken):
+            together(processes, work)
+    return outcome(Checkpoints(folder, "0" * 12, "cpu").latest()[0])
+
+
+def after_nothing(t, rows):
+    return
+
+
+def layers_of(progress):
+    return progress.tables["layers"].extend
+
+
+def outcome(progress):
+    rounds = [{**row, "seconds": 0} for row in progress.tables["rounds"]]
+    tables = json.dumps({**progress.tables, "rounds": rounds}, default=bytes.hex, sort_keys=True)
+    return tables, file_bytes(progress.state)
+
+
+@pytest.mark.parametrize(("scenario", "engine"), [("plain", "cohort"), ("rough", "cohort"), ("rough", "sequential")])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_cell_that_is_taken_up_after_every_round_ends_with_the_same_bits(
+    cells, plugins, tmp_path, scenario, method, engine
+):
+    config = changed(cells[scenario, method], scenario, engine)
+    try:
+        whole = uninterrupted(config, plugins)
+    except NotApplicable:
+        pytest.skip("the method has no meaning in this scenario")
+    assert broken_off_after_every_round(config, plugins, tmp_path) == whole
+
+
+def test_a_cell_in_bf16_ends_with_the_same_bits_too(cells, plugins, tmp_path):
+    config = {**cells["rough", "inclusivefl"], "precision": "bf16"}
+    assert broken_off_after_every_round(config, plugins, tmp_path) == uninterrupted(config, plugins)
+
+
+@pytest.mark.parametrize("method", ["fedra", "flora", "heterofl", "fedavg", "fedv"])
+def test_a_cell_on_devices_ends_with_the_same_bits_too(cells, plugins, tmp_path, method):
+    config = cells["dealt", method]
+    whole = uninterrupted(config, plugins)
+    assert broken_off_after_every_round(config, plugins, tmp_path) == whole
+    assert len(json.loads(whole[0])["clock"]) == ROUNDS
+
+
+def test_every_registered_method_is_tried(registry):
+    assert set(METHODS) == registry.catalogue.components["method"].keys()
+
+
+def test_two_processes_go_on_from_one_checkpoint(cells, plugins, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.engine.microbatching.ROWS", 4)  # so that there is something to share
+    config = cells["rough", "fedra"]
+    assert broken_off_after_every_round(config, plugins, tmp_path, processes=2) == uninterrupted(config, plugins, 2)
+
+
+class Killed(BaseException):
+    """The process came to its end."""
+
+
+def remembering(folder, slow=""):
+    """The order of a cell whose method trains by the engine and keeps tensors of clients in the store."""
+    changes = {"small: {}": "small: {evaluation: {by: client, every: 4}}"}
+    method = f"{{name: remembering, slow: {slow!r}}}"
+    return order_of(folder, method, 4, changes=changes, plugins=[TINY, REMEMBERING])
+
+
+def test_two_processes_that_share_a_store_go_on_from_the_newest_checkpoint(own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.engine.microbatching.ROWS", 4)
+    order, events = remembering(tmp_path / "one"), []
+    assert worker.run(order)["status"] == "finished"
+    again = moved(order, tmp_path / "two")
+
+    def send(event):
+        if event["round"] == 3:  # before its checkpoint, and when the other process has done what it does after a round
+            time.sleep(0.5)
+            raise Killed
+
+    with pytest.raises(Killed):
+        worker.run(again, send, 2)
+    worker.run(again, events.append, 2)
+    told = [(event["event"], event.get("round", event.get("reasons"))) for event in events]
+    assert told == [("resumed", 2), ("round", 3), ("round", 4)]
+    assert said(again.folder) == said(order.folder)
+
+
+@pytest.mark.parametrize("slow", ["first", "others"])
+def test_no_process_deletes_what_another_has_yet_to_read(own_cache, tmp_path, slow):
+    """Where no checkpoint protects it."""
+    order = remembering(tmp_path, slow)
+
+    def state(processes):
+        store = ClientStore(tmp_path / f"clients of {processes}")
+        trial = Simulation(order.manifest["config"], Registry(order.plugins), store=store)
+        assert trial.shares == 2
+        together(processes, lambda team: trial.run(team=team))
+        store.settle()
+        assert {file.stem for file in store.folder.iterdir()} == set(trial.state["clients"].values())
+        return file_bytes(trial.state)
+
+    assert state(2) == state(1)

@@ -1,0 +1,271 @@
+"""What is recorded of a cell: all that was planned, computed, sent and refused, under the columns of the schema."""
+
+import copy
+import json
+import math
+from dataclasses import replace
+from hashlib import sha256
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from priced import totals_of
+
+from fedbench.errors import UserError
+from fedbench.registry.assets import Assets
+from fedbench.results.columns import COLUMNS
+from fedbench.results.tables import to_table
+from fedbench.seeding import generator
+from fedbench.simulation.checkpoint import Progress
+from fedbench.simulation.eval_splits import EvalSplit
+from fedbench.simulation.evaluation import Right, Score
+from fedbench.simulation.federation import Federation
+from fedbench.simulation.round_records import RoundRecords
+from fedbench.simulation.simulation import Simulation
+from fedbench.suite.profiles import EACH_EPOCH
+from fedbench_plugins.methods import ditto
+
+# Methods that train by other means than an engine. Capacities mean nothing to them, and every client meets all layers:
+# two layers tell as much as six, and scenarios that differ in capacities alone nothing more.
+ALONE = {"fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa", "heterofl", "fedrolex", "fjord", "majority"}
+
+# Layers of theirs are trained by means of their own, or kept, and one process computes them; capacities count.
+IN_ONE_PROCESS = {"reefl", "local_only", "fedsa_lora", "zero_round"}
+
+# What a client trains is drawn, or follows what was learnt: a plan knows the compute of one draw, and all else exactly.
+DRAWN = {"fed_hello"}
+
+# What is added to frozen weights depends on who arrives: a plan leaves out its bytes, and knows all else exactly.
+ADDS = {"fedex_lora", "flora"}
+
+# Whose depths are told by every scenario; of the others one tells as much.
+FIRST = {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"}
+TWO_LAYERS = {"name": "vit_tiny_patch16_224", "pretrained": False, "img_size": 32, "embed_dim": 48, "depth": 2}
+
+
+def test_every_table_is_made_by_a_method_of_its_name():
+    assert all(callable(getattr(RoundRecords, kind)) for kind in COLUMNS)
+
+
+def test_a_table_with_a_row_for_each_of_a_crowd_is_refused(cells):
+    config = {**cells["skew", "fedra"], "evaluation": {**cells["skew", "fedra"]["evaluation"], "sizes": True}}
+    RoundRecords(config, None, SimpleNamespace(faults=None, clients=range(100_000)))
+    with pytest.raises(UserError, match=r"evaluation.sizes: .* of at most 100,000 clients, not of 100,001"):
+        RoundRecords(config, None, SimpleNamespace(faults=None, clients=range(100_001)))
+
+
+def test_a_score_is_a_row_with_its_share(registry, cells):
+    ledger = RoundRecords(cells["skew", "fedra"], None, SimpleNamespace(faults=None))
+    scores = [
+        Score(EvalSplit("even", np.arange(2)), "accuracy", 0.5),
+        Score(EvalSplit("odd", np.arange(5), 4), "n/last", 5.0),
+    ]
+    assert [tuple(row.values()) for row in ledger.eval(3, scores)] == [
+        (3, "test", "even", -1, "accuracy", 0.5, 2),
+        (3, "test", "odd", 4, "n/last", 5.0, 5),
+    ]
+    assert all(row.keys() == COLUMNS["eval"].keys() for row in ledger.eval(3, scores))
+
+
+def test_right_answers_are_kept_of_the_last_round_and_of_the_best_by_validation(registry, cells):
+    """The own answer is best in round 2, and as good in 4; the other in round 4; without validation the last stays."""
+    ledger = RoundRecords(cells["skew", "fedra"], None, SimpleNamespace(faults=None))
+    values = {1: (0.1, 0.1), 2: (0.6, 0.2), 3: (0.5, 0.1), 4: (0.6, 0.9)}
+
+    def kept(split):
+        rows, evaluated = [], []
+        for t, (own, last) in values.items():
+            scores = [Score(EvalSplit("a", np.arange(2), split=split), "accuracy", own),
+                      Score(EvalSplit("b", np.arange(9), split=split), "accuracy", own),
+                      Score(EvalSplit("a", np.arange(2), split=split), "accuracy/last", last),
+                      Score(EvalSplit("a", np.arange(2)), "accuracy", 1 / t)]  # fmt: skip
+            evaluated += ledger.eval(t, scores)
+            hits = np.arange(10) < t
+            rows = ledger.right(t, rows, evaluated, Right(np.arange(5, 15), {"": hits, "last": ~hits}))
+        to_table("right", rows)
+        return rows
+
+    rows = kept("validation")
+    assert [(row["round"], row["output"]) for row in rows] == [(2, ""), (4, ""), (4, "last")]
+    bits = [np.unpackbits(np.frombuffer(row["bits"], np.uint8), count=row["images"]).tolist() for row in rows]
+    assert bits == [[1] * 2 + [0] * 8, [1] * 4 + [0] * 6, [0] * 4 + [1] * 6]
+    assert {row["positions"] for row in rows} == {sha256(np.arange(5, 15, dtype="<i8").tobytes()).hexdigest()}
+    assert [(row["round"], row["output"]) for row in kept("test")] == [(4, ""), (4, "last")]
+
+
+def test_layers_held_and_trained_and_the_rank_are_told_apart(registry, cells):
+    trial = Simulation(cells["skew", "fedra"], registry)
+    state, cohort = trial.method.init(generator(0)), trial.federation.cohort(0)
+    _, report = trial.method.round(state, 0, cohort, generator(0, 0))
+    (row, *_) = trial.ledger.rounds(0, report)
+    assert row["trained_layers"] == row["layers"] == [0, 1, 2, 3, 4, 5] and row["rank"] is None
+    trained, terms = report.plan.M.clone(), report.plan.M[..., None].expand(-1, -1, 2).clone()
+    trained[0, :4], terms[1, :, 1] = False, False
+    told = replace(report, plan=replace(report.plan, trained=trained, terms=terms))
+    rows = trial.ledger.rounds(0, told)
+    assert rows[0]["layers"] == row["layers"] and rows[0]["trained_layers"] == [4, 5]
+    assert [row["rank"] for row in rows] == [2, 1, 2, 2, 2, 2]
+    to_table("rounds", rows)
+    frozen = replace(report, plan=replace(report.plan, frozen=["*"]))
+    assert [row["trained_layers"] for row in trial.ledger.rounds(0, frozen)] == [[]] * 6
+
+
+def test_what_is_planned_is_what_is_recorded(registry, cells):
+    """The totals of `fedbench plan`, computed from shapes, equal the sums over the rows of a run exactly."""
+    assert {method for _, method in cells} == registry.catalogue.components["method"].keys()
+    assets = Assets(registry)
+    for (scenario, method), config in cells.items():
+        if method not in FIRST and scenario in ("skew", "dynamic"):
+            continue
+        if method in ALONE:
+            config = {**config, "backbone": TWO_LAYERS, "capacities": {"all": True}}
+        planned = totals_of(assets, f"test-{scenario}-{method}", config)
+        if "not_applicable" in planned:
+            continue
+        trial, progress = Simulation(config, registry), Progress()
+        evaluation, rounds = trial.run(progress=progress)
+        assert trial.method.alone == (method in ALONE | IN_ONE_PROCESS), method
+        size = config["train"]["batch_size"]
+        recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
+        recorded["images"] = sum(min(size * row["steps"], row["examples"]) for row in rounds)
+        recorded["client_rounds"] = len(rounds)
+        recorded["evaluations"] = len({row["round"] for row in evaluation})
+        recorded["tested"] = sum(row["examples"] for row in evaluation if row["metric"] == "accuracy")
+        for row in progress.tables["uploads"]:  # whose refusal nobody could foresee
+            price = trial.method.cost(1, row["round"] - 1)
+            recorded["bytes_down"] += sum(sent.down_after for sent in price.sent) if row["rejected"] else 0
+        if method in DRAWN:
+            assert 0.8 < planned.pop("flops") / recorded.pop("flops") < 1.25, (scenario, method)
+        if method in ADDS:
+            sent = sum(row["bytes_down"] for row in progress.tables["exchange"] if row["what"] == "additions")
+            alone = method == "fedex_lora" and scenario == "spoilt"  # one client arrives: its product needs no addition
+            assert (sent == 0) == alone, (scenario, method)
+        assert planned == recorded, (scenario, method)
+
+
+@pytest.mark.parametrize("epochs", [1, 3, None])
+def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, monkeypatch, epochs):
+    """With five local epochs that max_steps cuts to two or three steps, and stragglers that do a part of them."""
+    real, trained = ditto.fit, []
+
+    def counted(setup, loss_of, *others):
+        images = []
+        loss = real(setup, lambda x, y: images.append(len(y)) or loss_of(x, y), *others)
+        trained.append(images)
+        return loss
+
+    monkeypatch.setattr(ditto, "fit", counted)
+    config = {**copy.deepcopy(cells["faulty", "ditto"]), "backbone": TWO_LAYERS, "capacities": {"all": True}}
+    config["train"]["local_epochs"], config["method"]["personal_epochs"] = 5, epochs
+    trial = Simulation(config, registry)
+    _, rounds = trial.run()
+    per_image = trial.method.cost(1, 0).flops_per_image
+    taken = list(zip(trained[::2], trained[1::2], strict=True))
+    assert [row["flops"] for row in rounds] == [per_image * sum(map(sum, both)) for both in taken]
+    assert [row["steps"] for row in rounds] == [len(usual) for usual, _ in taken]
+    assert all(bool(usual) == bool(own) for usual, own in taken) and len({len(own) for _, own in taken}) > 2
+    assert trial.ledger.totals(trial.method, trial.evaluation)["flops"] == sum(row["flops"] for row in rounds)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "cohort"])
+def test_smallest_is_trained_and_paid_for_epoch_by_epoch_also_by_those_who_do_a_part(
+    registry, cells, monkeypatch, engine
+):
+    """Two clients a domain, of very unequal size: an epoch is at most one batch more than the smallest has."""
+    real, seen = Federation.in_order, {}
+
+    def noted(self, t, client):
+        mine = []
+        seen.setdefault((t + 1, client), []).append(mine)  # one that looks at the first batch alone begins anew
+        for batch in real(self, t, client):
+            mine.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(Federation, "in_order", noted)
+    config = copy.deepcopy(cells["faulty", "fedra"]) | {"engine": engine}
+    config["data"]["partition"] = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 2, "min_examples": 2}
+    config["data"]["partition"]["balanced"] = False
+    config["train"] |= {"local_epochs": 3, "max_steps": EACH_EPOCH, "batch_size": 2}
+    trial = Simulation(config, registry)
+    _, rounds = trial.run()
+    smallest = min(-(-len(client) // 2) for client in trial.federation.clients)
+    steps, flops = [], []
+    for row in rounds:
+        whole = [2] * (row["examples"] // 2) + [1] * (row["examples"] % 2)
+        usual = 3 * whole[: smallest + 1]
+        images = sum(usual[: row["steps"]])
+        assert max(seen.get((row["round"], row["client"]), [[]]), key=len)[: row["steps"]] == usual[: row["steps"]]
+        steps.append((row["steps"], len(usual)))
+        flops.append(trial.method.cost(row["capacity"], row["round"] - 1).flops_per_image * images)
+    assert [row["flops"] for row in rounds] == flops
+    assert len({usual for _, usual in steps}) > 1 and any(done < usual for done, usual in steps)
+    assert trial.ledger.totals(trial.method, trial.evaluation)["flops"] == sum(flops)
+
+
+def test_what_crosses_adds_up_to_the_bytes_of_the_rounds(registry, cells):
+    progress = Progress()
+    trial = Simulation({**cells["skew", "depthfl"], "faults": {"dropout": 0.5}}, registry)
+    trial.run(progress=progress)
+    exchange = progress.tables["exchange"]
+    to_table("exchange", exchange)
+    assert [row["what"] for row in exchange if row["round"] == 1] == ["backbone", "adapters", "classifiers"]
+    for t in range(1, trial.rounds + 1):
+        for name in ("bytes_down", "bytes_up"):
+            by_kind, by_client = (
+                sum(row[name] for row in progress.tables[kind] if row["round"] == t) for kind in ("exchange", "rounds")
+            )
+            assert by_kind == by_client > 0
+    assert not progress.tables["server"]
+
+
+def test_rows_have_the_columns_of_the_schema(registry, cells):
+    evaluation, rounds = Simulation(cells["skew", "depthfl"], registry).run()
+    assert all(row.keys() == COLUMNS["eval"].keys() for row in evaluation)
+    assert all(row.keys() == COLUMNS["rounds"].keys() for row in rounds)
+    last = [row for row in evaluation if row["round"] == 2]
+    assert {row["domain"] for row in last} == {"solid", "outline", "texture", "dim", "clutter", "sketch"}
+    assert {row["metric"] for row in last} == {"accuracy", "accuracy/last"}
+    assert [len(row["layers"]) for row in rounds[:6]] == [6, 4, 3, 2, 1, 1]
+    json.dumps([evaluation, rounds])
+
+
+@pytest.mark.parametrize("key", [("skew", "fedra"), ("skew", "exclusive")])
+def test_layers_are_recorded_beside_the_same_rounds(registry, cells, key):
+    layers = []
+    evaluation, rounds = Simulation(cells[key], registry).run(on_layers=layers.extend)
+    unwatched = Simulation(cells[key], registry).run()
+    assert evaluation == unwatched[0]
+    assert [{**row, "seconds": 0} for row in rounds] == [{**row, "seconds": 0} for row in unwatched[1]]
+    assert all(row.keys() == COLUMNS["layers"].keys() for row in layers)
+    assert [(row["round"], row["layer"]) for row in layers] == [(t, j) for t in (1, 2) for j in range(6)]
+    for row in layers:
+        held = [r for r in rounds if r["round"] == row["round"] and row["layer"] in r["layers"] and r["arrived"]]
+        assert row["holders"] == len(held)
+        assert (row["update_norm"] > 0) == bool(held)
+    if key[1] == "exclusive":  # a mean of one is that one
+        assert all(row["update_norm"] == pytest.approx(row["client_update_norm"]) for row in layers)
+        assert all(row["aggregation_error"] == 0 < row["product_norm"] for row in layers)
+
+
+def test_layers_are_weighed_as_the_aggregator_weighs(registry, cells):
+    def errors(weights):
+        config = json.loads(json.dumps(cells["dynamic", "fedra"]))
+        unequal = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 2, "balanced": False, "min_examples": 1}
+        config["data"]["partition"], config["participation"] = unequal, {"all": True}
+        config["method"]["aggregator"]["weights"] = weights
+        layers = []
+        Simulation(config, registry).run(on_layers=layers.extend)
+        return [row["aggregation_error"] for row in layers[:6] if row["holders"] > 1]
+
+    assert all(one != other for one, other in zip(errors("examples"), errors("uniform"), strict=True))
+
+
+@pytest.mark.parametrize(("weights", "known"), [("sparsity", False), ("examples", True)])
+def test_nothing_is_told_of_products_that_a_method_weighs_in_words_of_its_own(registry, cells, weights, known):
+    config = json.loads(json.dumps(cells["skew", "hetlora"]))
+    assert config["method"]["weights"] == "sparsity"
+    config["method"]["weights"] = weights
+    layers = []
+    Simulation(config, registry).run(on_layers=layers.extend)
+    assert any(row["holders"] > 1 for row in layers)
+    assert all(math.isnan(row["aggregation_error"]) is not known for row in layers if row["holders"])

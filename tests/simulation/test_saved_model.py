@@ -1,0 +1,194 @@
+"""A finished cell taken up again: the same model, or a message that says what is not the same any more."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from command import TINY, fedbench, run, write_suite
+
+from fedbench.errors import UserError
+from fedbench.models.globalmodel import GlobalModel
+from fedbench.registry.registry import Registry
+from fedbench.results import read_manifest, read_rows, write_manifest, write_rows
+from fedbench.results.identity import identity
+from fedbench.results.manifest import HASHED
+from fedbench.simulation.saved_model import _clients, _given, _kept, reopen
+from fedbench.simulation.state import STRUCTURE, TENSORS, load
+from fedbench.testing import check_state
+from fedbench.types import MIXED
+
+METHODS = ["fedra", "depthfl", "allsmall", "head_only", "inclusivefl", "exclusive"]
+SLOW = ["fedra", "depthfl"]  # by the sequential engine too
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory, own_cache):
+    """A run of every method: the cell's folder by (engine, method)."""
+    folder = tmp_path_factory.mktemp("saved")
+    cells = {}
+    for engine, methods in (("cohort", METHODS), ("sequential", SLOW)):
+        write_suite(folder, ", ".join(methods))
+        words = ("--plugin", TINY, "--results", engine, "--engine", engine, "--quiet")
+        done = fedbench("run", "tiny.yaml", *words, cwd=folder)
+        assert (done.exit_code, done.output) == (0, "")
+        index = json.loads((folder / engine / "tiny/index.json").read_text())
+        for entry in index["entries"]:
+            cells[engine, entry["method"]] = folder / engine / "tiny/cells" / entry["cell"]
+    return cells
+
+
+@pytest.fixture
+def cell(ran, tmp_path):
+    """A finished cell to be spoilt, with its manifest and its table of scores, as one that is not packed yet."""
+    packed = ran["cohort", "fedra"]
+    loose = shutil.copytree(packed, tmp_path / "cell")
+    write_rows(loose, "eval", read_rows(packed, "eval"))
+    write_manifest(loose, read_manifest(packed))
+    return loose
+
+
+@pytest.mark.parametrize(("engine", "method"), [("cohort", m) for m in METHODS] + [("sequential", m) for m in SLOW])
+def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, engine, method):
+    folder = ran[engine, method]
+    trial, predict = reopen(folder, plugins)
+    assert isinstance(predict, GlobalModel)
+    check_state(trial.state)
+    last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
+    assert trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict)) == last
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_model_is_there_without_the_images(ran, plugins, method, monkeypatch):
+    folder, x = ran["cohort", method], torch.randn(4, 3, 8, 8)
+
+    def answers(**how):
+        trial, predict = reopen(folder, plugins, **how)
+        with torch.no_grad():
+            return trial, predict(x) if method != "depthfl" else torch.stack(list(predict(x).values()))
+
+    whole, expected = answers()
+    monkeypatch.setattr("fedbench.registry.assets.Assets.dataset", lambda *_: pytest.fail("the images are asked for"))
+    trial, found = answers(images=False)
+    assert torch.equal(found, expected)
+    assert trial.dataset.classes == whole.dataset.classes and trial.dataset.domains == whole.dataset.domains
+    assert [len(client) for client in trial.federation.clients] == [len(client) for client in whole.federation.clients]
+    assert (trial.federation.scenario.capacities == whole.federation.scenario.capacities).all()
+
+
+def test_of_a_crowd_runs_are_kept():
+    few, crowd = np.arange(5) % 2, np.repeat([MIXED, 300, 2], [6000, 3, 4000])
+    assert torch.equal(_kept(few), torch.tensor(few)) and np.array_equal(_given(_kept(few)), few)
+    kept = _kept(crowd)
+    assert {what: (value.tolist(), value.dtype) for what, value in kept.items()} == {
+        "number": ([MIXED, 300, 2], torch.int16),
+        "clients": ([6000, 3, 4000], torch.int16),
+    }
+    assert np.array_equal(_given(kept), crowd)
+    uneven = np.random.default_rng(0).integers(1, 200, 20_000)
+    assert sum(value.nbytes for value in _kept(uneven).values()) <= 2 * len(uneven)
+    assert np.array_equal(_given(_kept(uneven)), uneven)
+    given = _clients({"clients": {"domain": _kept(few), "examples": torch.tensor([2, 0, 1, 3, 1])}})
+    assert [client.indices.tolist() for client in given] == [[0, 1], [], [0], [0, 1, 2], [0]]
+
+
+def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):
+    write_suite(tmp_path, "fedra")
+    done = run("--set", "evaluation.by=client", "--quiet", cwd=tmp_path)
+    assert (done.exit_code, done.output) == (0, "")
+    (folder,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
+    trial, predict = reopen(folder, plugins)
+    last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
+    assert {row["client"] for row in last} == {0, 1}
+    assert trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict)) == last
+    x = torch.randn(4, 3, 8, 8)
+    with torch.no_grad():
+        expected = predict(x)
+        assert torch.equal(reopen(folder, plugins, images=False)[1](x), expected)
+
+
+def test_the_state_on_disk_does_not_depend_on_the_number_of_processes(ran, tmp_path):
+    write_suite(tmp_path, "fedra")
+    done = run("--engine", "cohort", "--jobs", 2, "--quiet", cwd=tmp_path)
+    assert done.exit_code == 0
+    (other,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
+    for file in (TENSORS, STRUCTURE):
+        assert (other / file).read_bytes() == (ran["cohort", "fedra"] / file).read_bytes()
+
+
+def test_what_is_kept_can_be_read_alone(ran):
+    kept = load(ran["cohort", "fedra"])
+    assert len(kept["method"]["r"]) == 2
+    assert kept["world"]["classes"] == ["a", "b"] and kept["world"]["domains"] == ["one", "two"]
+    assert kept["world"]["clients"]["examples"].tolist() == [4, 4]
+
+
+def refused(cell, plugins, **how) -> str:
+    with pytest.raises(UserError) as error:
+        reopen(cell, plugins, **how)
+    return str(error.value)
+
+
+def test_a_folder_that_is_no_cell_is_told_with_the_cells_beside_it(cell, plugins):
+    for folder in (cell.parent, cell.parent / "skew-fedra-0-4534df823ed3"):
+        assert f"In {cell.parent} there are {cell.name}" in refused(folder, plugins)
+
+
+def test_a_cell_without_a_model_says_how_to_get_one(cell, plugins):
+    (cell / STRUCTURE).unlink()
+    assert "kept no model" in refused(cell, plugins) and "--force" in refused(cell, plugins)
+    change(cell, status="failed")
+    assert "this cell is failed; only a finished one has a model" in refused(cell, plugins)
+    (cell / "manifest.json").unlink()
+    assert "not the folder of a cell" in refused(cell, plugins)
+
+
+def change(cell, **changes):
+    """By somebody who makes the id and the seal agree."""
+    manifest = read_manifest(cell) | changes
+    write_manifest(cell, manifest | {"id": identity(*(manifest[part] for part in HASHED))})
+
+
+def test_what_has_changed_is_named(cell, plugins):
+    change(cell, fingerprints={"data": "other", "weights": "tiny"})
+    message = refused(cell, plugins)
+    assert "data: then other, now dots-8-2" in message and "weights" not in message
+    reopen(cell, plugins, images=False)
+    change(cell, fingerprints={"data": "dots-8-2", "weights": "huge"})
+    for images in (True, False):
+        assert "weights: then huge, now tiny" in refused(cell, plugins, images=images)
+
+
+def test_a_plugin_file_must_be_there_and_the_same(cell, plugins, registry, tmp_path):
+    assert "computed with the plugin tiny_plugin.py; name that file with --plugin" in refused(cell, registry)
+    other = tmp_path / "tiny_plugin.py"
+    other.write_text(TINY.read_text() + "\n# changed\n")
+    assert f"{other} has changed" in refused(cell, Registry([str(other)]))
+
+
+def test_a_component_that_is_gone_is_named(cell, plugins):
+    config = read_manifest(cell)["config"]
+    change(cell, config=config | {"data": config["data"] | {"name": "dotz"}})
+    assert "no dataset is called 'dotz'; did you mean 'dots'?" in refused(cell, plugins)
+
+
+def test_a_state_of_another_shape_is_refused(cell, plugins):
+    config = read_manifest(cell)["config"]
+    change(cell, config=config | {"adapter": config["adapter"] | {"rank": 3}})
+    assert "its state does not fit the method 'fedra'" in refused(cell, plugins)
+
+
+@pytest.mark.parametrize("part", ["train", "backbone__name", "seed"])
+def test_a_manifest_that_somebody_has_cut_down_is_refused(cell, plugins, part):
+    config = read_manifest(cell)["config"]
+    *path, last = part.split("__")
+    inner = config
+    for step in path:
+        inner = inner[step]
+    del inner[last]
+    change(cell, config=config)
+    with pytest.raises(UserError, match="does not fit"):
+        reopen(cell, plugins)
