@@ -15,9 +15,9 @@ from fedbench.errors import UserError
 from fedbench.report.grouping import unknown
 from fedbench.report.run_scores import AT, is_fraction, run
 from fedbench.report.significance import margin_of
+from fedbench.report.statistics.intervals import quantile
 from fedbench.report.statistics.pairs import BETTER, WORSE, Pair, judged, paired
 from fedbench.report.statistics.pairs import EQUAL as SAME
-from fedbench.report.statistics.student import quantile
 from fedbench.results.diff import (
     DAMAGED,
     DIFFERENT,

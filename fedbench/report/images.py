@@ -10,9 +10,8 @@ from fedbench.errors import UserError
 from fedbench.report.frames import PLACE, Format, Frame, frame, page
 from fedbench.report.grouping import by_label, settings, unknown
 from fedbench.report.leaderboards import Leaderboard, Row
-from fedbench.report.statistics.corrections import benjamini_hochberg
-from fedbench.report.statistics.images import Discordant, mcnemar, unpacked
-from fedbench.report.statistics.pairs import ALPHA, INCONCLUSIVE
+from fedbench.report.statistics.paired import Discordant, mcnemar, unpacked
+from fedbench.report.statistics.pairs import ALPHA, INCONCLUSIVE, benjamini_hochberg
 from fedbench.results import Result
 
 CAUTION = (

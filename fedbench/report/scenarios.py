@@ -11,8 +11,7 @@ from fedbench.report.leaderboards import Leaderboard
 from fedbench.report.significance import apart as different
 from fedbench.report.significance import crossing, margin_of
 from fedbench.report.statistics import ranks
-from fedbench.report.statistics.letters import letters
-from fedbench.report.statistics.pairs import Pair, judged
+from fedbench.report.statistics.pairs import Pair, judged, letters
 from fedbench.results.metric_direction import higher_is_better
 
 RANKS_FROM = 5  # complete scenarios: of fewer a mean rank and its critical difference say nothing

@@ -8,8 +8,7 @@ from statistics import median
 
 from fedbench.report.run_scores import is_fraction
 from fedbench.report.statistics.intervals import FEWEST
-from fedbench.report.statistics.letters import letters
-from fedbench.report.statistics.pairs import BETTER, WORSE, Pair
+from fedbench.report.statistics.pairs import BETTER, WORSE, Pair, letters
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import counted, shortened
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fedbench.report.changes import NOT_RUN, WITHIN, Noise, verdicts
-from fedbench.report.statistics.student import quantile
+from fedbench.report.statistics.intervals import quantile
 from fedbench.results.diff import DIFFERENT, EQUAL, CellSummary, diff
 from fedbench.results.score_digest import Said
 

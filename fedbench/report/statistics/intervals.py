@@ -1,4 +1,4 @@
-"""How far the mean over seeds may be off: Student's t for few of them, BCa bootstrap from twenty on."""
+"""Intervals of a mean over seeds: Student's t for few of them, BCa bootstrap from twenty on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from functools import cache
 from statistics import NormalDist
 
 import numpy as np
-
-from fedbench.report.statistics.student import quantile
 
 CONFIDENCE = 0.95
 FEWEST = 3  # seeds, before anything is concluded from them
@@ -80,3 +78,37 @@ def bca(values: Sequence[float]) -> Interval:
 def _weights(n: int) -> np.ndarray:
     """(9999, n): the share that each of n values has in each resample."""
     return np.random.default_rng(0).multinomial(n, [1 / n] * n, size=RESAMPLES) / n
+
+
+# Student's t in closed form: a leaderboard needs it, and scipy.stats takes longer to import than to print one.
+
+
+def two_sided(t: float, df: int) -> float:
+    """P(|T| > |t|) for Student's T with a whole number of degrees of freedom df, to 15 decimals.
+
+    With a = atan(|t| / sqrt(df)), P(|T| < |t|) is a finite sum in cos(a) (Abramowitz and Stegun, Handbook of
+    Mathematical Functions, 26.7.3 for odd and 26.7.4 for even df).
+    """
+    return max(0.0, 1 - _within(math.atan2(abs(t), df**0.5), df))
+
+
+@cache
+def quantile(confidence: float, df: int) -> float:
+    """The t with P(|T| < t) = confidence, by halving the angle a of `two_sided`."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, df) < confidence else (low, middle)
+    return df**0.5 * math.tan(low)
+
+
+def _within(angle: float, df: int) -> float:
+    """P(|T| < sqrt(df) tan(angle))."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = df % 2
+    term = cosine if odd else 1.0
+    total = term if df > 1 else 0.0
+    for k in range(2 + odd, df - 1, 2):
+        term *= cosine * cosine * (k - 1) / k
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total

@@ -1,4 +1,4 @@
-"""Two methods on equal cells: their difference seed by seed, its interval, and two tests of it."""
+"""Paired tests: two methods seed by seed, and two trained models image by image."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from functools import cache
 
 import numpy as np
 
-from fedbench.report.statistics.intervals import FEWEST, deviation, student
-from fedbench.report.statistics.student import two_sided
+from fedbench.report.statistics.intervals import FEWEST, deviation, student, two_sided
 
 ROUNDING = 1e-12  # of a score; below, a difference is one of the order in which domains were summed
 ALL_SIGNS = 12  # up to so many pairs the sign-flip test takes all 2^n signs
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """Mean difference over paired seeds. low, high (95 % interval) and p (paired t-test) exist from three pairs on, the
     interval only where the differences are not all the same number, other than 0.
 
@@ -37,7 +36,7 @@ class Difference:
         return sign_flip(self.values) if self.p is not None and self.values else None
 
 
-def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
+def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> PairedDifference | None:
     """ours - theirs over the seeds both have; None where they share none.
 
     Interval and p are Student's t for paired differences. A bootstrap over three or five seeds is far too narrow
@@ -51,17 +50,17 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Differ
         return None
     d, n = [one - other for one, other in pairs], len(pairs)
     if not all(map(math.isfinite, d)):
-        return Difference(math.fsum(d) / n, None, None, None, n, d)
+        return PairedDifference(math.fsum(d) / n, None, None, None, n, d)
     rounding = ROUNDING * max(map(abs, (*d, *(score for pair in pairs for score in pair))))
     d = [0.0 if abs(x) <= rounding else x for x in d]
     mean = math.fsum(d) / n
     if n < FEWEST:
-        return Difference(mean, None, None, None, n, d)
+        return PairedDifference(mean, None, None, None, n, d)
     if max(d) - min(d) <= rounding:
         ends = None if any(d) else 0.0
-        return Difference(mean, ends, ends, sign_flip(d), n, d)
+        return PairedDifference(mean, ends, ends, sign_flip(d), n, d)
     around = student(d)
-    return Difference(mean, around.low, around.high, two_sided(mean / deviation(d) * n**0.5, n - 1), n, d)
+    return PairedDifference(mean, around.low, around.high, two_sided(mean / deviation(d) * n**0.5, n - 1), n, d)
 
 
 def sign_flip(d: Sequence[float]) -> float:
@@ -83,3 +82,31 @@ def _signs(n: int) -> np.ndarray:
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(20_000, n))
     signs[0] = 1
     return signs
+
+
+@dataclass(frozen=True)
+class Discordant:
+    """images: how many both answered; ours and theirs: how many of them one alone answered right; p: that these are
+    drawn by a fair coin."""
+
+    images: int
+    ours: int
+    theirs: int
+    p: float
+
+
+def mcnemar(ours: np.ndarray, theirs: np.ndarray) -> Discordant:
+    """ours, theirs (images,): whether each image was answered right.
+
+    Of the images that one model alone answers right, either model is as likely to be the one (McNemar 1947); exact, by
+    the binomial distribution, and 1 where there is none. It speaks of these two models: another seed trains others.
+    """
+    from scipy.stats import binomtest
+
+    b, c = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
+    return Discordant(len(ours), b, c, float(binomtest(b, b + c, 0.5).pvalue) if b + c else 1.0)
+
+
+def unpacked(bits: bytes, images: int) -> np.ndarray:
+    """(images,) bool of a row of right.parquet."""
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=images).astype(bool)

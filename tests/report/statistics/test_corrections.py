@@ -1,4 +1,4 @@
-"""fedbench/report/statistics/corrections.py against scipy."""
+"""fedbench/report/statistics/pairs.py, corrections, against scipy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.corrections import benjamini_hochberg
+from fedbench.report.statistics.pairs import benjamini_hochberg
 
 SOME = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 

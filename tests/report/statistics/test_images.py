@@ -1,4 +1,4 @@
-"""fedbench/report/statistics/images.py: McNemar's exact test, by hand."""
+"""fedbench/report/statistics/paired.py: McNemar's exact test, by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.images import Discordant, mcnemar, unpacked
+from fedbench.report.statistics.paired import Discordant, mcnemar, unpacked
 
 
 def right(text):

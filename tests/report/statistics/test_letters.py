@@ -1,4 +1,4 @@
-"""fedbench/report/statistics/letters.py: letters say what pairs say, and no more of them than needed."""
+"""fedbench/report/statistics/pairs.py: letters say what pairs say, and no more of them than needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.letters import letters
+from fedbench.report.statistics.pairs import letters
 
 
 @st.composite

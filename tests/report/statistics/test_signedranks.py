@@ -1,4 +1,4 @@
-"""fedbench/report/statistics/signedranks.py: Wilcoxon's test of many rows is scipy's of each."""
+"""fedbench/report/statistics/ranks.py: Wilcoxon's test of many rows is scipy's of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 from scipy.stats import wilcoxon
 
-from fedbench.report.statistics.signedranks import exact, signed_ranks
+from fedbench.report.statistics.ranks import exact, signed_ranks
 
 
 @pytest.mark.parametrize("n", [6, 8, 20, 50, 51])

@@ -1,4 +1,4 @@
-"""fedbench/report/statistics/student.py against scipy."""
+"""fedbench/report/statistics/intervals.py, Student's t, against scipy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.student import quantile, two_sided
+from fedbench.report.statistics.intervals import quantile, two_sided
 
 
 @given(t=st.floats(-50, 50), df=st.integers(1, 60))
