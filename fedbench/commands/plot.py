@@ -106,13 +106,15 @@ def pareto(metric: str, over: str, **choices: Any) -> None:
     fedbench plot pareto results/quickstart --over flops
     """
     from fedbench.errors import UserError
-    from fedbench.report.pareto import fronts
+    from fedbench.report.frames import PLACE
+    from fedbench.report.pareto import pareto as fronts
     from fedbench.report.scenarios import titled
 
     chosen = _Chosen(choices)
     boards = chosen.leaderboards(metric)
-    found = dict(zip(titled(boards), fronts(chosen.results, boards, over), strict=True))
-    if not (panels := {title: points for title, points in found.items() if points}):
+    found = fronts(boards, over)
+    points = {title: found[found[list(PLACE)].eq(list(board.place)).all(axis=1)] for title, board in titled(boards).items()}
+    if not (panels := {title: part for title, part in points.items() if len(part)}):
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
     from fedbench.report.pictures.pareto import pareto as draw
 
@@ -129,13 +131,10 @@ def sizes(metric: str, **choices: Any) -> None:
     \b
     fedbench plot sizes results/devices
     """
-    from fedbench.report.deployable import deployed
     from fedbench.report.scenarios import titled
 
     chosen = _Chosen(choices, "sizes", "deployed")
-    boards = chosen.leaderboards(metric)
-    found = deployed(chosen.results, boards)
-    panels = {title: rows for title, (_, rows) in zip(titled(boards), found, strict=True)}
+    panels = titled(chosen.leaderboards(metric))
     from fedbench.report.pictures.sizes import sizes as draw
 
     chosen.write({"": draw(panels, metric, chosen.registered, chosen.roles)}, "sizes")

@@ -1,18 +1,17 @@
-"""Leaderboards as frames: scores, pairs, costs and single clients."""
+"""Leaderboards as frames: scores, pairs and single clients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
+import pandas
 
 from fedbench.errors import UserError
-from fedbench.report import cost_tables
 from fedbench.report.budget import MEANING
 from fedbench.report.frames import FORMATS, PLACE, Format, Frame, frame, page
 from fedbench.report.layout import unit_of
-from fedbench.report.leaderboards import Leaderboard, Row, contenders, ordered
+from fedbench.report.leaderboards import Leaderboard
 from fedbench.report.run_scores import Score
 from fedbench.report.significance import (
     CONDITIONS,
@@ -29,6 +28,11 @@ from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import amount, counted
 
 BOARD = (*PLACE, "method", "role", "mean", "std", "group", "ci_low", "ci_high", "n_seeds", "round", "status", "ranked")
+# The costs of a leaderboard; the others stand in the view of costs.
+COSTS = (
+    "bytes", "gflops", "memory_min", "memory_median", "memory_max", "server_gflops", "server_memory", "simulated",
+    "energy",
+)  # fmt: skip
 PAIRS = (
     *PLACE, "method", "other", "verdict", "difference", "ci_low", "ci_high", "q", "n_seeds", "p", "p_sign_flip",
     "within",
@@ -76,8 +80,7 @@ def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
     rows = [row for board in boards for row in _board_rows(board)]
     domains = dict.fromkeys(_domain(name) for board in boards for name in board.domains)
     scored = ("collapsed", "client_sd", "worst_clients", "worst", "gap", "gap_low", "gap_high", "gap_p", "gap_q")
-    judged = ("verdict", "within", "spent", "bytes", "gflops", "memory_min", "memory_median", "memory_max")
-    names = (*BOARD, *scored, *judged, "server_gflops", "server_memory", "simulated", "energy", *domains)
+    names = (*BOARD, *scored, "verdict", "within", "spent", *COSTS, *domains)
     formats = dict.fromkeys(domains, DOMAIN)
     budget = next((board.at for board in boards if board.budget is not None), None)
     if budget:
@@ -108,7 +111,7 @@ def _domain(name: str) -> str:
 
 def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
     several = len(board.domains) > 1
-    for row in ordered(board):
+    for row in board.shown:
         found: dict[str, Any] = {
             **board.place._asdict(),
             "method": row.label,
@@ -129,7 +132,7 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
         if board.budget is not None:
             found["spent"] = row.spent
         if row.cost and not row.output:
-            found |= dict(cost_tables.brief(row.cost))
+            found |= {name: row.cost[name] for name in COSTS}
         if several or not board.by_client:
             found |= {_domain(name): mean_of(row.domains.get(name)) for name in board.domains}
         yield found
@@ -245,8 +248,8 @@ def _pair(pair: Pair) -> dict[str, Any]:
 
 def _pairs(board: Leaderboard, baseline: str | None) -> list[Pair]:
     if baseline is not None:
-        return [row.gap for row in ordered(board) if row.gap and not row.output]
-    place = {row.label: i for i, row in enumerate(contenders(board))}
+        return [row.gap for row in board.shown if row.gap and not row.output]
+    place = {row.label: i for i, row in enumerate(board.contenders)}
     turned = [pair if place[pair.method] < place[pair.other] else pair.turned() for pair in board.pairs]
     return sorted(turned, key=lambda pair: (place[pair.method], place[pair.other]))
 
@@ -281,41 +284,6 @@ def matrix(found: Frame) -> Frame:
     return made
 
 
-def costs(boards: Sequence[Leaderboard]) -> Frame:
-    """A row for each method: bytes by kind and direction, FLOPs, memory of clients and server, simulated time, Gamma*,
-    coverage and wall time, as means over seeds."""
-    priced = [(board, row, row.cost) for board in boards for row in ordered(board) if row.cost and not row.output]
-    kinds = cost_tables.kind_formats([cost for *_, cost in priced])
-    rows = [
-        {**board.place._asdict(), "method": row.label, "role": row.role, "n_seeds": len(row.runs)}
-        | dict(cost_tables.detailed(cost, kinds))
-        for board, row, cost in priced
-    ]
-    legend = [*cost_tables.LEGEND]
-    if any(cost.simulated for *_, cost in priced):
-        legend.append(cost_tables.SIMULATED)
-    names = list(dict.fromkeys(name for row in rows for name in row)) or [*PLACE, "method", "role", "n_seeds"]
-    return frame(
-        rows,
-        names,
-        caption="Costs of clients and server",
-        pages=[page(board.place, notes=_cost_notes(board)) for board in boards],
-        formats={**cost_tables.FORMATS, **kinds, "role": Format(part="")},
-        legend=legend,
-        parts=cost_tables.PARTS,
-        dashes=True,
-        **about(boards),
-    )
-
-
-def _cost_notes(board: Leaderboard) -> list[str]:
-    rows = [row for row in board.rows if not row.output]
-    without = [row.label for row in rows if row.cost and not row.cost.exchange]
-    missing = [row.label for row in rows if not row.cost]
-    notes = [f"{', '.join(without)}: computed before fedbench recorded what crosses, by kind"] if without else []
-    return [*notes, *([f"{', '.join(missing)}: no costs"] if missing else [])]
-
-
 def clients(boards: Sequence[Leaderboard]) -> Frame:
     """A row for each client with the mean over seeds of every method, on the client's own test images.
 
@@ -328,15 +296,18 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
             "--by client: these cells were tested by domain, so no client has a score of its own.\n"
             "A suite with `evaluation: {by: client}` tests every client on images of its own."
         )
-    rows, methods = [], dict[str, None]()
-    for board in own:
-        scores = {row.label: _client_scores(row) for row in board.rows if row.runs}
-        methods |= dict.fromkeys(scores)
-        for domain, client in sorted({key for one in scores.values() for key in one}, key=lambda key: key[1]):
-            values = {label: one[domain, client] for label, one in scores.items() if (domain, client) in one}
-            rows.append({**board.place._asdict(), "client": client, "domain": domain, **values})
+    values = [
+        {**board.place._asdict(), "board": i, "client": client, "domain": domain, "method": row.label, "value": value}
+        for i, board in enumerate(own)
+        for row in board.rows
+        for run in row.runs
+        for (domain, client), value in run.clients.items()
+    ]
+    scores = pandas.DataFrame(values).sort_values(["board", "client"], kind="stable")
+    methods = list(dict.fromkeys(one["method"] for one in values))
+    means = scores.pivot_table("value", [*PLACE, "client", "domain"], "method", sort=False)[methods].reset_index()
     return frame(
-        rows,
+        means.to_dict("records"),
         (*PLACE, "client", "domain", *methods),
         caption="Clients, each on its own test images: mean over seeds",
         pages=[page(board.place, caption=subtitle(board)) for board in own],
@@ -344,15 +315,6 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
         legend=["Each client on its own test images: mean over seeds."],
         **about(own),
     )
-
-
-def _client_scores(row: Row) -> dict[tuple[str, int], float]:
-    """By (domain, client), the mean over the seeds that tested it."""
-    values: dict[tuple[str, int], list[float]] = {}
-    for run in row.runs:
-        for key, value in run.clients.items():
-            values.setdefault(key, []).append(value)
-    return {key: float(np.mean(seeds)) for key, seeds in values.items()}
 
 
 def worst_clients(found: Frame) -> Frame:

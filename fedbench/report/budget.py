@@ -1,14 +1,15 @@
-"""Budgets: methods at equal expense of bytes, FLOPs, joules or simulated seconds."""
+"""Budgets and costs: what runs took of bytes, FLOPs, joules and seconds, and methods at equal expense of one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
 from fedbench.report.quantities import amount_of
 from fedbench.results.cumulative_cost import PAID, Spending
+from fedbench.results.scores import mean
 
 if TYPE_CHECKING:
     from fedbench.results import Result
@@ -23,6 +24,8 @@ UNKNOWN = {
     "seconds": "no simulated seconds, because the scenario gives its clients no devices",
     "joules": "no joules, because the scenario gives its clients no devices",
 }
+
+Costs = Mapping[str, Any]  # by the columns of `fedbench.report.costs`, in bytes, FLOPs, seconds and joules
 
 
 @dataclass(frozen=True)
@@ -97,3 +100,66 @@ def cheapest(
 def _computes(result: Result) -> bool:
     """Whether it is finished, and its clients have computed."""
     return result.status == "finished" and (flops := paid(result, "flops")) is not None and flops.total > 0
+
+
+def cost(result: Result) -> Costs | None:
+    """What one finished run took, by the columns of `fedbench.report.costs`; None where no client ever took part.
+
+    Bytes and GFLOPs are means over client-rounds (one client in one round), memory the estimates of the weakest, the
+    median and the largest client. gamma is FedRA v2's Gamma* (Theorem 1): the smallest number of clients that trained a
+    layer, over rounds t and the layers S^t trained in t. coverage is the mean of that number over all rounds and all
+    layers ever trained, a layer that nobody held in a round counting 0. Both count clients whose work arrived, and are
+    None where no layer is trained. exchange has the bytes (down, up) by kind, none where they were not recorded.
+    """
+    t = result.digest.totals
+    if not (n := t["rows"]):
+        return None
+    took, server = t["simulated"] or {}, t["server_flops"]
+    sides = {"up": t["bytes_up"], "down": t["bytes_down"]}
+    return {
+        **{side: total / n for side, total in sides.items()},
+        **{f"{side}_total": total for side, total in sides.items()},
+        "gflops": t["flops"] / n / 1e9,
+        "total_flops": t["flops"],
+        **dict(zip(("memory_min", "memory_median", "memory_max"), t["memory"], strict=True)),
+        "server_gflops": None if server is None else server / n / 1e9,
+        "server_total_flops": server,
+        "server_memory": t["server_memory"],
+        **{f"{name}_seconds": took.get(name) or None for name in ("down", "compute", "up", "server", "round")},
+        "simulated": took.get("total"),
+        "idle": took.get("idle"),
+        "energy": took.get("joules"),
+        "gamma": t["gamma"],
+        "coverage": t["coverage"],
+        "seconds": result.manifest.get("seconds", 0.0),
+        "exchange": {kind: (down / n, up / n) for kind, (down, up) in t["exchange"].items()},
+    }
+
+
+def mean_cost(costs: Sequence[Costs]) -> Costs | None:
+    """Means over seeds; of Gamma* and the smallest memory the smallest, of the largest memory the largest."""
+    if not costs:
+        return None
+    found: dict[str, Any] = {}
+    for name in costs[0]:
+        values = [one[name] for one in costs if one[name] is not None]
+        found[name] = SEEDS.get(name, mean)(values) if values else None
+    if any(one["energy"] is None and one["simulated"] is not None for one in costs):  # not known of every seed
+        found["energy"] = None
+    return found | {"bytes": found["down"] + found["up"]}
+
+
+def _mean_exchange(seeds: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, tuple[float, ...]]:
+    """Over the seeds that recorded it, a kind that one of them never sent counting 0 there."""
+    recorded = [seed for seed in seeds if seed]
+    kinds = dict.fromkeys(kind for seed in recorded for kind in seed)
+    return {
+        kind: tuple(mean(side) for side in zip(*(seed.get(kind, (0.0, 0.0)) for seed in recorded), strict=True))
+        for kind in kinds
+    }
+
+
+# How the seeds' values of a cost become one, where that is not their mean.
+SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "gamma": min, "memory_min": min, "memory_max": max, "server_memory": max, "exchange": _mean_exchange,
+}  # fmt: skip

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedbench.errors import UserError
-from fedbench.report.budget import PAID, Budget, cheapest, check_known, paid, read_budget
-from fedbench.report.cost_tables import Cost, cost, mean_cost
+from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
 from fedbench.report.grouping import by_label, registered, settings, unknown
 from fedbench.report.headings import Place
 from fedbench.report.missing_values import ABSENCES, notes
@@ -17,8 +16,6 @@ from fedbench.report.significance import BySeed, groups_of, margin_of
 from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better, without_noise
-
-WHERE = (*Place._fields, "metric", "split")  # what a leaderboard is about
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Row:
     worst: Score | None
     spread: Score | None
     worst_clients: Score | None
-    cost: Cost | None
+    cost: Costs | None
     ranked: bool = True
     role: str = "method"
     gap: Pair | None = None
@@ -76,8 +73,8 @@ class Leaderboard:
     """Methods in one setting.
 
     place: its variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at:
-    one of AT, or what the budget is of. pairs: every two ranked methods; margin:
-    the difference below which they may be called equal, None for none.
+    one of AT, or what the budget is of. cells: by method, the results. pairs: every two ranked methods. margin: the
+    difference below which they may be called equal, None for none.
     """
 
     place: Place
@@ -89,13 +86,9 @@ class Leaderboard:
     domains: Sequence[str]
     rows: Sequence[Row]
     notes: Sequence[str]
+    cells: Mapping[str, Sequence[Result]]
     pairs: Sequence[Pair] = ()
     margin: float | None = None
-
-    @property
-    def where(self) -> dict[str, str]:
-        """What all its records begin with, by WHERE."""
-        return {**self.place._asdict(), "metric": self.metric, "split": self.split}
 
     @property
     def by_client(self) -> bool:
@@ -103,14 +96,31 @@ class Leaderboard:
         return any(row.spread for row in self.rows)
 
     @property
-    def seeds(self) -> int:
-        """The largest number of finished seeds of any row."""
-        return max((len(row.runs) for row in self.rows), default=0)
-
-    @property
     def scores(self) -> dict[str, BySeed]:
         """By ranked method, the best first, its score by seed."""
-        return {row.label: row.by_seed for row in contenders(self)}
+        return {row.label: row.by_seed for row in self.contenders}
+
+    @property
+    def contenders(self) -> list[Row]:
+        """The ranked rows that have a number, the best first."""
+        return [r for r in self.shown if r.ranked and r.average and math.isfinite(r.average.mean)]
+
+    @property
+    def shown(self) -> list[Row]:
+        """The rows as they are shown: ceilings, then the best mean first, a second output below its method, then those
+        without a number."""
+        sign = -1 if higher_is_better(self.metric) else 1
+        means = {row.method: row.average.mean for row in self.rows if not row.output and row.average}
+
+        def key(row: Row) -> tuple[bool, bool, float]:
+            mean = means.get(row.method, math.nan)
+            return row.role != "ceiling", not math.isfinite(mean), sign * without_noise(mean) if mean == mean else 0.0
+
+        return sorted(self.rows, key=key)
+
+    def finished(self, row: Row) -> dict[int, Result]:
+        """The finished results of a row's method, by seed."""
+        return {r.entry.seed: r for r in self.cells[row.method] if r.status == "finished"}
 
 
 def cell(row: Row, column: str) -> Score | None:
@@ -202,6 +212,7 @@ def _leaderboard(
         domains=tuple(domains),
         rows=rows,
         notes=told + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
+        cells=cells,
     )
 
 
@@ -276,26 +287,6 @@ def concluded(boards: Sequence[Leaderboard], equivalent: float | None = None) ->
         replace(board, pairs=found, margin=margin, rows=_concluded_rows(board, found, others))
         for board, found, others in zip(boards, pairs, gaps, strict=True)
     ]
-
-
-def contenders(board: Leaderboard) -> list[Row]:
-    """The ranked rows that have a number, the best first."""
-    rows = [row for row in board.rows if row.ranked and row.average and math.isfinite(row.average.mean)]
-    sign = -1 if higher_is_better(board.metric) else 1
-    return sorted(rows, key=lambda row: sign * without_noise(row.average.mean) if row.average else 0.0)
-
-
-def ordered(board: Leaderboard) -> list[Row]:
-    """The rows as they are shown: ceilings, then the best mean first, a second output below its method, then those
-    without a number."""
-    sign = -1 if higher_is_better(board.metric) else 1
-    means = {row.method: row.average.mean for row in board.rows if not row.output and row.average}
-
-    def key(row: Row) -> tuple[bool, bool, float]:
-        mean = means.get(row.method, math.nan)
-        return row.role != "ceiling", not math.isfinite(mean), sign * without_noise(mean) if mean == mean else 0.0
-
-    return sorted(board.rows, key=key)
 
 
 def _unranked_gaps(board: Leaderboard) -> list[Pair]:

@@ -1,20 +1,16 @@
-"""Pareto fronts: which methods nobody beats at both, the metric and what it costs."""
+"""Pareto fronts: which methods no other one beats at both, the metric and what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fedbench.report.board_frames import about, page_of, score_columns, subtitle
+from fedbench.report.board_frames import about, page_of, subtitle
 from fedbench.report.budget import MEANING, PAID, check_known, paid, unknown
 from fedbench.report.frames import PLACE, Format, Frame, frame
-from fedbench.report.grouping import by_label, settings
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.significance import CONDITIONS
-from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, WORSE
-from fedbench.results import Result
+from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, WORSE, Pair
 from fedbench.results.metric_direction import higher_is_better, without_noise
 
 ON, BEATEN = "on the front", "beaten"
@@ -23,109 +19,39 @@ COSTS = {**MEANING, "memory": "the largest memory of any client"}
 TITLES = {"bytes": "bytes", "flops": "FLOPs", "seconds": "simulated", "joules": "energy", "memory": "memory"}
 
 
-@dataclass(frozen=True)
-class Point:
-    """One method: what it scored, and what that had cost by the round that is shown, the mean over seeds.
-
-    ahead: who costs no more and has a better mean, or as good a one for less; front: whether nobody is. beaten_by: of
-    those the ones that are significantly better. verdict: ON where it is significantly better than
-    everybody who costs no more, BEATEN where anybody has beaten it, else INCONCLUSIVE; "" for what is never ranked.
-    """
-
-    row: Row
-    spent: float
-    front: bool = False
-    verdict: str = ""
-    beaten_by: Sequence[str] = ()
-    ahead: Sequence[str] = ()
-
-    @property
-    def mean(self) -> float:
-        assert self.row.average is not None
-        return self.row.average.mean
-
-    @cached_property
-    def place(self) -> tuple[float, float]:
-        """The mean and what was spent, as they are compared."""
-        return without_noise(self.mean), without_noise(self.spent)
-
-
-def fronts(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) -> list[list[Point]]:
-    """The points of each leaderboard, the cheapest first, then those that are never ranked.
-
-    boards: those of the results, in their order; the rounds they show count. what: one of RESOURCES. Second outputs
-    are left out, and rows without a score, or of which it is not known what they cost. Raises: UserError where it is
-    known of none.
-    """
-    check_known(results, what)
-    found = []
-    for board, (_, group) in zip(boards, settings(results), strict=True):
-        cells = by_label(group)
-        found.append(judged(board, [p for row in board.rows if (p := _point(row, cells[row.method], what))]))
-    return found
-
-
-def _point(row: Row, results: Sequence[Result], what: str) -> Point | None:
-    if row.output or not row.runs:
-        return None
-    if what == "memory":
-        return Point(row, row.cost.memory_bytes) if row.cost else None
-    cells = {r.entry.seed: r for r in results if r.status == "finished"}
-    spent = [spending.by(run.round) for run in row.runs if (spending := paid(cells[run.seed], what))]
-    return Point(row, sum(spent) / len(spent)) if len(spent) == len(row.runs) else None
-
-
-def judged(board: Leaderboard, points: Sequence[Point]) -> list[Point]:
-    """Points with front, verdict and who is ahead. Only pairs of ranked methods are tested, as of
-    `compare --pairs`; costs are compared as means over seeds."""
-    sign = 1 if higher_is_better(board.metric) else -1
-    better = {(pair.method, pair.other) for pair in board.pairs if pair.verdict == BETTER}
-    better |= {(pair.other, pair.method) for pair in board.pairs if pair.verdict == WORSE}
-
-    def cheapness(p: Point) -> tuple[float, float]:
-        """The cheaper is larger, of equal ones the better."""
-        return -p.place[1], sign * p.place[0]
-
-    ranked = sorted((p for p in points if p.row.ranked), key=cheapness, reverse=True)
-    found = []
-    for p in ranked:
-        rivals = [q for q in ranked if q is not p and q.place[1] <= p.place[1]]
-        ahead = [q.row.label for q in rivals if cheapness(q)[::-1] > cheapness(p)[::-1]]
-        beaten_by = [name for name in ahead if (name, p.row.label) in better]
-        sure = all((p.row.label, q.row.label) in better for q in rivals)
-        verdict = BEATEN if beaten_by else ON if sure else INCONCLUSIVE
-        found.append(Point(p.row, p.spent, not ahead, verdict, beaten_by, ahead))
-    return found + [p for p in points if not p.row.ranked]
-
-
-def pareto(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) -> Frame:
+def pareto(boards: Sequence[Leaderboard], what: str) -> Frame:
     """A row for each method of each leaderboard with what it cost and whether it is on the front, the cheapest first.
 
+    `ahead` are those that cost no more and have a better mean, or as good a one for less; on the `front` is a method
+    that none is ahead of. Of those, the significantly better ones are `beaten_by`. The verdict is ON for a method that
+    is significantly better than all that cost no more, BEATEN where one has beaten it, else INCONCLUSIVE; what is never
+    ranked has none and comes last. Second outputs and methods of unknown cost are left out.
+
     Args:
-        results: those that the leaderboards are of.
         boards: leaderboards; the rounds they show count.
         what: one of RESOURCES.
 
     Raises:
         UserError: where it is known of no result what it has spent.
     """
-    found = list(zip(boards, fronts(results, boards, what), strict=True))
-    rows = [_columns(board, point, what) for board, points in found for point in points]
-    why = unknown(results, what)
-    pages = []
-    for board, points in found:
-        there = {p.row.label for p in points}
-        without = [row.label for row in board.rows if row.runs and not row.output and row.label not in there]
+    results = [r for board in boards for part in board.cells.values() for r in part]
+    check_known(results, what)
+    rows, pages = [], []
+    for board in boards:
+        here = [row for row in board.rows if row.runs and not row.output]
+        known = [_columns(board, row, spent) for row in here if (spent := _spent(board, row, what)) is not None]
+        rows += judged(known, board.pairs, higher_is_better(board.metric))
+        without = [row.label for row in here if row.label not in {one["method"] for one in known}]
         one = page_of(board, f"{subtitle(board)} · by {COSTS[what]}")
-        pages.append({**one, "notes": [*one["notes"], *([f"{', '.join(without)}: {why}"] if without else [])]})
+        one["notes"] += [f"{', '.join(without)}: {unknown(results, what)}"] if without else []
+        pages.append(one)
     legend = [
         f"front: nobody costs no more ({COSTS[what]}, until the round shown, mean over seeds) and has a better mean.",
         f"verdict: {ON}: significantly better than everybody who costs no more; {BEATEN}: somebody who costs no more "
         f"is significantly better (paired t-tests, {CONDITIONS}); {INCONCLUSIVE}: neither.",
         "ahead: who costs no more and has a better mean; beaten by: those of them that are significantly better.",
+        *["Ceilings are on no front and beat nobody."] * any(not row["ranked"] for row in rows),
     ]
-    ceilings = any(not point.row.ranked for _, points in found for point in points)
-    legend += ["Ceilings are on no front and beat nobody."] if ceilings else []
     return frame(
         rows,
         (*PLACE, "method", "role", "mean", "std", "n_seeds", "spent", "front", "verdict", "beaten_by", "ahead"),
@@ -145,8 +71,42 @@ def pareto(results: Sequence[Result], boards: Sequence[Leaderboard], what: str) 
     )
 
 
-def _columns(board: Leaderboard, p: Point, what: str) -> dict[str, Any]:
-    scored = {name: value for name, value in score_columns(p.row.average).items() if name in ("mean", "std")}
-    judged = {"front": p.front, "verdict": p.verdict, "beaten_by": list(p.beaten_by), "ahead": list(p.ahead)}
-    about_it = {"method": p.row.label, "role": p.row.role, "ranked": p.row.ranked, "n_seeds": len(p.row.runs)}
-    return {**board.place._asdict(), **about_it, **scored, "spent": p.spent, **judged}
+def _spent(board: Leaderboard, row: Row, what: str) -> float | None:
+    """The mean over seeds until the round shown; None where it is not known of all of them."""
+    if what == "memory":
+        return row.cost["memory_max"] if row.cost else None
+    cells = board.finished(row)
+    spent = [spending.by(run.round) for run in row.runs if (spending := paid(cells[run.seed], what))]
+    return sum(spent) / len(spent) if len(spent) == len(row.runs) else None
+
+
+def _columns(board: Leaderboard, row: Row, spent: float) -> dict[str, Any]:
+    assert row.average is not None
+    names = {"method": row.label, "role": row.role, "ranked": row.ranked, "n_seeds": len(row.runs)}
+    scored = {"mean": row.average.mean, "std": row.average.std, "spent": spent}
+    return {**board.place._asdict(), **names, **scored, "front": False, "verdict": "", "beaten_by": [], "ahead": []}
+
+
+def judged(rows: Sequence[dict[str, Any]], pairs: Iterable[Pair], higher: bool) -> list[dict[str, Any]]:
+    """The rows of one leaderboard in order, with front, verdict, beaten_by and ahead.
+
+    Only pairs of ranked methods are tested, as of `compare --pairs`; costs are compared as means over seeds.
+    """
+    better = {(pair.method, pair.other) for pair in pairs if pair.verdict == BETTER}
+    better |= {(pair.other, pair.method) for pair in pairs if pair.verdict == WORSE}
+
+    def worth(row: dict[str, Any]) -> tuple[float, float]:
+        """(mean, cost), the larger the better."""
+        return (1 if higher else -1) * without_noise(row["mean"]), -without_noise(row["spent"])
+
+    ranked = sorted((row for row in rows if row["ranked"]), key=lambda row: worth(row)[::-1], reverse=True)
+    found = []
+    for row in ranked:
+        name = row["method"]
+        rivals = [one for one in ranked if one is not row and worth(one)[1] >= worth(row)[1]]
+        ahead = [one["method"] for one in rivals if worth(one) > worth(row)]
+        beaten_by = [one for one in ahead if (one, name) in better]
+        sure = all((name, one["method"]) in better for one in rivals)
+        verdict = BEATEN if beaten_by else ON if sure else INCONCLUSIVE
+        found.append({**row, "front": not ahead, "verdict": verdict, "beaten_by": beaten_by, "ahead": ahead})
+    return found + [row for row in rows if not row["ranked"]]

@@ -85,7 +85,9 @@ class Results:
 
     def costs(self, **options: Any) -> Frame:
         """A row for each method: bytes by kind and direction, FLOPs, memory, simulated time and wall time."""
-        return board_frames.costs(self._boards(**options))
+        from fedbench.report.costs import costs
+
+        return costs(self._boards(**options))
 
     def clients(self, **options: Any) -> Frame:
         """A row for each client, a column for each method, where clients were tested on their own images."""
@@ -108,7 +110,7 @@ class Results:
         """
         from fedbench.report.time_to_target import time_to_target
 
-        return time_to_target(self._results, self._boards(**options), target)
+        return time_to_target(self._boards(**options), target)
 
     def pareto(self, cost: str = "bytes", **options: Any) -> Frame:
         """A row for each method: what it cost, and whether it is on the front of score and cost.
@@ -119,13 +121,13 @@ class Results:
         """
         from fedbench.report.pareto import pareto
 
-        return pareto(self._results, self._boards(**options), cost)
+        return pareto(self._boards(**options), cost)
 
     def deployable(self, **options: Any) -> Frame:
         """A row for each method: what clients can run of its model, by device and by size."""
         from fedbench.report.deployable import deployable
 
-        return deployable(self._results, self._boards(**options), options.get("equivalent"))
+        return deployable(self._boards(**options), options.get("equivalent"))
 
     def tuning(self) -> Frame:
         """A row for each tuned method: its winner, and the best score to expect of fewer candidates."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.report.board_frames import about
 from fedbench.report.budget import PAID, paid
 from fedbench.report.frames import PLACE, Format, Frame, frame, page
-from fedbench.report.grouping import by_label, settings
-from fedbench.report.leaderboards import Leaderboard, Row, ordered
-from fedbench.report.run_scores import Score, curve, is_fraction, score
+from fedbench.report.leaderboards import Leaderboard, Row
+from fedbench.report.run_scores import curve, is_fraction, score
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better, reaches
 
@@ -22,65 +20,11 @@ from fedbench.results.metric_direction import higher_is_better, reaches
 TITLES = {"rounds": "round", "seconds": "simulated", "bytes": "bytes", "flops": "FLOPs", "joules": "energy"}
 
 
-@dataclass(frozen=True)
-class Reach:
-    """One method. seeds: how many have finished; reached: by seed, of those that came to the target,
-    what they needed until then, by the names of TITLES; what is not known of a cell is not there."""
-
-    seeds: int
-    reached: Mapping[int, Mapping[str, float]]
-
-    def of(self, what: str) -> Score | None:
-        """Over the seeds that reached the target and of which it is known."""
-        values = [needed[what] for needed in self.reached.values() if what in needed]
-        return score(values) if values else None
-
-
-def read_target(text: str, metric: str) -> float:
-    """`80%`, `80` and `0.8` of what is shown in percent; of a loss the number itself. Raises: UserError."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?(%?)", text.strip(), re.ASCII)
-    value = float(found[1]) if found else math.nan
-    if not is_fraction(metric):
-        wrong, right = not found or bool(found[2]), "a number such as 0.5"
-    else:
-        value = value / 100 if value > 1 or (found and found[2]) else value
-        wrong, right = not 0 < value <= 1, "a score such as 80%"
-    if wrong:
-        raise UserError(f"--reach {text}: not {right}, which is what {metric} can reach")
-    return value
-
-
-def _goal(target: float, metric: str) -> str:
-    """`accuracy of 80 % or more`."""
-    more = "more" if higher_is_better(metric) else "less"
-    return (
-        f"{metric} of {100 * target:.4g} % or {more}" if is_fraction(metric) else f"{metric} of {target:.4g} or {more}"
-    )
-
-
-def _reach(row: Row, results: Sequence[Result], target: float) -> Reach:
-    finished = [r for r in results if r.status == "finished"]
-    found = {r.entry.seed: needed for r in finished if (needed := needs(r, row.metric, target))}
-    return Reach(len(finished), found)
-
-
-def needs(result: Result, metric: str, target: float) -> dict[str, float]:
-    """What a run had needed, by the names of TITLES, when its average on test images first reached the target; empty
-    where it never did."""
-    averages = ((t, value) for t, (value, _) in curve(result.digest.scores, metric).items())
-    first = next((t for t, value in averages if reaches(value, target, metric)), None)
-    if first is None:
-        return {}
-    spent = {what: spending.by(first) for what in PAID if (spending := paid(result, what))}
-    return {"rounds": float(first), **spent}
-
-
-def time_to_target(results: Sequence[Result], boards: Sequence[Leaderboard], target: float | str) -> Frame:
+def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> Frame:
     """A row for each method with the rounds, simulated seconds, bytes, FLOPs and joules it needed to reach a target.
 
     Args:
-        results: those that the leaderboards are of.
-        boards: leaderboards, in the order of the results' settings.
+        boards: leaderboards.
         target: a score, as a fraction or as text such as `80%`.
 
     Raises:
@@ -88,12 +32,14 @@ def time_to_target(results: Sequence[Result], boards: Sequence[Leaderboard], tar
     """
     metric = boards[0].metric if boards else "accuracy"
     value = read_target(str(target), metric)
-    goal = _goal(value, metric)
+    more = "more" if higher_is_better(metric) else "less"
+    shown = f"{100 * value:.4g} %" if is_fraction(metric) else f"{value:.4g}"
+    goal = f"{metric} of {shown} or {more}"
     rows, pages = [], []
-    for board, (_, group) in zip(boards, settings(results), strict=True):
-        cells = by_label(group)
-        rows += [_columns(board, row, _reach(row, cells[row.method], value)) for row in ordered(board)]
-        tested = {tuple(sorted(curve(r.digest.scores, board.metric))) for r in group if r.status == "finished"}
+    for board in boards:
+        rows += [_columns(board, row, value) for row in board.shown]
+        finished = [r for part in board.cells.values() for r in part if r.status == "finished"]
+        tested = {tuple(sorted(curve(r.digest.scores, board.metric))) for r in finished}
         uneven = ["not all were tested after the same rounds; what is tested more often can arrive earlier"]
         notes = [*board.notes, *(uneven if len(tested) > 1 else [])]
         pages.append(page(board.place, caption=f"what it took to reach {goal}", notes=notes))
@@ -117,9 +63,37 @@ def time_to_target(results: Sequence[Result], boards: Sequence[Leaderboard], tar
     )
 
 
-def _columns(board: Leaderboard, row: Row, reach: Reach) -> dict[str, Any]:
+def read_target(text: str, metric: str) -> float:
+    """`80%`, `80` and `0.8` of what is shown in percent; of a loss the number itself. Raises: UserError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?(%?)", text.strip(), re.ASCII)
+    value = float(found[1]) if found else math.nan
+    if not is_fraction(metric):
+        wrong, right = not found or bool(found[2]), "a number such as 0.5"
+    else:
+        value = value / 100 if value > 1 or (found and found[2]) else value
+        wrong, right = not 0 < value <= 1, "a score such as 80%"
+    if wrong:
+        raise UserError(f"--reach {text}: not {right}, which is what {metric} can reach")
+    return value
+
+
+def _columns(board: Leaderboard, row: Row, target: float) -> dict[str, Any]:
+    """Means over the seeds that reached the target, and of which it is known."""
+    done = board.finished(row).values()
+    reached = [found for r in done if (found := needs(r, row.metric, target))]
     found: dict[str, Any] = {**board.place._asdict(), "method": row.label, "role": row.role, "ranked": not row.output}
-    found |= {"status": row.status, "n_reached": len(reach.reached), "n_seeds": reach.seeds}
-    scores = {what: one for what in TITLES if (one := reach.of(what))}
-    found |= {what: one.mean for what, one in scores.items()}
-    return found | ({"rounds_std": scores["rounds"].std} if "rounds" in scores else {})
+    found |= {"status": row.status, "n_reached": len(reached), "n_seeds": len(done)}
+    for what in TITLES:
+        if values := [one[what] for one in reached if what in one]:
+            found[what] = score(values).mean
+    return found | ({"rounds_std": score([one["rounds"] for one in reached]).std} if reached else {})
+
+
+def needs(result: Result, metric: str, target: float) -> dict[str, float]:
+    """What a run had needed, by the names of TITLES, when its average on test images first reached the target; empty
+    where it never did."""
+    averages = ((t, value) for t, (value, _) in curve(result.digest.scores, metric).items())
+    first = next((t for t, value in averages if reaches(value, target, metric)), None)
+    if first is None:
+        return {}
+    return {"rounds": float(first)} | {what: spent.by(first) for what in PAID if (spent := paid(result, what))}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.report import board_frames, scenario_frames
+from fedbench.report import board_frames, costs, deployable, scenario_frames, scenarios, time_to_target
+from fedbench.report import images as one_by_one
+from fedbench.report import pareto as fronts
 from fedbench.report.filters import chosen as filtered
 from fedbench.report.frames import Frame
 from fedbench.report.grouping import cited, roles_of
-from fedbench.report.leaderboards import Leaderboard, leaderboards
+from fedbench.report.leaderboards import leaderboards
 from fedbench.report.tuning import how_tuned
 from fedbench.results import Result
 
@@ -108,22 +110,22 @@ def _view(
         return (frames.side_by_side if people else frames.paper)(comparison.comparisons(results, at=at))
     roles = roles_of(results, Registry().catalogue.roles if roles is None else roles)
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
-    if kind == "--pairs":
-        found = board_frames.pairs(boards, baseline)
-        return board_frames.matrix(found) if people else found
-    if kind == "--by":
-        found = board_frames.clients(boards)
-        return board_frames.worst_clients(found) if people else found
-    if kind == "--costs":
-        return board_frames.costs(boards)
-    if kind == "--ranks":
-        from fedbench.report.scenarios import standings
-
-        return scenario_frames.ranks(standings(boards, equivalent))
     if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > FEW):
         found = scenario_frames.summary(boards, equivalent)
         return scenario_frames.lettered(found) if people else found
-    return _with_results(results, boards, kind, images or (), reach or "", pareto or "", equivalent)
+    views: Mapping[str, Callable[[], Frame]] = {
+        "--pairs": lambda: board_frames.pairs(boards, baseline),
+        "--by": lambda: board_frames.clients(boards),
+        "--costs": lambda: costs.costs(boards),
+        "--ranks": lambda: scenario_frames.ranks(scenarios.standings(boards, equivalent)),
+        "--sizes": lambda: deployable.deployable(boards, equivalent),
+        "--images": lambda: one_by_one.images(boards, *(images or ("", ""))),
+        "--reach": lambda: time_to_target.time_to_target(boards, reach or ""),
+        "--pareto": lambda: fronts.pareto(boards, pareto or ""),
+    }
+    found = views.get(kind, lambda: board_frames.leaderboard(boards))()
+    shorter = {"--pairs": board_frames.matrix, "--by": board_frames.worst_clients}
+    return shorter[kind](found) if people and kind in shorter else found
 
 
 def refuse(kind: str, asked: Mapping[str, Any]) -> None:
@@ -132,32 +134,3 @@ def refuse(kind: str, asked: Mapping[str, Any]) -> None:
         if asked[name] != usual and name not in TAKES[kind]:
             instead = ", or say --boards or --pairs" if (kind, name) == ("--summary", "baseline") else ""
             raise UserError(f"{kind} {WHY.get(f'{kind} {name}', WHY[name])}: leave out --{name}{instead}")
-
-
-def _with_results(
-    results: Sequence[Result],
-    boards: Sequence[Leaderboard],
-    kind: str,
-    images: Sequence[str],
-    reach: str,
-    pareto: str,
-    equivalent: float | None,
-) -> Frame:
-    """Views that need more of the results than leaderboards have; else the leaderboards."""
-    if kind == "--sizes":
-        from fedbench.report.deployable import deployable
-
-        return deployable(results, boards, equivalent)
-    if kind == "--images":
-        from fedbench.report.images import images as image_by_image
-
-        return image_by_image(results, boards, *images)
-    if kind == "--reach":
-        from fedbench.report.time_to_target import time_to_target
-
-        return time_to_target(results, boards, reach)
-    if kind == "--pareto":
-        from fedbench.report.pareto import pareto as fronts
-
-        return fronts(results, boards, pareto)
-    return board_frames.leaderboard(boards)

@@ -11,7 +11,7 @@ import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
 
-from fedbench.report.deployable import deployed
+from fedbench.report.deployable import deployable
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load
 
@@ -71,34 +71,30 @@ def folder(tmp_path):
     return tmp_path
 
 
-def rows_of(folder):
-    results = load([folder])
-    ((board, rows),) = deployed(results, leaderboards(results))
-    return board, {one.row.method: one for one in rows}
+def rows_of(folder, metric="accuracy"):
+    return deployable(leaderboards(load([folder]), metric)).set_index("method")
 
 
 def test_deployable_is_the_mean_over_clients_and_nothing_counts_as_0(folder):
-    _, rows = rows_of(folder)
-    fedra, depthfl, fedv = (rows[name] for name in ("fedra", "depthfl", "fedv"))
-    assert fedra.row.average.mean == pytest.approx((0.8 + 0.2 + 0) / 3) and fedra.row.worst.mean == 0
-    assert (fedra.can, fedra.largest) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
-    assert [run.average for run in depthfl.row.runs] == pytest.approx([(1.3 + 0.6 + s / 100) / 3 for s in range(3)])
-    assert depthfl.row.worst.mean == 0.5 and depthfl.can == 1
-    assert (fedv.row.average.mean, fedv.can, fedv.largest) == (0, 0, 0)
-    assert depthfl.whole.mean == pytest.approx(0.705)  # (0.8 + 0.61) / 2: what other tables show
+    fedra, depthfl, fedv = (rows_of(folder).loc[name] for name in ("fedra", "depthfl", "fedv"))
+    assert fedra["mean"] == pytest.approx((0.8 + 0.2 + 0) / 3) and fedra["worst"] == 0
+    assert (fedra["run_any"], fedra["run_largest"]) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert depthfl["mean"] == pytest.approx((1.3 + 0.61) / 3) and depthfl["std"] == pytest.approx(0.01 / 3)
+    assert depthfl["worst"] == 0.5 and depthfl["run_any"] == 1
+    assert (fedv["mean"], fedv["run_any"], fedv["run_largest"]) == (0, 0, 0)
+    assert depthfl["model"] == pytest.approx(0.705)  # (0.8 + 0.61) / 2: what other tables show
 
 
 def test_a_size_is_scored_over_domains_and_tells_its_memory_and_who_runs_it(folder):
-    _, rows = rows_of(folder)
-    sizes = {size.capacity: found for size, found in rows["depthfl"].sizes.items()}
-    assert sizes[3].score.mean == pytest.approx((0.5 + 0.61) / 2) and sizes[3].memory == 2**20
-    assert (sizes[3].run_by, sizes[12].run_by) == (2, 1)
+    found = rows_of(folder).loc["depthfl"]
+    assert found["layers 3"] == pytest.approx((0.5 + 0.61) / 2) and found["layers 3 memory"] == 2**20
+    assert (found["layers 3 clients"], found["layers 12 clients"]) == (2, 1)
 
 
-def test_what_is_deployable_is_told_apart_as_leaderboards_are(folder):
-    board, rows = rows_of(folder)
-    assert board.pairs and rows["depthfl"].row.group == "a" and rows["fedra"].row.group == "b"
-    assert rows["depthfl"].row.average.interval == "t"
+def test_what_is_deployable_has_the_tests_of_a_leaderboard(folder):
+    found = rows_of(folder)
+    assert found["group"].loc[["depthfl", "fedra"]].tolist() == ["a", "b"]
+    assert found["ci_low"].loc["depthfl"] < found["mean"].loc["depthfl"] < found["ci_high"].loc["depthfl"]
 
 
 def test_a_loss_has_no_mean_where_a_client_can_run_nothing(tmp_path):
@@ -107,13 +103,12 @@ def test_a_loss_has_no_mean_where_a_client_can_run_nothing(tmp_path):
         sizes = at(3, 1.0, 1.2, metric="loss") + at(12, 0.8, 0.6, metric="loss")
         told = {"sizes": sizes, "deployed": runs(*clients, metric="loss")}
         write_cell(tmp_path / "s", method, evaluation=evaluation, **told)
-    results = load([tmp_path])
-    ((_, (fedra, depthfl)),) = deployed(results, leaderboards(results, "loss"))
-    assert fedra.row.average is None
-    assert depthfl.row.average.mean == pytest.approx(1.0) and depthfl.row.worst.mean == 1.2
+    found = rows_of(tmp_path, "loss")
+    assert math.isnan(found["mean"].loc["fedra"])
+    assert found["mean"].loc["depthfl"] == pytest.approx(1.0) and found["worst"].loc["depthfl"] == 1.2
 
 
-def test_devices_have_a_mean_of_their_own(tmp_path):
+def test_each_device_has_a_mean(tmp_path):
     strong, weak = (
         runs((12, 0.8), (12, 0.6), device="laptop"),
         runs((12, 0.8), (12, 0.6), (None, 0), device="phone")[2:],
@@ -125,7 +120,8 @@ def test_devices_have_a_mean_of_their_own(tmp_path):
         sizes=at(12, 0.8, 0.6),
         deployed=strong + weak,
     )
-    assert rows_of(tmp_path)[1]["fedra"].by_device == {"laptop": pytest.approx(0.7), "phone": None}
+    found = rows_of(tmp_path).loc["fedra"]
+    assert found["on laptop"] == pytest.approx(0.7) and found["on phone"] is None
 
 
 @pytest.mark.parametrize("width", [60, 80])

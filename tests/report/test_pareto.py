@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 
 import pytest
 from boards import ROLES
@@ -14,8 +13,7 @@ from factories import eval_rows, round_row, write_cell
 
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.pareto import BEATEN, ON, Point, fronts, judged
-from fedbench.report.run_scores import Score
+from fedbench.report.pareto import BEATEN, ON, judged, pareto
 from fedbench.report.statistics.pairs import INCONCLUSIVE
 from fedbench.results import load
 
@@ -32,10 +30,8 @@ def method(folder, name, mean, cost, seeds=5, wave=1.0):
 
 
 def front(folder, what="bytes", **options):
-    results = load([folder])
-    boards = leaderboards(results, roles=ROLES, **options)
-    (found,) = fronts(results, boards, what)
-    return {p.row.label: p for p in found}
+    found = pareto(leaderboards(load([folder]), roles=ROLES, **options), what)
+    return {row.method: row for row in found.itertuples()}
 
 
 @pytest.fixture
@@ -88,13 +84,11 @@ def test_equal_costs_leave_the_better_mean_and_equal_means_the_cheaper(tmp_path)
     assert found["dearer"].ahead == ["good"]  # of one seed everything is inconclusive
 
 
-def test_means_and_costs_that_differ_by_rounding_alone_are_equal(tmp_path):
-    method(tmp_path, "one", 0.3, 1, seeds=1)
-    method(tmp_path, "two", 0.3, 1, seeds=1)
-    (board,) = leaderboards(load([tmp_path]))
-    rows = [replace(row, average=Score(mean, None, 1)) for row, mean in zip(board.rows, (0.3, 0.1 + 0.2), strict=True)]
-    found = judged(board, [Point(rows[0], 0.1 + 0.2), Point(rows[1], 0.3)])
-    assert [(p.row.label, p.front, p.ahead) for p in found] == [("one", True, []), ("two", True, [])]
+def test_means_and_costs_that_differ_by_rounding_alone_are_equal():
+    one = {"method": "one", "ranked": True, "mean": 0.3, "spent": 0.1 + 0.2}
+    two = {"method": "two", "ranked": True, "mean": 0.1 + 0.2, "spent": 0.3}
+    found = judged([one, two], [], higher=True)
+    assert [(row["method"], row["front"], row["ahead"]) for row in found] == [("one", True, []), ("two", True, [])]
 
 
 def test_costs_are_those_until_the_round_that_counts(folder):

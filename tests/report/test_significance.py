@@ -8,7 +8,7 @@ import pytest
 from boards import ROLES, board, rendered, row, shown, write
 from factories import eval_rows, write_cell
 
-from fedbench.report.leaderboards import contenders, leaderboards
+from fedbench.report.leaderboards import leaderboards
 from fedbench.report.significance import collapsed, conclusion, crossing
 from fedbench.report.statistics.pairs import all_pairs, judged
 from fedbench.results import load
@@ -32,7 +32,7 @@ def folder(tmp_path):
 def test_letters_begin_from_the_best_and_leave_out_ceilings(folder):
     found = board(folder)
     assert {r.label: r.group for r in found.rows} == {"alllarge": "", "fedra": "b", "depthfl": "a", "allsmall": "c"}
-    assert [r.label for r in contenders(found)] == ["depthfl", "fedra", "allsmall"]
+    assert [r.label for r in found.contenders] == ["depthfl", "fedra", "allsmall"]
 
 
 def test_equal_means_keep_the_order_of_the_suite_whatever_they_were_added_up_in(tmp_path):
@@ -41,7 +41,7 @@ def test_equal_means_keep_the_order_of_the_suite_whatever_they_were_added_up_in(
     found = board(tmp_path)
     assert found.rows[0].average.mean != found.rows[1].average.mean
     for rows in (found.rows, found.rows[::-1]):
-        assert [r.label for r in contenders(replace(found, rows=rows))] == [r.label for r in rows]
+        assert [r.label for r in replace(found, rows=rows).contenders] == [r.label for r in rows]
 
 
 def test_a_difference_within_the_margin_is_said_to_be_small(folder):
@@ -100,7 +100,7 @@ def test_second_outputs_are_not_ranked_and_their_gaps_have_no_verdict(folder):
 
 def test_what_diverged_is_no_contender(folder):
     write(folder / "s", "fedv", *[(float("nan"), 0.5)] * 3)
-    assert "fedv" not in {r.label for r in contenders(board(folder))}
+    assert "fedv" not in {r.label for r in board(folder).contenders}
 
 
 def test_a_loss_has_no_margin_unless_it_is_asked_for(tmp_path):

@@ -37,8 +37,7 @@ def cell(folder, method, seed, scores, energy=None, duration=None, metric="accur
 
 def table(folder, target, metric="accuracy"):
     """By method, the texts of its line."""
-    results = load([folder])
-    found = texts(time_to_target(results, leaderboards(results, metric), target))
+    found = texts(time_to_target(leaderboards(load([folder]), metric), target))
     names = found.pop("method")
     return {name: {title: cells[i] for title, cells in found.items()} for i, name in enumerate(names)}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report import board_frames, cost_tables, deployable, tuning
+from fedbench.report import board_frames, costs, deployable, tuning
 from fedbench.report.frames import Frame
 from fedbench.report.grouping import cited, registered, select
 from fedbench.report.headings import Place, headings
@@ -17,7 +17,7 @@ from fedbench.report.html import series
 from fedbench.report.html.origin import origin, statuses
 from fedbench.report.html.series import plain, plain_columns, texts
 from fedbench.report.layout import laid_out
-from fedbench.report.leaderboards import Leaderboard, leaderboards, ordered
+from fedbench.report.leaderboards import Leaderboard, leaderboards
 from fedbench.report.paper import comparison
 from fedbench.report.paper import frames as papers
 from fedbench.report.pareto import COSTS
@@ -85,7 +85,7 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
             "origin": origin(results),
         }
     )
-    fronts = {board.place: one for board, one in zip(found, series.fronts(results, found), strict=True)}
+    fronts = series.fronts(found)
     maker = _Maker(asked, results, found, drawn, fronts, labels, gathered.texts, _most(results), len(found) <= DETAILED)
     gathered.data["suites"] = [maker.suite(one) for one in summaries(found, asked.equivalent)]
     gathered.data["thinned"] = maker.most if maker.thinned else None
@@ -111,7 +111,7 @@ def _most(results: Sequence[Result]) -> int:
 
 
 def _legends(found: Sequence[Leaderboard]) -> dict[str, Sequence[str]]:
-    return {"boards": board_frames.leaderboard(found).attrs["legend"], "costs": cost_tables.LEGEND}
+    return {"boards": board_frames.leaderboard(found).attrs["legend"], "costs": costs.LEGEND}
 
 
 @dataclass
@@ -122,7 +122,7 @@ class _Maker:
     results: Sequence[Result]
     boards: Sequence[Leaderboard]
     drawn: Mapping[Place, Board]
-    fronts: Mapping[Place, dict[str, Any]]
+    fronts: Mapping[tuple[str, ...], dict[str, Any]]
     labels: Mapping[str, str]
     texts: dict[str, Mapping[str, str]]
     most: int
@@ -134,7 +134,7 @@ class _Maker:
         self.seeds = self._by_seed() if self.detailed else {}
         self.sources = cited(self.results, self.asked.papers)
         # Of all leaderboards at once: who is told apart depends on how many are looked at.
-        view = partial(deployable.deployable, self.results, self.boards, self.asked.equivalent)
+        view = partial(deployable.deployable, self.boards, self.asked.equivalent)
         self.sizes = {tuple(page.pop("place")): page for page in self._pages("sizes", view)}
 
     def suite(self, one: Summary) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class _Maker:
             "byClient": board.by_client,
             "caption": caption,
             "page": page,
-            "rows": [series.row(row, roles[row.method]) for row in ordered(board)],
+            "rows": [series.row(row, roles[row.method]) for row in board.shown],
             "seeds": {str(seed): plain_columns(found) for seed, found in self.seeds.get(board.place, {}).items()},
             "lines": lines,
             "fronts": self.fronts[board.place],
@@ -192,7 +192,7 @@ class _Maker:
 
     def _details(self, key: str, board: Leaderboard) -> Iterator[tuple[str, dict[str, Any]]]:
         views: dict[str, Callable[[], Frame]] = {
-            "costs": lambda: board_frames.costs([board]),
+            "costs": lambda: costs.costs([board]),
             "pairs": lambda: board_frames.matrix(board_frames.pairs([board])),
             "clients": lambda: board_frames.clients([board]),
         }

@@ -10,9 +10,9 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.report import pareto
 from fedbench.report.budget import paid
+from fedbench.report.frames import PLACE
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.page import Column, Page, Table, View
-from fedbench.report.pareto import RESOURCES
 from fedbench.report.plot_data import AXES, Board, by_method
 from fedbench.report.run_scores import curve, is_fraction
 from fedbench.report.text import render
@@ -81,20 +81,20 @@ def row(found: Row, role: str) -> dict[str, Any]:
     }
 
 
-def fronts(results: Sequence[Result], boards: Sequence[Leaderboard]) -> list[dict[str, Any]]:
-    """For each leaderboard the points of `compare --pareto`, by what is spent, as far as that is known."""
-    found: list[dict[str, Any]] = [{} for _ in boards]
-    for what in RESOURCES:
+def fronts(boards: Sequence[Leaderboard]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """By leaderboard the points of `compare --pareto`, by what is spent, as far as that is known."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {board.place: {} for board in boards}
+    for what in pareto.RESOURCES:
         try:
-            made = pareto.fronts(results, boards, what)
+            points = pareto.pareto(boards, what)
         except UserError:  # of no result is it known
             continue
-        for into, on in zip(found, made, strict=True):
-            if on:
-                into[what] = [
-                    {"label": p.row.label, "spent": rounded(p.spent), "front": p.front, "verdict": p.verdict}
-                    for p in on
-                ]
+        for place, on in points.groupby(list(PLACE), sort=False):
+            columns = zip(*(on[name].tolist() for name in ("method", "spent", "front", "verdict")), strict=True)
+            found[place][what] = [
+                {"label": label, "spent": rounded(spent), "front": front, "verdict": verdict}
+                for label, spent, front, verdict in columns
+            ]
     return found
 
 

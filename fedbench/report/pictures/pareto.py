@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
+import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 
-from fedbench.report.pareto import BEATEN, Point
+from fedbench.report.pareto import BEATEN
 from fedbench.report.pictures.style import GREY, Named, in_percent, panelled
 from fedbench.report.plot_data import AXES
 from fedbench.report.plot_style import FAINT, greyed, styles
@@ -20,13 +22,13 @@ FAR = 20  # times the cheapest: from there on costs stand on a logarithmic axis
 
 
 def pareto(
-    panels: Mapping[str, Sequence[Point]],
+    panels: Mapping[str, pandas.DataFrame],
     what: str,
     metric: str = "accuracy",
     registered: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Points of `fedbench.report.pareto`; bars are one standard deviation over seeds, the steps are the front of means.
+    """Rows of `fedbench.report.pareto`; bars are one standard deviation over seeds, the steps are the front of means.
 
     Methods that another method beats are faint. Of more than `plot_style.MOST` methods, those on a front and then the
     best are in colour.
@@ -38,34 +40,32 @@ def pareto(
         registered: By label, the name of a method.
         roles: Of methods, by name.
     """
-    everything = [p for points in panels.values() for p in points]
-    largest = max(p.spent for p in everything)
-    least = min((p.spent for p in everything if p.spent > 0), default=largest)
+    times = 100 if is_fraction(metric) else 1
+    points = pandas.concat(panels.values())
+    largest, spending = points["spent"].max(), points["spent"][points["spent"] > 0]
+    least = spending.min() if len(spending) else largest
     unit, name = scale(largest, "bytes" if what == "memory" else what)
-    sign, times = -1 if higher_is_better(metric) else 1, 100 if is_fraction(metric) else 1
-    ordered = [p.row.label for p in sorted(everything, key=lambda p: (not p.front, sign * p.mean))]
-    looks = greyed(
-        styles({p.row.label: (registered or {}).get(p.row.label, p.row.label) for p in everything}, roles or {}),
-        ordered,
-    )
+    better = points.sort_values("mean", ascending=not higher_is_better(metric), kind="stable")
+    ordered = better.sort_values("front", ascending=False, kind="stable")["method"].tolist()
+    names = {label: (registered or {}).get(label, label) for label in points["method"]}
+    looks = greyed(styles(names, roles or {}), ordered)
 
-    def draw(ax: Axes, points: Sequence[Point]) -> list[Named]:
-        front = [p for p in points if p.front]
-        steps = ([p.spent / unit for p in front], [times * p.mean for p in front])
+    def draw(ax: Axes, found: pandas.DataFrame) -> list[Named]:
+        front = found[found["front"].astype(bool)]
+        steps = (front["spent"] / unit, times * front["mean"])
         ax.plot(*steps, color=GREY, linewidth=0.8, zorder=1, drawstyle="steps-post")  # between two the cheaper holds
-        for p in points:
-            look = {**looks[p.row.label], "linestyle": "none"}
-            std = p.row.average.std if p.row.average else None
-            bar = None if std is None else times * std
+        places = {}
+        for row in found.to_dict("records"):
+            label, x, y = row["method"], row["spent"] / unit, times * row["mean"]
+            look: dict[str, Any] = {**looks[label], "linestyle": "none"}
+            bar = None if pandas.isna(row["std"]) else times * row["std"]
             grey = look["color"] == FAINT
-            alpha = 1.0 if p.verdict != BEATEN else 0.7 if grey else 0.4
-            ax.errorbar(
-                p.spent / unit, times * p.mean, bar, alpha=alpha, elinewidth=0.8, markersize=4 if grey else 6, **look
-            )
+            alpha = 1.0 if row["verdict"] != BEATEN else 0.7 if grey else 0.4
+            ax.errorbar(x, y, bar, alpha=alpha, elinewidth=0.8, markersize=4 if grey else 6, **look)
             if not grey:  # the legend has an empty line, which is never faint
-                ax.plot([], [], label=p.row.label, markersize=6, **look)
+                ax.plot([], [], label=label, markersize=6, **look)
+            places[label] = (label, x, y)
         _cost_axis(ax, logarithmic=largest > FAR * least > 0)
-        places = {p.row.label: (p.row.label, p.spent / unit, times * p.mean) for p in points}
         return [places[label] for label in dict.fromkeys(ordered) if label in places]
 
     return panelled(panels, draw, looks, f"{AXES.get(what, what)} ({name})", in_percent(metric))

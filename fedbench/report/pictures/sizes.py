@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from fedbench.errors import UserError
-from fedbench.report.deployable import AtSize, Deployed
+from fedbench.report.deployable import by_size
+from fedbench.report.leaderboards import Leaderboard
 from fedbench.report.pictures.style import Named, in_percent, panelled
 from fedbench.report.plot_style import FAINT, greyed, styles
 from fedbench.report.run_scores import is_fraction
@@ -18,7 +20,7 @@ from fedbench.words import scale
 
 
 def sizes(
-    panels: Mapping[str, Sequence[Deployed]],
+    panels: Mapping[str, Leaderboard],
     metric: str = "accuracy",
     registered: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
@@ -28,7 +30,7 @@ def sizes(
     What no device can run alone, and whose memory is unknown, is left out.
 
     Args:
-        panels: By title.
+        panels: Leaderboards by title.
         metric: What was scored.
         registered: By label, the name of a method.
         roles: Of methods, by name.
@@ -36,22 +38,20 @@ def sizes(
     Raises:
         UserError: Nothing is left.
     """
-    known = {title: {one.row.label: _known(one) for one in rows if _known(one)} for title, rows in panels.items()}
-    memories = [at.memory or 0 for methods in known.values() for found in methods.values() for at in found]
-    if not memories:
+    known = {title: _known(board) for title, board in panels.items()}
+    if not any(known.values()):
         raise UserError("of no model here is it known what memory it takes to run it")
-    unit, name = scale(max(memories), "bytes")
+    unit, name = scale(max(found["memory"].max() for methods in known.values() for found in methods.values()), "bytes")
     sign, times = -1 if higher_is_better(metric) else 1, 100 if is_fraction(metric) else 1
-    best = {label: sign * found[-1].score.mean for methods in known.values() for label, found in methods.items()}
+    best = {label: sign * found["mean"].iloc[-1] for methods in known.values() for label, found in methods.items()}
     ordered = sorted(best, key=lambda label: best[label])
     looks = greyed(styles({label: (registered or {}).get(label, label) for label in best}, roles or {}), ordered)
 
-    def draw(ax: Axes, methods: Mapping[str, Sequence[AtSize]]) -> list[Named]:
+    def draw(ax: Axes, methods: Mapping[str, pandas.DataFrame]) -> list[Named]:
         ends = {}
         for label, found in methods.items():
-            x, y = [(at.memory or 0) / unit for at in found], [times * at.score.mean for at in found]
-            deviations = [at.score.std for at in found if at.score.std is not None]
-            bars = [times * std for std in deviations] if len(deviations) == len(found) else None
+            x, y = [memory / unit for memory in found["memory"]], [times * mean for mean in found["mean"]]
+            bars = [times * std for std in found["std"]] if found["std"].notna().all() else None
             shown = f"_{label}" if looks[label]["color"] == FAINT else label
             ax.errorbar(x, y, bars, label=shown, elinewidth=0.8, markersize=4, **looks[label])
             ends[label] = (label, x[-1], y[-1])
@@ -63,6 +63,8 @@ def sizes(
     return panelled(known, draw, looks, f"memory to answer one image ({name})", in_percent(metric))
 
 
-def _known(one: Deployed) -> list[AtSize]:
-    """The sizes of a method that are points, the smallest first."""
-    return [] if one.row.output else [at for at in one.sizes.values() if at.alone and at.memory is not None]
+def _known(board: Leaderboard) -> dict[str, pandas.DataFrame]:
+    """By method, the sizes that are points, the smallest first."""
+    sizes = {row.label: by_size(board, row) for row in board.rows if not row.output}
+    points = {label: found[found["alone"].astype(bool) & found["memory"].notna()] for label, found in sizes.items()}
+    return {label: found for label, found in points.items() if len(found)}

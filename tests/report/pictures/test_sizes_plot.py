@@ -6,7 +6,6 @@ import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
 
-from fedbench.report.deployable import deployed
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pictures.sizes import sizes
 from fedbench.results import load
@@ -34,8 +33,7 @@ def folder(tmp_path):
 
 
 def test_a_point_for_each_size_that_a_device_can_run(folder):
-    results = load([folder])
-    ((_, found),) = deployed(results, leaderboards(results))
+    (found,) = leaderboards(load([folder]))
     (ax,) = sizes({"mixed": found}).axes
     (line,) = [line for line in ax.lines if line.get_linestyle() != "None"]
     assert line.get_xdata().tolist() == [1, 100] and line.get_ydata() == pytest.approx([35, 70])
