@@ -113,8 +113,8 @@ def pareto(metric: str, over: str, **choices: Any) -> None:
     chosen = _Chosen(choices)
     boards = chosen.leaderboards(metric)
     found = fronts(boards, over)
-    points = {title: found[found[list(PLACE)].eq(list(board.place)).all(axis=1)] for title, board in titled(boards).items()}
-    if not (panels := {title: part for title, part in points.items() if len(part)}):
+    points = dict(list(found.groupby(list(PLACE), sort=False)))
+    if not (panels := {title: points[board.place] for title, board in titled(boards).items() if board.place in points}):
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
     from fedbench.report.pictures.pareto import pareto as draw
 
