@@ -10,6 +10,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MEND, Index, change_index, read_index
 from fedbench.results.schema_checks import typed
+from fedbench.results.store import store_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def write_expected(suite_folder: Path, suite: str, rows: Iterable[Mapping[str, A
 
 def read_expected(suite_folder: Path) -> list[Expected]:
     """What `write_expected` wrote. Raises: UserError where it cannot be used."""
-    index = read_index(suite_folder)
+    index = store_of(suite_folder).index
     return expected_of(index, Path(suite_folder)) if index else []
 
 

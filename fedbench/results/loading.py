@@ -18,8 +18,8 @@ from fedbench.results.columns import COLUMNS
 from fedbench.results.content import digest_of_cell
 from fedbench.results.files import ALWAYS
 from fedbench.results.identity import id_in
-from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, read_index, visible
-from fedbench.results.manifest import MANIFEST, packed_manifest, read_manifest
+from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
+from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.result import Result, first_line
 from fedbench.results.store import cell_folders, store_of, suite_folder_of
 from fedbench.words import counted, shortened
@@ -186,7 +186,8 @@ def _stamp(folder: Path) -> tuple[int, ...]:
 
 def _seen(folder: Path, cell: str | None) -> Found:
     """As `_look_at_suite`, at one instant. Raises: UserError."""
-    index, store, places = read_index(folder), store_of(folder), cell_folders(folder)
+    store, places = store_of(folder), cell_folders(folder)
+    index = store.index
     store.verify()
     entries = [entry for entry in (index.entries if index else ()) if cell in (None, entry.cell)]
     manifests: dict[str, Mapping[str, Any]] = {}
@@ -195,7 +196,7 @@ def _seen(folder: Path, cell: str | None) -> Found:
     loose = _loose(folder)
     for id in dict.fromkeys(entry.cell for entry in entries):
         try:
-            manifest = read_manifest(places(id)) if id in loose else packed_manifest(store, id)
+            manifest = read_manifest(places(id)) if id in loose else store.manifest(id)
         except UserError as error:
             faults[id] = first_line(error)
             continue

@@ -20,8 +20,9 @@ from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.result import checked_table, has_table
+from fedbench.results.schema_checks import CONFIG
 from fedbench.results.status import HALVED, KEPT
-from fedbench.results.store import CELL, CONFIG, NAMES, PLAIN, Store, cell_folders, columns_of, numbers, packed_schema
+from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, numbers, packed_schema
 from fedbench.results.tables import RESULT_VERSION, VERSION_KEY
 
 if TYPE_CHECKING:

@@ -5,19 +5,50 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args, get_type_hints
 
 from annotated_types import Interval
 
 from fedbench.errors import UserError
+from fedbench.results.metric_direction import declare
+from fedbench.results.status import STATUSES
 from fedbench.schema import adapter
+from fedbench.types import SIZES
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 T = TypeVar("T")
+
+# Parts of a manifest that are read; other parts are passed on as they are.
+CONFIG = "config."  # before the name of a part of the configuration
+TYPES: dict[str, Any] = {
+    **dict.fromkeys(("status", "started", "id", "signal", "root", "computed_as", "digest"), str),
+    **dict.fromkeys(("reason", "traceback", "git"), str | None),
+    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout"), dict),
+    **dict.fromkeys(("metrics", "method"), dict),
+    **dict.fromkeys(("round", "exit_code"), int),
+    **dict.fromkeys(("ignored", "tables"), list),
+    "seconds": int | float,
+    **dict.fromkeys((CONFIG + part for part in ("backbone", "adapter", "data", *SIZES, "devices", "fit")), dict),
+    **dict.fromkeys((CONFIG + part for part in ("participation", "train", "method", "evaluation")), dict),
+    **dict.fromkeys((CONFIG + part for part in ("profile", "precision")), str),
+    CONFIG + "seed": int,
+}
+FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
+FACTS: dict[str, dict[str, Any]] = {
+    "left_out": {"images": int, "of": int},
+    "turnout": {**dict.fromkeys(("clients", "of_clients", "images", "of_images"), int), "sizes": dict},
+}
+NAMED = tuple(CONFIG + part for part in ("backbone", "adapter", "data", "method"))
+LISTS = {
+    CONFIG + "capacities": ("depth", int),
+    CONFIG + "ranks": ("rank", int),
+    CONFIG + "widths": ("width", int | float),
+}
 
 MOST = 2**63  # of what fedbench counts, nothing comes near
 _BOUNDED: dict[Any, Any] = {kind: Annotated[kind, Interval(gt=-MOST, lt=MOST)] for kind in (int, float)}
@@ -25,15 +56,36 @@ _BOUNDED: dict[Any, Any] = {kind: Annotated[kind, Interval(gt=-MOST, lt=MOST)] f
 
 def typed(shape: type[T], values: Any) -> T:
     """A JSON object as a dataclass. Raises: TypeError for a field that is missing, unknown or of another type."""
-    made = shape(**values)
-    for name, wanted in _wanted(cast(Any, shape)).items():
-        check(name, getattr(made, name), wanted)
-    return made
+    from pydantic import ValidationError
+
+    try:
+        _fields(cast(Any, shape)).validate_python(values)
+        return shape(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name, given = "".join(map(str, first["loc"][:1])) or "it", f"is {first['input']!r:.80}"
+        wrong = {"missing": "is missing", "extra_forbidden": "is unknown"}.get(first["type"], given)
+        raise TypeError(f"{name:.80} {wrong}") from None
 
 
 @functools.cache
-def _wanted(shape: Any) -> dict[str, Any]:
-    return get_type_hints(shape)
+def _fields(shape: Any) -> TypeAdapter:
+    """The validator of a JSON object with the fields of a dataclass."""
+    from typing import NotRequired
+
+    from pydantic import ConfigDict
+    from typing_extensions import TypedDict
+
+    hints = get_type_hints(shape)
+    wanted = {
+        field.name: _bounded(hints[field.name])
+        if field.default is MISSING
+        else NotRequired[_bounded(hints[field.name])]
+        for field in fields(shape)
+    }
+    made: Any = TypedDict(shape.__name__, wanted)  # type: ignore[operator]
+    made.__pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    return adapter(made)
 
 
 def check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str = "") -> None:
@@ -55,9 +107,84 @@ def check(name: str, value: Any, wanted: Any) -> None:
 
 @functools.cache
 def _validator(wanted: Any) -> TypeAdapter:
-    """Of a type, or of a union of types, whose numbers are no larger than files can hold."""
+    return adapter(_bounded(wanted))
+
+
+def _bounded(wanted: Any) -> Any:
+    """A type, or a union of types, whose numbers are no larger than files can hold."""
     kinds = tuple(_BOUNDED.get(kind, kind) for kind in get_args(wanted) or (wanted,))
-    return adapter(Union[kinds])  # noqa: UP007  # of as many as there are
+    return Union[kinds]  # noqa: UP007  # of as many as there are
+
+
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Raises: TypeError, saying what is wrong, for a manifest that fedbench did not write."""
+    for name, value in manifest.items():
+        check_part(name, value)
+    for name, value in manifest["config"].items():
+        check_part(CONFIG + name, value)
+
+
+def check_part(name: str, value: Any) -> None:
+    """Check one part of a manifest, or `config.NAME`. Raises: TypeError where fedbench did not write it."""
+    if name in TYPES:
+        check(name, value, TYPES[name])
+    if name in NAMED:
+        check_all(value, {"name": str}, f"{name}.")
+    elif name in LISTS:
+        _check_sizes(name, value)
+    elif name in PARTS:
+        PARTS[name](name, value)
+
+
+def _check_status(name: str, value: str) -> None:
+    if value not in STATUSES:
+        raise TypeError(f"{name} is {value!r:.80}")
+
+
+def _check_sizes(name: str, ways: Mapping[str, Any]) -> None:
+    noun, kind = LISTS[name]
+    for way, given in ways.items():
+        check(f"{name}.{way}", [] if given is True else given, list)
+        for value in () if given is True else given:
+            check(f"a {noun} of {name}.{way}", value, kind)
+
+
+def _check_facts(name: str, facts: Mapping[str, Any]) -> None:
+    for what, wanted in FACTS[name].items() if facts else ():
+        check(f"{name}.{what}", facts.get(what), wanted)
+
+
+def _check_texts(name: str, texts: Mapping[str, Any]) -> None:
+    for what, value in texts.items():
+        check(f"{name}.{what}", value, str)
+        if name == "method" and not value.isprintable():  # it ends up in tables, on its own line
+            raise TypeError(f"{name}.{what} is {value!r:.80}")
+
+
+def _check_files(name: str, files: Mapping[str, Any]) -> None:
+    for file, facts in files.items():
+        if not is_folder_name(file):  # a run sets damaged files aside: that must move nothing of another folder
+            raise TypeError(f"{name} has {file!r:.80}")
+        check(f"{name}.{file}", facts, dict)
+        for what, wanted in FILE_TYPES.items():
+            check(f"{name}.{file}.{what}", facts.get(what), wanted)
+
+
+def _check_ignored(name: str, parts: Sequence[Any]) -> None:
+    for part in parts:
+        check(f"a part of {name}", part, str)
+
+
+# What parts of a manifest hold, where their type does not say all.
+PARTS: Mapping[str, Callable[[str, Any], None]] = {
+    "status": _check_status,
+    "files": _check_files,
+    "ignored": _check_ignored,
+    "metrics": lambda _, measures: declare(measures),
+    CONFIG + "train": lambda name, value: check_all(value, {"rounds": int}, f"{name}."),
+    **dict.fromkeys(FACTS, _check_facts),
+    **dict.fromkeys(("method", "versions", "fingerprints"), _check_texts),
+}
 
 
 def is_folder_name(name: str) -> bool:

@@ -16,8 +16,8 @@ from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS
 from fedbench.results.documents import parsed
 from fedbench.results.identity import id_in
-from fedbench.results.index import CELLS, INDEX, MEND, Packed, read_index
-from fedbench.results.metric_direction import declare
+from fedbench.results.index import CELLS, INDEX, MEND, Index, Packed, read_index
+from fedbench.results.schema_checks import CONFIG, check_part
 from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow_schema, wrong_version
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 CELL = "cell"  # the column of every packed table that has the cell's id
 NAMES = ("scenario", "method", "variant", "seed")  # of the cell's first name; for people who open the file
 PLAIN = ("status", "reason", "started", "seconds", "digest")  # parts of a manifest that are columns as they are
-CONFIG = "config."  # the columns of a configuration's parts; all others are JSON texts too
 BESIDE = "manifest."  # the columns of a manifest's parts that are called as one of a name
 
 
@@ -46,10 +45,10 @@ def cell_folders(suite_folder: Path) -> Callable[[str], Path]:
     return lambda id: folder / older[id] if id in older else folder / CELLS / id
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=64)
 def _store_at(folder: str, *stamp: int) -> Store:
     index = read_index(Path(folder))
-    return Store(Path(folder), index.tables if index else {})
+    return Store(Path(folder), index.tables if index else {}, index)
 
 
 def store_of(suite_folder: Path) -> Store:
@@ -63,22 +62,32 @@ def store_of(suite_folder: Path) -> Store:
 
 
 class Store:
-    """The packed tables of one suite: read when they are asked for, and checked against the hashes of its index."""
+    """The packed tables of one suite: read when they are asked for, and checked against the hashes of its index.
 
-    def __init__(self, folder: Path, files: Mapping[str, Packed]) -> None:
-        self.folder, self.files = folder, files
+    Attributes:
+        folder: of the suite.
+        files: of the tables, by kind.
+        index: of the suite; None where there is none.
+    """
+
+    def __init__(self, folder: Path, files: Mapping[str, Packed], index: Index | None = None) -> None:
+        self.folder, self.files, self.index = folder, files, index
+        self._whole: set[str] = set()
         self._tables: dict[str, pyarrow.Table] = {}
-        self._bounds: dict[str, dict[str, tuple[int, int]]] = {}
+        self._spans: dict[str, dict[str, tuple[int, int]]] = {}
 
     def verify(self) -> None:
-        """Read every file. Raises: UserError naming one that is not as it was written."""
+        """Compare every file with its hash. Raises: UserError naming one that does not fit."""
+        self._whole.clear()
         for kind in self.files:
             self._path(kind)
 
     def _path(self, kind: str) -> Path:
-        """The file of a table, checked. Raises: UserError."""
+        """The file of a table, checked once. Raises: UserError."""
         known = self.files[kind]
         path = self.folder / known.file
+        if kind in self._whole:
+            return path
         try:
             whole = path.stat().st_size == known.size and hash_of_file(path) == known.sha256
         except FileNotFoundError:
@@ -87,33 +96,29 @@ class Store:
             raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
         if not whole:
             raise UserError(f"{path}: checksum mismatch: it was changed since it was written.\n{MEND}")
+        self._whole.add(kind)
         return path
 
     def table(self, kind: str) -> pyarrow.Table:
         """All packed rows of one kind, with the column `cell`; texts are dictionaries. Raises: UserError."""
         if kind not in self._tables:
-            self._tables[kind] = _read(kind, self._path(kind))
+            self._tables[kind] = self.read(kind)
         return self._tables[kind]
+
+    def read(self, kind: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
+        """As `table`, some columns and `cell`; the table is not kept. Raises: UserError."""
+        return _read(kind, self._path(kind), None if columns is None else [CELL, *columns])
 
     def rows(self, kind: str, id: str) -> pyarrow.Table | None:
         """The rows of one cell, without the column `cell`; None where it has no such table. Raises: UserError."""
-        if kind not in self.files or (place := self.bounds(kind).get(id)) is None:
+        if kind not in self.files:
+            return None
+        if kind not in self._spans:
+            self._spans[kind] = spans(self.table(kind))
+        if (place := self._spans[kind].get(id)) is None:
             return None
         own = self.table(kind).slice(place[0], place[1] - place[0]).drop_columns([CELL])
         return own.cast(arrow_schema(kind))
-
-    def bounds(self, kind: str) -> dict[str, tuple[int, int]]:
-        """The first row of each cell, and the one after its last."""
-        if kind not in self._bounds:
-            import numpy as np
-
-            column = self.table(kind)[CELL].combine_chunks()
-            codes, ids = numbers(column.indices), column.dictionary.to_pylist()
-            starts = np.flatnonzero(np.diff(codes, prepend=-1))
-            ends = [*starts[1:].tolist(), len(codes)]
-            found = [ids[code] for code in codes[starts].tolist()]
-            self._bounds[kind] = dict(zip(found, zip(starts.tolist(), ends, strict=True), strict=True))
-        return self._bounds[kind]
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -124,23 +129,37 @@ class Store:
 
     @cached_property
     def _parts(self) -> dict[str, tuple[Sequence[int | None], list[Any]]]:
-        """The columns of `cells`, each as places and values; a JSON text that many cells have is parsed once."""
+        """The columns of `cells`, each as places and values; a value that many cells have is parsed and checked once.
+
+        Raises: UserError where a part is none of a manifest.
+        """
         found: dict[str, tuple[Sequence[int | None], list[Any]]] = {}
         for name in self.table(CELLS).column_names:
             if name in (CELL, *NAMES):
                 continue
             column = self.table(CELLS)[name].combine_chunks()
             if name in PLAIN:
-                found[name] = range(len(column)), column.to_pylist()
+                places, values = range(len(column)), column.to_pylist()
+                known = list(dict.fromkeys(value for value in values if value is not None))
             else:
-                texts = column.dictionary.to_pylist()
-                found[name] = column.indices.to_pylist(), [parsed(text) for text in texts]
-        for measures in found.get("metrics", ((), []))[1]:
-            declare(measures)
+                places = column.indices.to_pylist()
+                values = known = [parsed(text) for text in column.dictionary.to_pylist()]
+            found[name] = places, values
+            for value in known:
+                self._check(name.removeprefix(BESIDE), value)
         return found
 
+    def _check(self, name: str, value: Any) -> None:
+        try:
+            check_part(name, value)
+        except (TypeError, AttributeError) as error:
+            raise UserError(f"{self._path(CELLS)}: a cell has no manifest of fedbench ({error}).\n{MEND}") from error
+
     def manifest(self, id: str) -> dict[str, Any] | None:
-        """The manifest of a packed cell, with the `digest` of what it says. Raises: UserError."""
+        """The manifest of a packed cell, with the `digest` of its content; None where there is none.
+
+        Raises: UserError where it is none of fedbench.
+        """
         if (row := self.ids.get(id)) is None:
             return None
         found: dict[str, Any] = {"result_version": RESULT_VERSION, "id": id, "config": {}}
@@ -154,7 +173,21 @@ class Store:
                 found[name.removeprefix(BESIDE)] = value
             elif value is not None or name not in PLAIN or name == "reason":
                 found[name] = value
+        if "status" not in found:
+            raise UserError(f"{self._path(CELLS)}: the cell {id} has no status.\n{MEND}")
         return found
+
+
+def spans(table: pyarrow.Table) -> dict[str, tuple[int, int]]:
+    """Of a table with the column `cell`: the first row of each cell, and the one after its last."""
+    import numpy as np
+
+    column = table[CELL].combine_chunks()
+    codes, ids = numbers(column.indices), column.dictionary.to_pylist()
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    ends = [*starts[1:].tolist(), len(codes)]
+    found = [ids[code] for code in codes[starts].tolist()]
+    return dict(zip(found, zip(starts.tolist(), ends, strict=True), strict=True))
 
 
 def numbers(array: pyarrow.Array) -> np.ndarray:
@@ -177,7 +210,7 @@ def packed_schema(kind: str) -> pyarrow.Schema:
     return pa.schema([pa.field(CELL, pa.string(), nullable=False), *own], metadata=own.metadata)
 
 
-def _read(kind: str, path: Path) -> pyarrow.Table:
+def _read(kind: str, path: Path, columns: Sequence[str] | None) -> pyarrow.Table:
     """A packed table whose file is as it was written. Raises: UserError where it is none of fedbench."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
@@ -187,7 +220,7 @@ def _read(kind: str, path: Path) -> pyarrow.Table:
             schema = file.schema_arrow
         texts = [field.name for field in schema if pa.types.is_string(field.type)]
         with open(path, "rb") as opened, ParquetFile(opened, read_dictionary=texts) as file:
-            table = file.read().unify_dictionaries().combine_chunks()
+            table = file.read(columns).unify_dictionaries().combine_chunks()
         table.validate(full=True)
     except Exception as error:  # of many kinds: what somebody else's file makes pyarrow stumble over
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -10,10 +10,10 @@ from typing import Any
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.halving_state import Contest, Key, rungs_of
-from fedbench.results.index import INDEX, MEND, Entry, Index, change_index, read_index
+from fedbench.results.index import INDEX, MEND, Entry, Index, change_index
 from fedbench.results.manifest import read_manifest
 from fedbench.results.schema_checks import check, typed
-from fedbench.results.store import cell_folders
+from fedbench.results.store import cell_folders, store_of
 
 SEARCHES, CONTESTS = "searches", "contests"  # in the index
 
@@ -67,7 +67,7 @@ def with_searches(index: Index, folder: Path, searches: Mapping[Key, Search]) ->
 
 def read_searches(suite_folder: Path) -> dict[Key, Search]:
     """The search that the candidates of each contest were drawn in. Raises: UserError where it cannot be used."""
-    index = read_index(suite_folder)
+    index = store_of(suite_folder).index
     return searches_of(index, Path(suite_folder)) if index else {}
 
 
@@ -129,7 +129,7 @@ def _tried(index: Index) -> dict[Key, dict[int, list[Entry]]]:
 def contests(suite_folder: Path) -> dict[Key, Contest]:
     """The contests that the index of a folder names, in its order."""
     folder, found = Path(suite_folder), dict[Key, Contest]()
-    if (index := read_index(folder)) is None or not (searches := searches_of(index, folder)):
+    if (index := store_of(folder).index) is None or not (searches := searches_of(index, folder)):
         return found
     places = cell_folders(folder)
     for key, tried in _tried(index).items():

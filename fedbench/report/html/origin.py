@@ -14,8 +14,7 @@ from fedbench.results import Result
 from fedbench.results.diff import CellSummary
 from fedbench.results.documents import parsed
 from fedbench.results.identity import identity_of
-from fedbench.results.manifest import check_manifest
-from fedbench.results.schema_checks import check, check_all
+from fedbench.results.schema_checks import check, check_all, check_manifest
 from fedbench.results.score_digest import Said
 from fedbench.results.tables import RESULT_VERSION
 
