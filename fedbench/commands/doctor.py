@@ -62,7 +62,7 @@ def checks(plugins: tuple[str, ...], results: str) -> Iterator[Check]:
     from fedbench.errors import UserError
     from fedbench.machine import package_version
     from fedbench.registry.registry import Registry
-    from fedbench.runner.cells import NUMERICAL
+    from fedbench.results.identity import NUMERICAL
 
     yield Check("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}")
     for name in NUMERICAL:

@@ -36,6 +36,10 @@ def put(view: Frame | View, form: str, paged: bool = False) -> None:
         from fedbench.report.text import render
 
         text = render(view, form)
+        frame = getattr(view, "frame", view)
+        for warning in dict.fromkeys(one.get("warning") for one in frame.attrs["pages"]) if form == "csv" else ():
+            if warning:  # which rows have no place for
+                click.echo(warning, err=True)
     if paged and screen.is_terminal and sys.stdout.isatty() and text.count("\n") >= screen.height:
         _page(text)
     else:

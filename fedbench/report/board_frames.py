@@ -101,7 +101,8 @@ def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
 def page_of(board: Leaderboard, caption: str | None = None) -> dict[str, Any]:
     """What stands around the table of one leaderboard."""
     told = subtitle(board) if caption is None else caption
-    return page(board.place, caption=told, above=conclusion(board.scores, board.pairs), notes=list(board.notes))
+    above = conclusion(board.scores, board.pairs)
+    return page(board.place, caption=told, above=above, warning=board.warning, notes=list(board.notes))
 
 
 def _domain(name: str) -> str:
@@ -310,7 +311,7 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
         means.to_dict("records"),
         (*PLACE, "client", "domain", *methods),
         caption="Clients, each on its own test images: mean over seeds",
-        pages=[page(board.place, caption=subtitle(board)) for board in own],
+        pages=[page(board.place, caption=subtitle(board), warning=board.warning) for board in own],
         formats={**dict.fromkeys(methods, Format("", "score", "metric")), "domain": Format(part="name")},
         legend=["Each client on its own test images: mean over seeds."],
         **about(own),

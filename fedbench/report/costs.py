@@ -76,7 +76,7 @@ def costs(boards: Sequence[Leaderboard]) -> Frame:
         rows,
         (*PLACE, "method", "role", "n_seeds", *columns),
         caption="Costs of clients and server",
-        pages=[page(board.place, notes=_notes(board)) for board in boards],
+        pages=[page(board.place, warning=board.warning, notes=_notes(board)) for board in boards],
         formats={**FORMATS, **kinds, "role": Format(part="")},
         legend=[*LEGEND, *([SIMULATED] if any(cost["simulated"] for *_, cost in known) else [])],
         parts=PARTS,

@@ -210,7 +210,7 @@ def page(key: Sequence[Any], **facts: Any) -> dict[str, Any]:
 
     Args:
         key: the values of the frame's `by` in its rows.
-        facts: title, caption, above (a sentence over the table), notes, remarks.
+        facts: title, caption, above (a sentence over the table), warning (another), notes, remarks.
     """
     return {"key": [str(part) for part in key], **facts}
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.report.plot_style import ROLES
 from fedbench.results import Result
 from fedbench.results.diff import flatten
+from fedbench.results.identity import plugin_versions
 from fedbench.types import SIZES
 from fedbench.words import nearest, unlike
 
@@ -59,15 +61,19 @@ def settings(results: Sequence[Result]) -> Iterable[tuple[str, list[Result]]]:
         e = r.entry
         named.setdefault((r.suite, e.scenario, e.variant, e.backbone, e.dataset, e.profile), []).append(r)
     for (_, _, variant, *_), group in named.items():
-        for text, part in _apart(group, (*SHARED, "faults", "evaluation"), _shared):
+        started = [plugin_versions(r.manifest) for r in group if r.manifest]
+        common = set.intersection(*map(set, started)) if started else set()  # others are single methods'
+        for text, part in _apart(group, (*SHARED, "faults", "evaluation"), partial(_shared, plugins=common)):
             yield "; ".join(filter(None, (variant, text))), part
 
 
-def _shared(result: Result) -> dict[str, Any]:
-    """What must agree; in place of settings that a method brings itself, what its suite gives all others."""
+def _shared(result: Result, plugins: Collection[str]) -> dict[str, Any]:
+    """What must agree; in place of settings that a method brings itself, what its suite gives all others. plugins:
+    those that computed all cells."""
     theirs = {key: value for key, value in (result.entry.shared or {}).items() if key in OPTIONS}
     config = {**result.manifest["config"], **theirs}
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
+    shared["plugins"] = {name: code for name, code in plugin_versions(result.manifest).items() if name in plugins}
     shared["faults"] = config.get("faults") or {}
     evaluation = config.get("evaluation", {})
     less = {"validation": evaluation["validation"]} if "validation" in evaluation else {}  # to train on
@@ -101,8 +107,14 @@ def cited(results: Sequence[Result], papers: Mapping[str, str]) -> list[str]:
 
 
 def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """The results of one method's name, split where its options or own settings differ, with the text of what does."""
-    return _apart(results, OPTIONS, lambda result: {key: result.manifest["config"].get(key) for key in OPTIONS})
+    """The results of one method's name, split where its options, own settings or plugins' code differ, with the text of
+    what does."""
+
+    def own(result: Result) -> dict[str, Any]:
+        config = result.manifest["config"]
+        return {key: config.get(key) for key in OPTIONS} | {"plugins": plugin_versions(result.manifest)}
+
+    return _apart(results, OPTIONS, own)
 
 
 def by_label(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -121,7 +133,7 @@ def _apart(
     results: Sequence[Result], keys: Sequence[str], part_of: Callable[[Result], dict[str, Any]]
 ) -> list[tuple[str, list[Result]]]:
     """Results split by a part of their configuration, with the text of what differs ("" where nothing does). keys: what
-    of the configuration that part is made of, beside fingerprints and the suite's own.
+    of the configuration that part is made of, besides fingerprints, versions and the suite's own.
 
     A cell that was not started has no configuration yet; it stays with the first of its name.
     """
@@ -152,4 +164,5 @@ def _values(result: Result, keys: Sequence[str]) -> tuple[int, ...]:
     """Equal only for results whose values of these keys are the same objects, as long as those live."""
     manifest, shared = result.manifest, result.entry.shared
     config = manifest["config"]
-    return (*(id(config.get(key)) for key in keys), id(manifest.get("fingerprints")), id(shared))
+    whole = (manifest.get("fingerprints"), manifest.get("versions"), shared)
+    return (*(id(config.get(key)) for key in keys), *map(id, whole))

@@ -53,7 +53,7 @@ def images(boards: Sequence[Leaderboard], method: str, other: str) -> Frame:
         if len(both) == len({method, other}):
             notes: list[str] = []
             rows += list(_seeds(board, both[method], both[other], notes))
-            pages.append(page(board.place, caption=title, notes=notes))
+            pages.append(page(board.place, caption=title, warning=board.warning, notes=notes))
     if not pages:
         raise UserError(f"--images: no leaderboard has both {method} and {other}")
     for row, q in zip(rows, benjamini_hochberg([row["p"] for row in rows]), strict=True):

@@ -71,6 +71,7 @@ def _titles(
 
 def _page(part: Part, facts: Mapping[str, Any], title: str, place: Place | None) -> Page:
     tables = _tables(part, facts.get("caption", "")) if len(part) else []
+    tables[:1] = [replace(table, warning=facts.get("warning", "")) for table in tables[:1]]
     around = facts.get("notes", ()), facts.get("remarks", ())
     return Page(title, tables, *around, place, facts.get("above", ""))
 

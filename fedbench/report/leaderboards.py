@@ -15,6 +15,7 @@ from fedbench.report.run_scores import AT, Run, Score, check_direction, is_fract
 from fedbench.report.significance import BySeed, groups_of, margin_of
 from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
 from fedbench.results import Result
+from fedbench.results.identity import mixed_versions
 from fedbench.results.metric_direction import higher_is_better, without_noise
 
 
@@ -89,6 +90,13 @@ class Leaderboard:
     cells: Mapping[str, Sequence[Result]]
     pairs: Sequence[Pair] = ()
     margin: float | None = None
+
+    @property
+    def warning(self) -> str:
+        """Which packages computed its finished cells in several versions; "" where each has one."""
+        results = (r for part in self.cells.values() for r in part)
+        mixed = mixed_versions(r.manifest for r in results if r.status == "finished")
+        return f"Computed with different versions, which may change scores: {mixed}." if mixed else ""
 
     @property
     def by_client(self) -> bool:

@@ -183,7 +183,7 @@ def _notes(one: Summary) -> list[str]:
     """What stands below the leaderboards, each note once with where it stands."""
     places: dict[str, list[str]] = {}
     for title, board in one.boards.items():
-        for text in filter(None, (*board.notes, too_few(board.scores))):
+        for text in filter(None, (board.warning, *board.notes, too_few(board.scores))):
             places.setdefault(text, []).append(title)
     where = {text: "" if len(at) == len(one.boards) else f" ({shortened(at, PLACES)})" for text, at in places.items()}
     notes = [f"{text}{where[text]}" for text in sorted(places, key=lambda text: -len(places[text]))]

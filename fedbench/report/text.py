@@ -169,6 +169,7 @@ def to_html(found: Frame) -> str:
         lines.append(f"<h4>{_escape_html(' · '.join(filter(None, (view.shared, page.title))))}</h4>")
         lines += [f"<p>{_escape_html(page.above)}</p>"] if page.above else []
         for table in page.tables:
+            lines += [f"<p>{_escape_html(table.warning)}</p>"] if table.warning else []
             lines += ["<table>", f"<caption>{_escape_html(table.caption)}</caption>"]
             lines.append(_html_row("th", [column.title for column in table.columns], table.columns))
             for i in range(len(table.columns[0].cells)):

@@ -42,7 +42,7 @@ def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> Frame:
         tested = {tuple(sorted(curve(r.digest.scores, board.metric))) for r in finished}
         uneven = ["not all were tested after the same rounds; what is tested more often can arrive earlier"]
         notes = [*board.notes, *(uneven if len(tested) > 1 else [])]
-        pages.append(page(board.place, caption=f"what it took to reach {goal}", notes=notes))
+        pages.append(page(board.place, caption=f"what it took to reach {goal}", warning=board.warning, notes=notes))
     formats = {what: Format(title, "rank" if what == "rounds" else what, "low") for what, title in TITLES.items()}
     formats |= {"rounds_std": Format(part=""), "n_reached": Format("reached", "int", "high")}
     formats |= {"n_seeds": Format("of seeds", "int"), "role": Format(part="")}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from fedbench.disk import hash_of_bytes
 
+# Another version of one of these may give other numbers: results of several are shown together, with a warning.
+# Results of a plugin's code before and after an edit never enter one mean.
+NUMERICAL = ("torch", "timm", "loralib", "numpy")
 # Raised whenever a cell of the same configuration comes to other numbers: no older cell is then reused.
 NUMBERS_VERSION = 1
 NAMED = re.compile(r"-([0-9a-f]{12})\Z")
@@ -45,6 +48,29 @@ def read_by_its_method(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a cell without the parts that its method does not read."""
     ignored = manifest.get("ignored", ())
     return {key: value for key, value in manifest.get("config", {}).items() if key not in ignored}
+
+
+def plugin_versions(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The code of the plugins that computed a cell, by package or file."""
+    versions = manifest.get("versions", {})
+    return {name: version for name, version in versions.items() if name not in ("fedbench", *NUMERICAL)}
+
+
+def mixed_versions(manifests: Iterable[Mapping[str, Any]], plugins: bool = False) -> str:
+    """`torch 2.13.0 and 2.14.1`, of what did not compute all of these cells in one version; "" where all did.
+
+    Args:
+        manifests: of cells; those without versions are left out.
+        plugins: whether to name plugins as well.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for manifest in manifests:
+        for name, version in manifest.get("versions", {}).items():
+            if plugins or name in ("fedbench", *NUMERICAL):
+                found.setdefault(name, {})[version] = None
+    return "; ".join(
+        f"{name} {' and '.join(sorted(versions))}" for name, versions in found.items() if len(versions) > 1
+    )
 
 
 def id_in(folder: str) -> str:

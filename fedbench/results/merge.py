@@ -19,6 +19,7 @@ from fedbench.results.documents import locked
 from fedbench.results.expected import expected_of
 from fedbench.results.files import TABLES
 from fedbench.results.halving_state import Key
+from fedbench.results.identity import mixed_versions
 from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, commit, merged_entries, prepare_folder, read_index
 from fedbench.results.loading import content_hash, examine, what_is_wrong
 from fedbench.results.lock import is_held
@@ -39,7 +40,8 @@ NOTHING = "Nothing was written."
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of one suite. left: cells that nobody has finished yet."""
+    """What became of one suite. left: cells that nobody has finished yet; mixed: what computed the others in several
+    versions."""
 
     suite: str
     folder: Path
@@ -47,6 +49,7 @@ class Merged:
     kept: int
     left: int
     content_hash: str
+    mixed: str = ""
 
 
 @dataclass
@@ -212,7 +215,8 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
     pack(target)
     left = sum(rank in (UNFINISHED, RESUMABLE) for rank in ranks.values())
     kept = len(suite.cells) - len(taken) - left
-    return Merged(suite.name, target, len(taken), kept, left, content_hash(target))
+    mixed = mixed_versions((r.manifest for r in suite.cells.values() if r.status == "finished"), plugins=True)
+    return Merged(suite.name, target, len(taken), kept, left, content_hash(target), mixed)
 
 
 def _ended(result: Result) -> Ended:

@@ -16,14 +16,11 @@ from fedbench.registry.cache_key import idle_plugins, unread
 from fedbench.registry.catalogue import references
 from fedbench.registry.registry import Registry
 from fedbench.results.files import damage
-from fedbench.results.identity import identity
+from fedbench.results.identity import NUMERICAL, identity
 from fedbench.results.index import Entry
 from fedbench.results.status import DAMAGED, HALVED, INTERRUPTED, PENDING
 from fedbench.results.store import cell_folders
 from fedbench.suite import Point
-
-# Another version of one of these may give other numbers.
-NUMERICAL = ("torch", "timm", "loralib", "numpy")
 
 
 @dataclass

@@ -57,6 +57,7 @@ def _page(comparison: Comparison) -> dict[str, Any]:
         comparison.board.place,
         caption=subtitle(comparison.board),
         above=warning,
+        warning=comparison.board.warning,
         notes=list(comparison.board.notes),
         remarks=_remarks(comparison),
         comparable=not comparison.apart,
