@@ -32,7 +32,7 @@ from fedbench.results.manifest import MANIFEST
 from fedbench.results.pack import Ended, with_cells
 from fedbench.results.result import checked_table, has_table
 from fedbench.results.store import cell_folders
-from fedbench.simulation.prices import Prices, _Cell
+from fedbench.simulation.method_costs import Prices, _Cell
 from fedbench.types import Size
 
 WITH_WORKSPACE = "head_only"  # the method whose cells were computed before and after the column came

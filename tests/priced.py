@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.simulation.cost_estimate import answer_each
-from fedbench.simulation.prices import Prices
+from fedbench.simulation.method_costs import Prices
 
 
 def totals_of(assets: Assets, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def _found(
         groups.setdefault(of_one_method(point.config), []).append((id, point.config))
         rules[_told(point.config.get("fit", {"memory": True}))] = None
     given = {"devices": devices, "images": images}
-    asking = Asking("fedbench.simulation.prices:feasible", assets, timeout, list(groups.values()), given)
+    asking = Asking("fedbench.simulation.method_costs:feasible", assets, timeout, list(groups.values()), given)
     for _ in asking.run():
         pass
     found: dict[Where, dict[str, Any]] = {}

@@ -53,8 +53,8 @@ def plan(
     from fedbench.commands.screen import Spinner
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
-    from fedbench.runner.forecast import forecast
-    from fedbench.runner.options import Options
+    from fedbench.runner.cells import Options
+    from fedbench.runner.estimate import forecast
     from fedbench.runner.runner import load
 
     options = Options(results=results, device=device, jobs=workers(jobs), timeout=timeout)

@@ -177,7 +177,7 @@ def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) ->
 
     from fedbench.commands.plugin_check import DEADLINE, Check
     from fedbench.commands.screen import Screen
-    from fedbench.runner.signals import raising
+    from fedbench.processes.signals import raising
 
     console, options = Screen(), dict(map(_option, sets))
     check, sound = Check(names, plugins, options, deadline or DEADLINE), True

@@ -246,9 +246,9 @@ def _run(plan: Plan, registry: Registry, results: str, quiet: bool, given: dict[
     from fedbench.commands.screen import Screen, Spinner
     from fedbench.commands.watch import Watch
     from fedbench.errors import Interrupted
-    from fedbench.runner.options import Options
-    from fedbench.runner.run import Run
-    from fedbench.runner.signals import raising
+    from fedbench.processes.signals import raising
+    from fedbench.runner.cells import Options
+    from fedbench.runner.runner import Run
 
     options = Options(results=results, device=given["device"], jobs=workers(given["jobs"]))
     try:

@@ -13,7 +13,7 @@ import click
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
 from fedbench.commands.output import tell_left_out
 from fedbench.errors import Interrupted
-from fedbench.runner.signals import raising
+from fedbench.processes.signals import raising
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fedbench.registry.registry import Registry
     from fedbench.results import Found
-    from fedbench.runner.exit_status import Listen, Outcome
+    from fedbench.runner.progress import Listen, RunSummary
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -127,7 +127,7 @@ def _tell_how_to_resume(force: bool, results: str) -> None:
     )
 
 
-def _end(outcome: Outcome, registry: Registry, quiet: bool) -> int:
+def _end(outcome: RunSummary, registry: Registry, quiet: bool) -> int:
     """Print what came out, and the plugins that failed. Returns the exit code."""
     from fedbench.commands.output import warn_of_lost
 
@@ -137,7 +137,7 @@ def _end(outcome: Outcome, registry: Registry, quiet: bool) -> int:
     return 1 if outcome.failed or outcome.left or outcome.undecided or lost else 0
 
 
-def _close(outcome: Outcome, roles: dict[str, str]) -> None:
+def _close(outcome: RunSummary, roles: dict[str, str]) -> None:
     """The leaderboards, or a summary of many, and what to do next."""
     from rich.text import Text
 
@@ -193,7 +193,7 @@ def _read(folder: Path) -> Found:
     return examine([folder]).read(COMPARED)
 
 
-def _list_printed(console: Console, outcome: Outcome) -> set[str]:
+def _list_printed(console: Console, outcome: RunSummary) -> set[str]:
     """The names of the cells that printed anything. Finished ones are counted on the console."""
     from rich.text import Text
 
@@ -211,7 +211,7 @@ def _list_printed(console: Console, outcome: Outcome) -> set[str]:
     return spoke
 
 
-def _list_failed(console: Console, outcome: Outcome, spoke: set[str]) -> None:
+def _list_failed(console: Console, outcome: RunSummary, spoke: set[str]) -> None:
     """Where the reasons of the first failures stand, or the reason where it could not be written down.
 
     spoke: the cells that printed anything.
@@ -236,7 +236,7 @@ def _list_failed(console: Console, outcome: Outcome, spoke: set[str]) -> None:
         console.print(f"  and {left} more")
 
 
-def _summary(outcome: Outcome) -> dict:
+def _summary(outcome: RunSummary) -> dict:
     return {
         "suite": outcome.suite,
         "folder": str(outcome.folder),

@@ -14,8 +14,7 @@ from fedbench.report.run_scores import is_fraction
 from fedbench.results.identity import id_in
 from fedbench.results.status import HALVED
 from fedbench.runner.cells import Cell
-from fedbench.runner.exit_status import Listen
-from fedbench.runner.progress import pace_of
+from fedbench.runner.progress import Listen, progress_of
 from fedbench.words import counted, duration, per_second
 
 # How an end is marked, so that it reads without colour.
@@ -57,7 +56,7 @@ class Watch:
         self.cells = {cell.id: cell for cell in missing}
         self.total, self.done = len(missing), 0
         kept = len(cells) - len(missing)
-        self.pace = pace_of(missing, kept)
+        self.pace = progress_of(missing, kept)
         names = sum(len(cell.points) for cell in cells)
         if self.quiet:
             return self.event

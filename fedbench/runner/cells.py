@@ -1,15 +1,16 @@
-"""From a suite's points to its cells: identities, folders, and equal points as one cell under all their names."""
+"""The cells of a suite: identities, folders, what a run may be asked to do with them, and why some cannot be built."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbench import __version__
+from fedbench import __version__, machine
 from fedbench.data.sources import located
+from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
 from fedbench.registry.cache_key import idle_plugins, unread
@@ -18,9 +19,19 @@ from fedbench.registry.registry import Registry
 from fedbench.results.files import damage
 from fedbench.results.identity import NUMERICAL, identity
 from fedbench.results.index import Entry
-from fedbench.results.status import DAMAGED, HALVED, INTERRUPTED, PENDING
+from fedbench.results.status import DAMAGED, GIVEN_UP, HALVED, INTERRUPTED, KEPT, PENDING
 from fedbench.results.store import cell_folders
-from fedbench.suite import Point
+from fedbench.simulation.checkpoint import EVERY
+from fedbench.suite import Point, Suite
+from fedbench.suite.node import Mark, Problems
+
+ALSO = 3  # further places in the suite that an error names
+
+Preparing = Callable[[int, int], Any]  # takes how many cells are prepared, of how many, as their number grows
+
+
+def unheard(done: int, of: int) -> None:
+    """Tells nobody."""
 
 
 @dataclass
@@ -143,3 +154,93 @@ def versions_of(config: dict[str, Any], registry: Registry) -> dict[str, str]:
         plugin = registry.catalogue.find(kind, ref["name"]).plugin
         versions[registry.label(plugin)] = registry.version(plugin)
     return versions
+
+
+@dataclass(frozen=True)
+class Options:
+    """See `run` of the command line; the names are the same."""
+
+    results: str = "results"
+    device: str = "auto"
+    jobs: str | int = "auto"
+    executor: str | dict[str, Any] = "local"
+    timeout: float | None = None
+    memory_limit: int | None = None
+    retry_failed: bool = False
+    max_failures: int | None = None
+    force: bool = False
+    shard: tuple[int, int] | None = None
+    checkpoint_every: float = EVERY
+    gpu_fraction: float | None = None
+
+    def workers(self) -> int:
+        """`auto` is one for each core, or as many as share a GPU where there is one."""
+        if self.jobs != "auto":
+            return int(self.jobs)
+        return int(1 / (self.gpu_fraction or 1.0) + 1e-9) if self.on_gpu else machine.cores()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether cells are computed on one."""
+        return self.device == "cuda" or (self.device == "auto" and machine.has_gpu())
+
+    def gpu(self) -> float:
+        """The share of a GPU that a cell asks a cluster for; with `auto` none, unless a share is named."""
+        if self.device == "cpu":
+            return 0.0
+        return self.gpu_fraction or float(self.device == "cuda")
+
+    def asked(self) -> dict[str, Any]:
+        """What executors are given, if they have parameters of these names."""
+        most = None if self.jobs == "auto" else int(self.jobs)
+        limits = {"timeout": self.timeout, "memory_limit": self.memory_limit}
+        return {"workers": self.workers(), "most": most, "gpu": self.gpu(), **limits}
+
+    def of_shard(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their ids, so
+        that shards have as much to compute and mix methods."""
+        part, parts = self.shard or (1, 1)
+        mine = set(sorted(cell.id for cell in cells)[part - 1 :: parts])
+        return [cell for cell in cells if cell.id in mine]
+
+    def wants(self, status: str) -> bool:
+        """Whether a cell of which this is on disk is to be computed (`status` of `runs.plan`)."""
+        if status in (*KEPT, HALVED):
+            return self.force
+        return status not in GIVEN_UP or self.retry_failed or self.force
+
+
+class BuildErrors:
+    """Why cells of a suite are refused: each reason once, with the places in the suite of what is to blame.
+
+    A cell whose plugin refuses it is its own failure, and the others run; the suite is refused where an option that it
+    sets is to blame, or where no cell is left.
+    """
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        self.places: dict[str, dict[Mark, None]] = {}  # of each reason
+        self.refused, self.by_option = 0, False
+
+    def add(self, cell: Cell, error: UserError) -> None:
+        """Note why a cell cannot be built, and go on."""
+        self.refused += 1
+        self.by_option |= bool(error.option)
+        self.places.setdefault(str(error), {})[self.suite.place(cell.points[0], error.option)] = None
+
+    def raise_any(self, of: int) -> None:
+        """Raises UserError with the reasons, in the order of the suite, unless some of so many cells can run and no
+        option is to blame."""
+        if not (self.by_option or self.refused == of):
+            return
+        problems = Problems()
+        for reason, (first, *others) in self.places.items():
+            problems.add(first, reason + _also(others))
+        problems.raise_any()
+
+
+def _also(others: Sequence[Mark]) -> str:
+    if not others:
+        return ""
+    more = f" and {len(others) - ALSO} more" if len(others) > ALSO else ""
+    return f"\n  the same at {', '.join(map(str, others[:ALSO]))}{more}"

@@ -13,14 +13,13 @@ from typing import Any
 from fedbench import hookimpl
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
+from fedbench.processes.signals import counted
 from fedbench.processes.supervisor import Child, ChildFailed, name_of, wait
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.lock import Held, cell_lock
 from fedbench.results.manifest import CHECKPOINT
 from fedbench.results.status import TAKEN
-from fedbench.runner.signals import counted
-from fedbench.simulation.cell_job import CellJob
-from fedbench.simulation.events import checked
+from fedbench.simulation.cell_job import CellJob, checked
 
 OnEvent = Callable[[dict[str, Any]], bool]
 Execute = Callable[[Iterable[str], OnEvent], None]

@@ -1,20 +1,43 @@
-"""Runs the cells of a suite: what is finished is kept, what is equal runs once, what fails stays alone."""
+"""A run of a suite: prepare, compute, close, and the stages of a suite that is tuned first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedbench import machine
 from fedbench import suite as suites
+from fedbench.disk import hash_of_json, require_room
+from fedbench.errors import Broke, CannotWrite, UserError
+from fedbench.processes import fork_server
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import READING, Registry
-from fedbench.runner.cells import Cell, cells_of
-from fedbench.runner.exit_status import Outcome
-from fedbench.runner.options import Options, Preparing, unheard
-from fedbench.runner.run import Observe, Run
-from fedbench.runner.successive_halving import decide, leave, of_shard, tried
+from fedbench.results import read_manifest, refuse_links
+from fedbench.results.expected import write_expected
+from fedbench.results.identity import id_in
+from fedbench.results.index import Entry, merge_index, prepare_folder
+from fedbench.results.pack import pack
+from fedbench.results.status import ENDED, GIVEN_UP, HALVED, PENDING
+from fedbench.results.tuning import merge_searches, read_searches
+from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, entries, folders_of, status, unheard
+from fedbench.runner.job_queue import JobQueue
+from fedbench.runner.local import Execute
+from fedbench.runner.progress import EndedCells, Listen, RunSummary
+from fedbench.runner.successive_halving import decide, leave, of_shard, searches_of, tried
+from fedbench.simulation.cell_job import CellJob
+from fedbench.simulation.checkpoint import forget
+from fedbench.suite import Suite
+from fedbench.suite.references import reference
+from fedbench.types import SIZES
+
+Observe = Callable[[str, list[Cell], list[Cell]], Listen]
+LeftOut = dict[tuple[str, str], dict[str, int]]  # of data by name and fingerprint, see `Splits.left_out`
 
 
 def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
@@ -36,7 +59,7 @@ def run(
     observe: Observe | None = None,
     preparing: Preparing = unheard,
     **options: Any,
-) -> Outcome:
+) -> RunSummary:
     """Run a suite and return what is now on disk.
 
     scenarios, methods, seeds, variants: only these, see `Suite.points` · sets: `dotted.key=value` overrides ·
@@ -75,9 +98,9 @@ class _Stages:
     assets: Assets
     observe: Observe | None
     preparing: Preparing = unheard
-    outcome: Outcome | None = None
+    outcome: RunSummary | None = None
 
-    def compute(self, cells: list[Cell], options: Options, stage: str = "") -> Outcome:
+    def compute(self, cells: list[Cell], options: Options, stage: str = "") -> RunSummary:
         """Compute those cells that are not there yet. Failures count over all stages."""
         if self.outcome and options.max_failures is not None:
             options = replace(options, max_failures=options.max_failures - self.outcome.failures)
@@ -85,3 +108,204 @@ class _Stages:
         outcome = run.close(run.compute(self.observe))
         self.outcome = outcome.after(self.outcome) if self.outcome else outcome
         return self.outcome
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that can begin: nothing of what it was given is refused any more.
+
+    folder: of the suite's results · named: the cells that were asked for, of all shards, and their entries in the index
+    · cells: those of this shard, with what was on disk of each by its id · missing: those to compute · execute: the
+    executor of that name, made for them.
+    """
+
+    suite: Suite
+    registry: Registry
+    options: Options
+    folder: Path
+    named: list[Cell]
+    entries: list[Entry]
+    cells: list[Cell]
+    before: dict[str, dict[str, Any] | None]
+    missing: list[Cell]
+    executor: str
+    execute: Execute
+    began: float
+    left_out: LeftOut
+    stage: str = ""
+
+    @classmethod
+    def prepare(
+        cls,
+        suite: Suite,
+        named: list[Cell],
+        registry: Registry,
+        assets: Assets,
+        options: Options,
+        stage: str = "",
+        preparing: Preparing = unheard,
+    ) -> Run:
+        """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
+        names every cell, so that `compare` can follow along. stage: of a suite that runs in several · preparing: see
+        `runs.options`."""
+        began = time.monotonic()
+        executor = _executor(registry, options)
+        folder = Path(options.results) / suite.name
+        if os.path.lexists(folder):
+            refuse_links(folder)
+            prepare_folder(folder)  # refused now, not after minutes of decoding
+            read_searches(folder)
+        chosen = options.of_shard(named)
+        folders = folders_of(chosen, folder)
+        before = {id: read_manifest(place) for id, place in folders.items()}
+        missing = [cell for cell in chosen if options.wants(status(cell, folders[cell.id], before[cell.id]))]
+        asked = options.asked()
+        execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
+        if missing:
+            require_room(folder)
+            if executor["name"] == "local":
+                fork_server.start_server()  # it loads torch meanwhile
+        left_out = _prepare_data(missing, assets, BuildErrors(suite), preparing)
+        prepare_folder(folder)
+        names = entries(named)
+        merge_index(folder, suite.name, names)
+        write_expected(folder, suite.name, suite.expected)
+        if searches := searches_of(suite, named):
+            merge_searches(folder, suite.name, searches)
+        run = (suite, registry, options, folder, named, names, chosen, before, missing)
+        return cls(*run, executor["name"], execute, began, left_out, stage)
+
+    def compute(self, observe: Observe | None = None) -> EndedCells:
+        """Have the executor compute cells until none is left, or too many have failed."""
+        self._call("fedbench_suite_started", [cell.manifest() for cell in self.cells])
+        name = f"{self.suite.name} · {self.stage}" if self.stage else self.suite.name
+        listen = observe(name, self.cells, self.missing) if observe else lambda event: None
+        for data, left in self.left_out.items():
+            listen({"event": "left_out", "data": data[0], **left})
+        ends = EndedCells(listen, self.options.max_failures, self.candidates)
+        queue = JobQueue(self.missing, self.before, self.folder, ends.note)
+        order = self._orders()
+
+        def on_event(event: dict[str, Any]) -> bool:
+            if event["event"] != "ended" or queue.ended(event["folder"], event["status"]):  # else it was told before
+                ends.note(event)
+            return ends.may_start
+
+        while ends.may_start and queue.wait():
+            asked = queue.asked
+            self.execute((order(cell).to_json() for cell in queue.cells()), on_event)
+            if queue.asked == asked:
+                raise _asked_for_nothing(self.executor, len(queue.left))
+        return ends
+
+    def close(self, ends: EndedCells) -> RunSummary:
+        """Read what is now on disk, remove what is left over, and tell the plugins."""
+        manifests, titles, behind = {}, {}, set()
+        folders = folders_of(self.cells, self.folder)
+        for cell in self.cells:
+            place = folders[cell.id]
+            titles[place.name] = cell.title
+            manifests[place.name] = _last(cell, place, ends.of.get(place.name))
+            if manifests[place.name]["status"] == "finished":
+                forget(place)  # where a worker was killed just before it did so
+            elif manifests[place.name]["status"] == HALVED and manifests[place.name].get("round", 0) < cell.rounds:
+                behind.add(place.name)
+        with suppress(CannotWrite):  # the disk is full or broke: cells stay in their folders, which the next run packs
+            pack(self.folder)
+        self._call("fedbench_suite_finished", list(manifests.values()))
+        return RunSummary(
+            suite=self.suite.name,
+            folder=self.folder,
+            manifests=manifests,
+            asked=frozenset(folders[cell.id].name for cell in self.missing),
+            seconds=time.monotonic() - self.began,
+            computed=ends.ran,
+            elsewhere=frozenset(ends.elsewhere),
+            behind=frozenset(behind),
+            failures=ends.failures,
+            gave_up=not ends.may_start,
+            titles=titles,
+            candidates=frozenset(name for name in manifests if id_in(name) in self.candidates),
+        )
+
+    @property
+    def candidates(self) -> frozenset[str]:
+        """The ids of the cells that a tuning tries."""
+        return frozenset(cell.id for cell in self.cells if cell.points[0].candidate is not None)
+
+    def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
+        self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))
+
+    def _orders(self) -> Callable[[Cell], CellJob]:
+        """What tells a worker which cell it is to compute and how; a function of the cell."""
+        options, missing = self.options, self.missing
+        git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
+        processes = max(1, options.workers() // max(1, len(missing)))
+
+        def order(cell: Cell) -> CellJob:
+            return CellJob(
+                folder=cell.folder_in(self.folder).resolve(),
+                manifest={**cell.manifest(), "git": git},
+                device=options.device,
+                plugins=[str(file) for file in self.registry.files.values()],
+                processes=processes,
+                checkpoint_every=options.checkpoint_every,
+                fresh=options.force,
+                gpu_fraction=options.gpu_fraction,
+                until=cell.until,
+                seen=hash_of_json(self.before[cell.id]),
+            )
+
+        return order
+
+
+def _executor(registry: Registry, options: Options) -> dict[str, Any]:
+    """What runs the cells, as a reference. Raises: UserError where it needs a GPU and this machine has none."""
+    executor = reference(registry.catalogue, "executor", options.executor, "--executor")
+    elsewhere = registry.catalogue.find("executor", executor["name"]).elsewhere
+    if options.device == "cuda" and not elsewhere and not machine.has_gpu():
+        raise UserError(
+            "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
+        )
+    return executor
+
+
+def _prepare_data(missing: Sequence[Cell], assets: Assets, refusals: BuildErrors, preparing: Preparing) -> LeftOut:
+    """Decode and deal the data of all cells before the first one starts; what is left out of it.
+
+    A cell whose data cannot be used fails by itself, and the others run. Raises: UserError with the faults of all
+    cells where none of them can run, or where an option in the suite is to blame.
+    """
+    left_out, prepared = LeftOut(), dict[str, UserError | None]()
+    for done, cell in enumerate(missing):
+        preparing(done, len(missing))
+        dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
+        if dealt not in prepared:
+            prepared[dealt] = None
+            try:
+                if left := assets.prepare(cell.config):
+                    left_out[cell.config["data"]["name"], cell.fingerprints["data"]] = left
+            except UserError as error:
+                prepared[dealt] = error
+            except Exception:  # a plugin's own fault: its cells fail with a traceback, and the others run
+                pass
+        fault = prepared[dealt]
+        if fault is not None and not isinstance(fault, Broke):
+            refusals.add(cell, fault)
+    refusals.raise_any(len(missing))
+    return left_out
+
+
+def _asked_for_nothing(executor: str, left: int) -> UserError:
+    return UserError(
+        f"--executor {executor}: it returned without asking for a cell, though {left} of them are to be computed; "
+        "an executor takes its jobs from the iterator that it is called with"
+    )
+
+
+def _last(cell: Cell, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
+    """The last manifest of a cell; where its end could not be written down, that end is told all the same."""
+    manifest = read_manifest(place) or {**cell.manifest(), "status": PENDING}
+    if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
+        return {**manifest, "status": end["status"], "reason": end["reason"]}
+    return manifest

@@ -15,9 +15,8 @@ from fedbench.results.manifest import read_manifest
 from fedbench.results.pack import pack
 from fedbench.results.status import ENDED, HALVED
 from fedbench.results.tuning import Search
-from fedbench.runner.cells import Cell, cells_of
-from fedbench.runner.exit_status import Outcome
-from fedbench.runner.options import Options
+from fedbench.runner.cells import Cell, Options, cells_of
+from fedbench.runner.progress import RunSummary
 from fedbench.simulation.checkpoint import forget
 from fedbench.suite import Point, Suite
 
@@ -111,7 +110,7 @@ def decide(
     suite_folder: Path,
     metric: str,
     options: Options,
-    compute: Callable[[list[Cell], Options, str], Outcome],
+    compute: Callable[[list[Cell], Options, str], RunSummary],
 ) -> dict[Key, int] | None:
     """Have every contest's candidates computed, rung by rung; its winner by its key, where it has one. None where cells
     of a rung are left.

@@ -58,7 +58,7 @@ def cost_estimates(
     missing = {common: left for common, group in groups.items() if (left := [c for c in group if c[0] not in found])}
     if missing:
         preparing(len(found), len(cells))
-        work = Asking("fedbench.simulation.prices:estimates", assets, timeout or DEADLINE, list(missing.values()))
+        work = Asking("fedbench.simulation.method_costs:estimates", assets, timeout or DEADLINE, list(missing.values()))
         for _ in work.run():
             preparing(len(found) + len(work.found), len(cells))
         found |= work.found

@@ -27,9 +27,8 @@ from fedbench.results.files import cleared, described
 from fedbench.results.lock import Held, cell_lock
 from fedbench.results.metric_direction import declare
 from fedbench.results.status import ENDED, HALVED, KEPT, TAKEN
-from fedbench.simulation.cell_job import CellJob, config_of
+from fedbench.simulation.cell_job import CellJob, config_of, last_rows, news
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
-from fedbench.simulation.events import last_rows, news
 from fedbench.simulation.failure_reason import Diverged, out_of_memory, place
 from fedbench.simulation.plugin_output_checks import PluginFault
 from fedbench.simulation.saved_model import keep
@@ -54,7 +53,7 @@ def compute(job: str, send: Send) -> dict[str, Any]:
 
     Args:
         job: an `CellJob` as a JSON string.
-        send: takes the events of `fedbench.simulation.events`.
+        send: takes the events of `fedbench.simulation.cell_job`.
     """
     torch.set_num_threads(1)
     machine.keep_memory()

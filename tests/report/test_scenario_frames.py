@@ -19,7 +19,7 @@ from fedbench.report.scenario_frames import WIDE, lettered, ranks, summaries, su
 from fedbench.report.scenarios import RANKS_FROM, standings
 from fedbench.report.views import FEW
 from fedbench.results import load
-from fedbench.runner.exit_status import Outcome
+from fedbench.runner.progress import RunSummary
 
 LEVELS = {"alllarge": 0.9, "fedra": 0.7, "depthfl": 0.6, "allsmall": 0.5}
 NOISE = (0.0, 0.006, -0.004, 0.003)
@@ -244,5 +244,5 @@ def test_markdown_and_latex_have_the_same_cells(tmp_path):
 def test_a_run_of_many_scenarios_ends_with_a_summary_too(tmp_path, capsys):
     for i in range(FEW + 1):
         scenario(tmp_path, f"s{i}", {"fedra": 0.5}, seeds=1)
-    _close(Outcome("s", tmp_path / "s", {}, frozenset(), 1.0), ROLES)
+    _close(RunSummary("s", tmp_path / "s", {}, frozenset(), 1.0), ROLES)
     assert f"A summary of {FEW + 1} leaderboards" in " ".join(capsys.readouterr().out.split())

@@ -11,7 +11,7 @@ import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.results import content_hash
-from fedbench.runner.options import Options
+from fedbench.runner.cells import Options
 
 GOOD = "fedra, allsmall, head_only"
 LISTING = """

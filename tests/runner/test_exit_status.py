@@ -8,7 +8,7 @@ import pytest
 
 from fedbench.results import write_manifest
 from fedbench.results.identity import identity
-from fedbench.runner.exit_status import Ends, Outcome
+from fedbench.runner.progress import EndedCells, RunSummary
 
 ID = identity({}, {}, {})
 
@@ -18,14 +18,14 @@ def test_a_candidate_that_diverged_is_no_failure(tmp_path, candidates, diverged,
     folder = tmp_path / f"slug-{ID}"
     manifest = {"id": ID, "config": {}, "fingerprints": {}, "versions": {}, "status": "failed", "reason": "it broke"}
     write_manifest(folder, manifest | ({"diverged": True} if diverged else {}))
-    ends = Ends(lambda event: None, 1, candidates)
+    ends = EndedCells(lambda event: None, 1, candidates)
     ends.note({"event": "ended", "folder": str(folder), "status": "failed", "reason": "it broke"})
     assert ends.failures == failures and ends.may_start is (failures == 0)
     assert ends.ran == {folder.name}
 
 
 def test_what_was_not_started_or_was_taken_over_did_not_run():
-    ends = Ends(lambda event: None, None)
+    ends = EndedCells(lambda event: None, None)
     for name, event, status in (("a", "ended", "finished"), ("b", "ended", "taken"), ("c", "unclaimed", "failed")):
         ends.note({"event": event, "folder": f"x/{name}", "status": status, "reason": None})
     assert ends.ran == {"a"}
@@ -33,7 +33,7 @@ def test_what_was_not_started_or_was_taken_over_did_not_run():
 
 def part(asked, status="halved", **told):
     manifests = {name: {"status": status} for name in asked}
-    return Outcome("s", Path("s"), manifests, frozenset(asked), 1.0, **{k: frozenset(v) for k, v in told.items()})
+    return RunSummary("s", Path("s"), manifests, frozenset(asked), 1.0, **{k: frozenset(v) for k, v in told.items()})
 
 
 def test_a_cell_of_two_parts_is_counted_once():

@@ -8,8 +8,8 @@ import pytest
 from factories import eval_rows
 
 from fedbench.runner import progress
-from fedbench.runner.progress import Pace
-from fedbench.simulation.events import checked, last_rows, news
+from fedbench.runner.progress import RunProgress
+from fedbench.simulation.cell_job import checked, last_rows, news
 
 CELL = "s/mixed-a-0-000000000001"
 OTHER = "s/mixed-b-0-000000000002"
@@ -28,7 +28,7 @@ def told(**event):
 
 
 def test_pace_is_of_what_was_computed_since_the_cell_began(clock):
-    one = Pace({"000000000001": ("a · seed 0", 10), "000000000002": ("b · seed 0", 10)}, kept=3)
+    one = RunProgress({"000000000001": ("a · seed 0", 10), "000000000002": ("b · seed 0", 10)}, kept=3)
     one.note(told(event="started"))
     one.note(told(event="resumed", round=4))
     clock.seconds += 6

@@ -19,10 +19,9 @@ from fedbench.results.identity import identity
 from fedbench.results.lock import cell_lock
 from fedbench.results.status import TAKEN
 from fedbench.results.store import Store, cell_folders
-from fedbench.runner.cells import Cell
-from fedbench.runner.exit_status import Ends
+from fedbench.runner.cells import Cell, Options
 from fedbench.runner.job_queue import JobQueue
-from fedbench.runner.options import Options
+from fedbench.runner.progress import EndedCells
 from fedbench.suite import Point
 
 # Every cell leaves a line where it starts; the method `waits` goes on as soon as a file is there.
@@ -77,9 +76,9 @@ ONE, TWO = CONFIGS
 def runs(tmp_path):
     """A function that makes the queue of one run, and the events and ends that it reports."""
 
-    def made(cells: dict[str, dict | None]) -> tuple[JobQueue, list[dict], Ends]:
+    def made(cells: dict[str, dict | None]) -> tuple[JobQueue, list[dict], EndedCells]:
         events: list[dict] = []
-        ends = Ends(events.append, None)
+        ends = EndedCells(events.append, None)
         todo = [Cell(id, {}, {}, {}, [Point("s", "m", "", 0, {})]) for id in cells]
         return JobQueue(todo, cells, tmp_path, ends.note), events, ends
 

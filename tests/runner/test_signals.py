@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from fedbench.errors import Interrupted
-from fedbench.runner.signals import ENDING, counted, raising
+from fedbench.processes.signals import ENDING, counted, raising
 
 pytestmark = pytest.mark.usefixtures("hears_signals")
 

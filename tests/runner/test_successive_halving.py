@@ -12,7 +12,7 @@ from command import TINY, fedbench, write_suite
 
 from fedbench.results import content_hash, load, read_index
 from fedbench.results.tuning import contests, read_searches
-from fedbench.runner.forecast import _sum
+from fedbench.runner.estimate import _sum
 
 CHANGES = {
     "rounds: 2, max_steps": "rounds: 4, max_steps",

@@ -12,8 +12,8 @@ from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.deployment import Deployment, Scored, offered_by
 from fedbench.simulation.eval_splits import EvalSplit
 from fedbench.simulation.evaluation import Score
+from fedbench.simulation.federation import Sizes
 from fedbench.simulation.simulation import Simulation
-from fedbench.simulation.sizes import Sizes
 from fedbench.types import MIXED, Client, Clients, Device, Scenario, Size
 
 L = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedbench.simulation.events import checked
+from fedbench.simulation.cell_job import checked
 
 
 @pytest.mark.parametrize(

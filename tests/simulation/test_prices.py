@@ -10,9 +10,9 @@ from fedbench.errors import NotApplicable
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
-from fedbench.simulation import prices
+from fedbench.simulation import method_costs
 from fedbench.simulation.cost_estimate import of_one_method
-from fedbench.simulation.prices import Prices
+from fedbench.simulation.method_costs import Prices
 from fedbench.simulation.simulation import Simulation
 
 SCENARIOS = """
@@ -31,7 +31,7 @@ def built(monkeypatch) -> list[str]:
         names.append(config["method"]["name"])
         return Simulation(config, *given, **more)
 
-    monkeypatch.setattr(prices, "Simulation", noted)
+    monkeypatch.setattr(method_costs, "Simulation", noted)
     return names
 
 

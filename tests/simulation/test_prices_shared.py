@@ -11,8 +11,8 @@ from fedbench.errors import NotApplicable
 from fedbench.models import cost, counting, shape_cache
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.simulation import prices
-from fedbench.simulation.prices import Prices
+from fedbench.simulation import method_costs
+from fedbench.simulation.method_costs import Prices
 from fedbench.simulation.simulation import Simulation
 
 DEVICE = {"flops": 1e9, "flops_bf16": 1e9, "down": 1e6, "up": 1e6}
@@ -48,7 +48,9 @@ def alone(registry, config):
 def test_cells_with_devices_are_fitted_and_priced_with_one_model_each(cells, monkeypatch):
     registry, configs = cells
     built, shared = [], Prices(Assets(registry))
-    monkeypatch.setattr(prices, "Simulation", lambda *given, **more: built.append(more) or Simulation(*given, **more))
+    monkeypatch.setattr(
+        method_costs, "Simulation", lambda *given, **more: built.append(more) or Simulation(*given, **more)
+    )
     some = [{**on_devices(configs["plain", "fedra"], ["roomy", "tight"]), "seed": seed} for seed in range(3)]
     found = [
         shared.totals(config) for config in [*some, on_devices(some[0], ["tight", "roomy"]), configs["plain", "fedra"]]
