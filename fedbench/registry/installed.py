@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, EntryPoint, distributions
 from importlib.util import find_spec
@@ -103,6 +104,37 @@ def hash_of_sources(modules: Iterable[str | None]) -> str:
             with suppress(OSError):  # a link into nowhere
                 found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()
+
+
+def hash_of_plugin(file: Path) -> str:
+    """A hash of a plugin's file, and of the modules next to it that it imports, be it by one another."""
+    folder, found, waiting = file.parent, {file: file.read_bytes()}, [file]
+    while waiting:
+        for name in _imports(found[waiting.pop()]):
+            module = folder / f"{name}.py"
+            for path in [module] if module.is_file() else sorted((folder / name).rglob("*.py")):
+                if path not in found:
+                    found[path] = path.read_bytes()
+                    waiting.append(path)
+    if len(found) == 1:
+        return hashlib.sha256(found[file]).hexdigest()
+    hashes = {path.relative_to(folder).as_posix(): hashlib.sha256(text).hexdigest() for path, text in found.items()}
+    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+
+
+@lru_cache(256)
+def _imports(source: bytes) -> frozenset[str]:
+    """The top-level names that a module imports, wherever in it; none of one that is no Python."""
+    found = set[str]()
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+                found |= {str(name.value) for name in node.args if isinstance(name, ast.Constant)}
+    return frozenset(name.partition(".")[0] for name in found if name.partition(".")[0].isidentifier())
 
 
 def _root(module: Path) -> Path:

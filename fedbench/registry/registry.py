@@ -27,6 +27,7 @@ from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, refe
 from fedbench.registry.installed import (
     OURS,
     file_stamp,
+    hash_of_plugin,
     hash_of_sources,
     is_editable,
     origin,
@@ -78,7 +79,7 @@ class Registry:
         self.reading = reading or timeout or READING
         self.entry_points: dict[str, EntryPoint] = {}
         found, self.troubles = points(GROUP)
-        for point in found:
+        for point in sorted(found, key=lambda point: package_of(point) != OURS):  # no other package replaces ours
             first = self.entry_points.setdefault(point.name, point)
             if first.value != point.value:
                 self.troubles[point.name] = (
@@ -352,9 +353,10 @@ class Registry:
 
     def version(self, plugin: str) -> str:
         """What identifies the code of a plugin: its package's version, with a hash of its files where it is installed
-        editable; or a file's hash. fedbench's own version stands for its own code."""
+        editable; of a file a hash, with the modules next to it that it imports. fedbench's version is for its own code.
+        """
         if plugin in self.files:
-            return "sha256:" + hash_of_file(self.files[plugin])[:16]
+            return "sha256:" + hash_of_plugin(self.files[plugin])[:16]
         point = self.entry_points[plugin]
         version, package = version_of(point), package_of(point)
         if package == OURS or not is_editable(point.dist):

@@ -1,0 +1,67 @@
+"""Which code a plugin is: a file with the modules next to it that it imports, and no other package in place of ours."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from fedbench.disk import hash_of_file
+from fedbench.registry.installed import hash_of_plugin
+from fedbench.registry.registry import Registry
+
+
+@pytest.mark.parametrize(
+    ("source", "helper"),
+    [
+        ("import helper\n", "helper.py"),
+        ("from helper import value\n", "helper.py"),
+        ("def later():\n    if True:\n        import helper as own\n", "helper.py"),
+        ("import importlib\nimportlib.import_module('helper')\n", "helper.py"),
+        ("import helper.inner\n", "helper/inner.py"),
+        ("from helper.inner import value\n", "helper/__init__.py"),
+        ("import other\n", "helper.py"),
+    ],
+)
+def test_an_edited_module_next_to_a_plugin_file_is_another_version_of_the_plugin(tmp_path, source, helper):
+    (tmp_path / "helper").mkdir()
+    plugin, module = tmp_path / "mine.py", tmp_path / helper
+    (tmp_path / "other.py").write_text("import mine, helper\n")
+    plugin.write_text(source)
+    module.write_text("value = 1\n")
+    registry = Registry([str(plugin)])
+    first = registry.version("mine.py")
+    assert registry.version("mine.py") == first
+    module.write_text("value = 2\n")
+    assert registry.version("mine.py") != first
+
+
+def test_modules_that_a_plugin_file_does_not_import_are_none_of_it(tmp_path):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("import json, torch\nlater = 'helper'\n")
+    before = hash_of_plugin(plugin)
+    for name in ("helper.py", "notes.txt", "jsons.py"):
+        (tmp_path / name).write_text("1\n")
+    assert hash_of_plugin(plugin) == before
+    assert before == hash_of_file(plugin), "as results of plugins without helpers have it"
+
+
+def test_a_plugin_file_that_is_no_python_has_a_version(tmp_path):
+    (tmp_path / "mine.py").write_bytes(b"def (\x00\xff")
+    assert Registry([str(tmp_path / "mine.py")]).version("mine.py").startswith("sha256:")
+
+
+@pytest.mark.parametrize("name", ["fedra", "lora", "timm", "strokes6"])
+@pytest.mark.parametrize("package", ["a_first", "zz_last"])
+def test_an_entry_point_of_another_package_does_not_take_the_place_of_a_builtin(tmp_path, monkeypatch, name, package):
+    info = tmp_path / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[fedbench]\n{name} = json\n")
+    monkeypatch.syspath_prepend(str(tmp_path))  # before that of fedbench
+    importlib.invalidate_caches()
+    registry = Registry()
+    assert not registry.is_third_party(name)
+    assert registry.troubles[name] == (
+        f"two packages install a plugin called {name!r}: fedbench and {package}; the one of fedbench is used"
+    )
