@@ -137,16 +137,15 @@ def fedbench_register_metrics(register: Register) -> None:
 
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
-    """Where cells run: `make(workers, most, timeout, memory_limit, gpu, **options) ->
-    execute(jobs, on_event)`, see `fedbench.runner.local`.
+    """Where cells run: `make(workers, most, timeout, memory_limit, gpu, **options) -> execute(jobs, on_event)`.
 
     :param elsewhere: optional, True where cells run on other machines.
 
     A job is a `fedbench.simulation.cell_job.CellJob` as a JSON string. `jobs` is an iterator, and a cell is handed out
-    when its job is asked for; `execute` may be called again with more. `on_event` is told what happens, dicts with
-    `event` (`started`, `resumed`, `torn`, `round`, `stopping`, `ended`) and `folder`, and
-    answers whether further cells may start. An `execute` that is asked to end by a signal raises
-    `fedbench.errors.Interrupted` when its cells have ended.
+    when its job is asked for; `execute` may be called again with more. `on_event` takes dicts with `event` (`started`,
+    `resumed`, `torn`, `round`, `stopping`, `ended`) and `folder`, and returns whether further cells may start. An
+    `execute` that is asked to end by a signal raises `fedbench.errors.Interrupted` when its cells have ended.
+    `fedbench.runner.local` is the executor that ships.
     """
 
 
@@ -173,8 +172,11 @@ def fedbench_cell_started(manifest: dict[str, Any], folder: str) -> None:
 
 @hookspec
 def fedbench_round_finished(manifest: dict[str, Any], round: int, rows: Rows, evaluation: Rows, folder: str) -> None:
-    """Called in the process that runs the cell, with the round's rows of rounds.parquet (one a client), and those of
-    eval.parquet, none where the models were not tested after it."""
+    """Called in the process that runs the cell, after a round.
+
+    :param rows: the round's rows of the table `rounds`, one a client.
+    :param evaluation: its rows of the table `eval`; none where the models were not tested after it.
+    """
 
 
 @hookspec

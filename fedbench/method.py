@@ -21,22 +21,27 @@ Ref = str | Mapping[str, Any] | Callable[..., Any]  # a component as a suite nam
 
 @dataclass(frozen=True)
 class Method:
-    """A federated algorithm as three functions over an explicit state, and what its clients pay.
+    """A federated algorithm: three functions over an explicit state, and what its clients pay.
 
-    init(generator) -> state: nested dicts and lists of contiguous tensors and JSON scalars, no tensor twice.
-    round(state, t, cohort, generator) -> (state, report): must not change the state it is given.
-    predictor(state, client=None) -> predict: called once per evaluation, for the global model; predict(x (B, 3, H, W))
-    gives logits (B, C), or several by name, the method's own answer first. It is valid until the next call of `round`,
-    `predictor` or `at`. cost(capacity, t) -> ClientCost: what one client of that capacity pays in round t; None for one
-    that takes no part; cost(capacity, t, rank) and cost(capacity, t, rank, width), where it takes so many, is told the
-    client's rank and width too, None where the scenario gives none. personal: whether clients have models of their own;
-    predictor is then asked with their numbers where the evaluation is by client. alone: whether it trains by other
-    means than `setup.engine`, so that one process computes it. sizes: what it offers clients that have devices, the
-    smallest first, each priced by `price`; None: it has one size, and its clients are told that they can hold all
-    layers. at(state, size, client=None) -> predict: the model that a client of that size can run, made of the global
-    one by the method's own rule; None where it is its one model alone. running(size): bytes that a device needs to
-    answer one image with that, None where it cannot: the method has no model so small, or answers with the server's
-    help alone; without it nobody knows.
+    Attributes:
+        init: `init(generator) -> state`, nested dicts and lists of contiguous tensors and JSON scalars; no tensor
+            occurs twice.
+        round: `round(state, t, cohort, generator) -> (state, report)`. It must not change the state that it is given.
+        predictor: `predictor(state, client=None) -> predict`, called once per evaluation. `predict(x)` takes images
+            (B, 3, H, W) and returns logits (B, C), or several by name, the method's own answer first. It is valid
+            until the next call of `round`, `predictor` or `at`.
+        cost: `cost(capacity, t) -> ClientCost`, what one client of that capacity pays in round t; None for a client
+            that does not take part. A `cost` with a third or fourth parameter is given the client's rank and width
+            too, None where the scenario gives none.
+        personal: Whether clients have personal models. `predictor` is then called with their numbers where the
+            evaluation is by client.
+        alone: Whether it trains by other means than `setup.engine`, so that one process computes it.
+        sizes: What it offers clients that have devices, the smallest first. None: it has one size, and its clients
+            hold all layers.
+        at: `at(state, size, client=None) -> predict`, the model that a client of that size can run, made from the
+            global one by the method's rule. None: there is no model but the global one.
+        running: `running(size)`, bytes that a device needs to classify one image with that model. It returns None
+            where the device cannot: the method has no model so small, or needs the server to answer.
     """
 
     init: Callable[[Generator], State]
@@ -50,11 +55,21 @@ class Method:
     running: Callable[[Size], int | None] | None = None
 
     def price(self, capacity: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
-        """What a client of that capacity, and of that rank and width where the scenario gives them, pays in round t."""
+        """Return what a client of that capacity pays in round t.
+
+        Args:
+            capacity: L_n.
+            t: The round, from 0.
+            rank: r_n, where the scenario gives ranks.
+            width: The client's width, where the scenario gives widths.
+
+        Returns:
+            The cost; None for a client that does not take part.
+        """
         return self.cost(capacity, t, *(rank, width)[: self._asks])
 
     def prices(self, cohort: Cohort, t: int) -> list[ClientCost | None]:
-        """What each client of a cohort pays in round t."""
+        """Return what each client of a cohort pays in round t."""
         L_n: list[int] = cohort.capacities.tolist()
         given = (cohort.ranks, cohort.widths)
         beside = zip(*([None] * len(L_n) if sizes is None else sizes.tolist() for sizes in given), strict=True)
@@ -73,12 +88,15 @@ class Method:
 
 
 class Store(Protocol):
-    """Where clients keep tensors of their own between rounds: a state refers to them by keys, which name their
-    content."""
+    """Where clients keep personal tensors between rounds; a state refers to them by keys."""
 
-    def put(self, tensors: Mapping[str, Tensor]) -> str: ...
+    def put(self, tensors: Mapping[str, Tensor]) -> str:
+        """Keep tensors, and return the key that names their content."""
+        ...
 
-    def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]: ...
+    def get(self, key: str, device: str = "cpu") -> dict[str, Tensor]:
+        """Return the tensors of a key."""
+        ...
 
 
 def _as_sent(uploads: Uploads, *_: Any, later: Any = None) -> Uploads:
@@ -93,15 +111,28 @@ def _nothing() -> None:
 class Setup:
     """What a method is built from.
 
-    backbone: the frozen model, yet without adapters or classifiers; cut into layers where that can be ·
-    adapter(backbone) attaches the adapters · engine: see `fedbench.engine` · train: the suite's `train` section,
-    resolved · component(kind, ref): makes a component of the registry · fold: whether a predictor may fold its
-    adapters (`fedbench.models.adapter.fold`) · by_client: whether every client is tested by itself, on images like its
-    own · proxy(): the server's own images (n, 3, H, W), prepared as clients' are, and their labels (n,), held out of
-    everybody's training where the suite asks for it (`data.proxy`), or None · store: where clients' own tensors are
-    kept. For a method that trains by other means than `engine`: precision() is the context in which models are called ·
-    receive(uploads, start, plan, cohort, t) is what arrives of uploads; given a list as `later`, it puts there what
-    waiting for a GPU alone could tell, bool tensors, and takes as fine what these may say is not.
+    Attributes:
+        backbone: The frozen model without adapters and classifiers, cut into layers where that is possible.
+        adapter: `adapter(backbone)` attaches the adapters.
+        engine: `engine(model, start, plan, cohort, job) -> Uploads`, see `fedbench.engine`.
+        scenario: Who could take part.
+        train: The suite's `train` section, resolved.
+        num_classes: C.
+        image_size: H = W of the images.
+        seed: The cell's seed.
+        component: `component(kind, ref)` makes a component of the registry.
+        store: Where clients' personal tensors are kept.
+        device: Where models are, as PyTorch calls it.
+        profile: `paper` or `reference`.
+        fold: Whether a predictor may fold its adapters (`fedbench.models.adapter.fold`).
+        by_client: Whether every client is tested separately, on images like its training images.
+        precision: For a method that trains by other means than `engine`: `precision()` is the context in which models
+            are called.
+        receive: For the same methods: `receive(uploads, start, plan, cohort, t)` returns what arrives of uploads. Given
+            a list as `later`, it appends the bool tensors that only waiting for a GPU could read, and treats as
+            accepted what they may refuse.
+        proxy: `proxy()` returns the server's images (n, 3, H, W), prepared as clients' are, and their labels (n,), held
+            out of training where the suite asks for it (`data.proxy`); else None.
     """
 
     backbone: Blocks | Plain

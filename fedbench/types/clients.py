@@ -18,8 +18,13 @@ GLOBAL = -1  # the number that stands for the global model where results name a 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One registered client: its domain (index, or MIXED) and the positions (n_i,) of its images in the training
-    split."""
+    """One registered client.
+
+    Attributes:
+        id: Its number.
+        domain: An index into `Dataset.domains`, or MIXED.
+        indices: (n_i,) int64, the positions of its images in the training split.
+    """
 
     id: int
     domain: int
@@ -30,13 +35,23 @@ class Client:
 
 
 class Clients(Sequence[Client]):
-    """Many clients, 0, 1, 2, ..., in a few arrays: a `Client` is made when it is asked for.
+    """Many clients, 0, 1, 2, ..., in a few arrays; a `Client` is made when it is asked for.
 
-    domains: (n,) int64, of each · starts: (n + 1,) int64 · indices: (images,) int64; client i has
-    indices[starts[i]:starts[i + 1]] · sizes: (n,) int64, how many images each has.
+    Attributes:
+        domains: (n,) int64, the domain of each.
+        indices: (images,) int64, the positions of all images; client i has `indices[starts[i]:starts[i + 1]]`.
+        starts: (n + 1,) int64.
+        sizes: (n,) int64, how many images each has.
     """
 
     def __init__(self, domains: np.ndarray, sizes: np.ndarray, indices: np.ndarray) -> None:
+        """Make n clients.
+
+        Args:
+            domains: (n,) int64.
+            sizes: (n,) int64.
+            indices: (images,) int64, those of client 0 first.
+        """
         import numpy as np
 
         self.domains, self.indices = domains, indices
@@ -46,7 +61,7 @@ class Clients(Sequence[Client]):
 
     @classmethod
     def of(cls, clients: Sequence[Client]) -> Clients:
-        """The same clients, numbered by their places; themselves where they are such already."""
+        """Return the same clients, numbered by their places."""
         import numpy as np
 
         if isinstance(clients, Clients):
@@ -60,8 +75,12 @@ class Clients(Sequence[Client]):
 
     @classmethod
     def owning(cls, owner: np.ndarray, domains: np.ndarray) -> Clients:
-        """Of every position its owner: owner (images,) int64, the place of its client in `domains` (n,). A client has
-        its positions in ascending order."""
+        """Return clients by the owner of every position.
+
+        Args:
+            owner: (images,) int64, the client of each position. A client has its positions in ascending order.
+            domains: (n,) int64.
+        """
         import numpy as np
 
         sizes = np.bincount(owner, minlength=len(domains))
@@ -69,16 +88,17 @@ class Clients(Sequence[Client]):
 
     @property
     def sizes(self) -> np.ndarray:
+        """(n,) int64, how many images each client has."""
         import numpy as np
 
         return np.frombuffer(self._sizes, dtype=np.int64)
 
     def examples(self, i: int) -> int:
-        """How many images client i has."""
+        """Return how many images client i has."""
         return self._sizes[i]
 
     def at(self, indices: np.ndarray) -> Clients:
-        """The same clients, whose images stand at other positions, (images,) each in the place of the old."""
+        """Return the same clients with other positions, (images,), each in the place of the old one."""
         return type(self)(self.domains, self.sizes, indices)
 
     def __len__(self) -> int:
@@ -101,12 +121,17 @@ class Clients(Sequence[Client]):
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who could take part: every registered client, and the smallest and largest L_n that may occur.
+    """Who could take part: every registered client with the sizes that it may have.
 
-    capacities: (clients, 2) int64 · ranks: (clients, 2) int64, the smallest and largest r_n, where the scenario gives
-    its clients ranks · widths: (clients, 2) float64, the smallest and largest width, where it gives widths · fitting:
-    whether clients have devices and sizes are yet to be found: the method is asked for its sizes and their prices, may
-    be given any of them, and is built anew with those that fit.
+    Attributes:
+        clients: The registered clients.
+        capacities: (clients, 2) int64, the smallest and the largest L_n.
+        num_layers: L.
+        rounds: T.
+        ranks: (clients, 2) int64, the smallest and the largest r_n, where the scenario gives ranks.
+        widths: (clients, 2) float64, the smallest and the largest width, where the scenario gives widths.
+        fitting: Whether clients have devices and their sizes are not known yet. The method is asked for its sizes and
+            their costs, may be given any of them, and is built again with those that fit.
     """
 
     clients: Sequence[Client]
@@ -118,8 +143,11 @@ class Scenario:
     fitting: bool = False
 
     def different(self, what: str) -> list[tuple[Any, Any]]:
-        """The different (smallest, largest) sizes that clients may have, in order. what: one of SIZES; none where the
-        scenario does not give it."""
+        """Return the distinct (smallest, largest) sizes of clients, in order.
+
+        Args:
+            what: One of SIZES. The list is empty where the scenario does not give it.
+        """
         import numpy as np
 
         given = getattr(self, what)
@@ -132,7 +160,7 @@ class Scenario:
         )
 
     def some(self, most: int = 1000) -> np.ndarray:
-        """(m,) int64, in order: all clients, or of a crowd the first `most` and the first of every smallest L_n."""
+        """Return (m,) int64, in order: all clients, or of many the first `most` and the first of every smallest L_n."""
         import numpy as np
 
         first = np.unique(self.capacities[:, 0], return_index=True)[1]
@@ -143,10 +171,16 @@ class Scenario:
 class Cohort:
     """The N clients of one round.
 
-    ids (N,) · capacities (N,) the L_n · num_examples (N,) the |D_n| · steps (N,) optimiser steps it will take ·
-    batches(n) yields client n's (x, y) batches of this round, the same for every engine · arrives (N,) bool,
-    whether its work will come back; by default everybody's does · ranks (N,) the r_n, where the scenario gives ranks ·
-    widths (N,) float64, which share of the hidden units of every layer a client can hold, where it gives widths.
+    Attributes:
+        ids: (N,) their numbers.
+        capacities: (N,) int64, the L_n.
+        num_examples: (N,) int64, the |D_n|.
+        steps: (N,) int64, the optimiser steps that each takes.
+        batches: `batches(n)` yields the (x, y) batches of the client at position n, the same for every engine.
+        arrives: (N,) bool, whose update will come back; by default all.
+        ranks: (N,) int64, the r_n, where the scenario gives ranks.
+        widths: (N,) float64, the share of the hidden units of every layer that a client can hold, where the scenario
+            gives widths.
     """
 
     ids: Sequence[int]
@@ -168,7 +202,7 @@ class Cohort:
         return len(self.ids)
 
     def only(self, chosen: Sequence[int]) -> Cohort:
-        """The same round with the clients at positions `chosen` alone."""
+        """Return the same round with the clients at positions `chosen` alone."""
         rows = list(chosen)
         return Cohort(
             ids=[self.ids[n] for n in rows],

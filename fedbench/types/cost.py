@@ -7,12 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sent:
-    """One kind of thing that crosses the line between a client and the server, in bytes.
+    """The bytes of one kind that a client and the server exchange.
 
-    what: `backbone` (frozen), `additions` (to it, last), `adapters`, `classifiers`, `weights`, `features`, `gradients`,
-    `losses`, `counts` · down, up: to and from the client in a round, however many its steps · down_per_image,
-    up_per_image: added by every image of every step · down_last, up_last: added by every image of the round's last
-    step · down_after: sent back to a client whose work was taken.
+    Attributes:
+        what: `backbone` (frozen), `additions` (to it, last), `adapters`, `classifiers`, `weights`, `features`,
+            `gradients`, `losses` or `counts`.
+        down: Bytes to the client in a round, whatever the number of its steps.
+        up: Bytes from the client in a round.
+        down_per_image: Bytes to the client for every image of every step.
+        up_per_image: Bytes from the client for every image of every step.
+        down_last: Bytes to the client for every image of the round's last step.
+        up_last: Bytes from the client for every image of the round's last step.
+        down_after: Bytes sent back to a client whose update was accepted.
     """
 
     what: str
@@ -25,7 +31,12 @@ class Sent:
     down_after: int = 0
 
     def bytes_of(self, images: int, last: int) -> tuple[int, int]:
-        """(down, up) of a round of so many images, `last` of them in its last step; without `down_after`."""
+        """Return the bytes (down, up) of a round, without `down_after`.
+
+        Args:
+            images: Images of all steps.
+            last: Images of the last step.
+        """
         return (
             self.down + self.down_per_image * images + self.down_last * last,
             self.up + self.up_per_image * images + self.up_last * last,
@@ -36,8 +47,10 @@ class Sent:
 class ServerCost:
     """What the server computes for one client in one round.
 
-    flops_per_image: of every image of every step · flops_last: more, for every image of the round's last step ·
-    memory_bytes: what it holds at once: parameters, gradients, and the activations saved for a batch.
+    Attributes:
+        flops_per_image: FLOPs of every image of every step.
+        flops_last: Additional FLOPs of every image of the round's last step.
+        memory_bytes: Parameters, gradients, and the activations saved for a batch.
     """
 
     flops_per_image: int = 0
@@ -45,23 +58,28 @@ class ServerCost:
     memory_bytes: int = 0
 
     def flops(self, images: int, last: int) -> int:
-        """Of a round of so many images, `last` of them in its last step."""
+        """Return the FLOPs of a round of so many images, `last` of them in its last step."""
         return self.flops_per_image * images + self.flops_last * last
 
 
 @dataclass(frozen=True)
 class ClientCost:
-    """One client in one round.
+    """What one client pays in one round.
 
-    flops_per_image: forward and backward of one image (2 FLOPs a multiply-add) · bytes_down: frozen layers, adapters
-    and classifiers sent to the client; the frozen part is counted in every round, as FedRA's step 2 sends it ·
-    bytes_up: adapters and classifiers sent back · memory_bytes: parameters, gradients, optimiser state, what a
-    regulariser keeps, and the activations saved for a batch (an estimate: what allocator and libraries take is not in
-    it) · workspace_bytes: what it computes at once and does not save, where that is more: a batch that passes frozen
-    layers, features on their way and their gradients ·
-    sent: what these bytes are, kind by kind, and what every step adds to them · server: of methods whose server
-    computes along · flops_last: more, for every image of the round's last step · epochs_beside: passes over its images
-    in which a client trains a model of its own besides, within the same limits, at the same FLOPs an image.
+    Attributes:
+        flops_per_image: Forward and backward pass of one image; a multiply-add counts as 2 FLOPs.
+        bytes_down: Frozen layers, adapters and classifiers sent to the client. The frozen part counts in every round,
+            as FedRA's step 2 sends it.
+        bytes_up: Adapters and classifiers sent back.
+        memory_bytes: Parameters, gradients, optimiser state, what a regulariser keeps, and the activations saved for a
+            batch. It is an estimate without what the allocator and libraries take.
+        sent: These bytes kind by kind, and what every step adds to them.
+        server: The server's part, for methods whose server computes along.
+        flops_last: Additional FLOPs of every image of the round's last step.
+        epochs_beside: Passes over its images in which a client also trains a personal model, within the same limits
+            and at the same FLOPs per image.
+        workspace_bytes: What is computed at once and not saved, where that is more: a batch that passes frozen layers,
+            and features in transit with their gradients.
     """
 
     flops_per_image: int
@@ -76,20 +94,31 @@ class ClientCost:
 
     @property
     def needed_bytes(self) -> int:
-        """What a device must have to train."""
+        """Bytes that a device must have to train."""
         return self.memory_bytes + self.workspace_bytes
 
     def flops(self, images: int, last: int, arrives: bool = True, beside: int = 0) -> int:
-        """Of a round of so many images, `last` of them in its last step, which a client whose work is lost has not
-        come to; beside: images of its own model's steps."""
+        """Return the FLOPs of a round.
+
+        Args:
+            images: Images of all steps.
+            last: Images of the last step.
+            arrives: Whether the update reaches the server. A client whose update is lost does not reach its last step.
+            beside: Images of the steps of its personal model.
+        """
         return self.flops_per_image * (images + beside) + self.flops_last * (last if arrives else 0)
 
     def exchange(
         self, images: int, last: int, arrives: bool = True, refused: bool = False
     ) -> list[tuple[str, int, int]]:
-        """(what, bytes down, bytes up) of a round of so many images, `last` of them in its last step. Of a client
-        whose work is lost, what steps exchange has crossed all the same, what ends a round has not; one whose work is
-        refused has sent it and gets nothing back."""
+        """Return (what, bytes down, bytes up) of a round, kind by kind.
+
+        Args:
+            images: Images of all steps.
+            last: Images of the last step.
+            arrives: Whether the update reaches the server. What the steps exchange counts in any case.
+            refused: Whether the server refuses the update, and so sends nothing back.
+        """
         given = self.sent or (Sent("weights", self.bytes_down, self.bytes_up),)
         lines = []
         for one in given:

@@ -17,8 +17,10 @@ MIXED = -1  # the domain of a client whose images come from several
 class Images:
     """Decoded images with their labels.
 
-    x: (n, 3, H, W) uint8, or float32 in and near [0, 1], where 1 is what 255 is in uint8; possibly a memory map · y:
-    (n,) int64 class · domain: (n,) int64 index into `Dataset.domains`.
+    Attributes:
+        x: (n, 3, H, W) uint8, or float32 in and near [0, 1], where 1 is what 255 is in uint8; possibly a memory map.
+        y: (n,) int64, the classes.
+        domain: (n,) int64, indices into `Dataset.domains`.
     """
 
     x: np.ndarray
@@ -30,7 +32,7 @@ class Images:
 
     @classmethod
     def blank(cls, y: np.ndarray, domain: np.ndarray, side: int) -> Images:
-        """Labels with black images of `side` pixels a side, which take no memory."""
+        """Return labels with black images of `side` pixels a side, which take no memory."""
         import numpy as np
 
         return cls(np.broadcast_to(np.zeros((), dtype=np.uint8), (len(y), 3, side, side)), y, domain)
@@ -38,7 +40,13 @@ class Images:
 
 @dataclass(frozen=True)
 class Splits:
-    """The two halves of a data set, and the paths of images that could not be read and were skipped."""
+    """The two halves of a data set.
+
+    Attributes:
+        train: The training images.
+        test: The test images.
+        skipped: Paths of images that could not be read.
+    """
 
     train: Images
     test: Images
@@ -46,12 +54,12 @@ class Splits:
 
     @property
     def listed(self) -> int:
-        """How many images the data set names, those that were skipped included."""
+        """How many images the data set names, skipped ones included."""
         return len(self.train) + len(self.test) + len(self.skipped)
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many `images` were skipped, `of` how many; empty where none was."""
+        """How many `images` were skipped, `of` how many; empty without skipped images."""
         return {"images": len(self.skipped), "of": self.listed} if self.skipped else {}
 
 
@@ -59,10 +67,16 @@ class Splits:
 class Dataset:
     """What a dataset plugin returns: the facts at once, the pixels when `load()` is called.
 
-    `fingerprint` changes whenever an image, a label or the split could; it enters the identity of every cell.
-    size: the bytes of all its decoded images, where they are known before · why: of an image that was skipped, by its
-    path, the reason · outline: what `load` gives with `Images.blank` for pixels, where labels are known before any
-    image is made; plans are made of that · notes: what else a user should know of the files, a sentence each.
+    Attributes:
+        domains: The names of the domains.
+        classes: The names of the classes.
+        fingerprint: Changes whenever an image, a label or the split could. It is part of every cell's identity.
+        load: Decodes the images.
+        size: Bytes of all decoded images, where they are known before decoding.
+        why: Returns the reason why an image was skipped, by its path.
+        outline: Returns what `load` does with `Images.blank` for pixels, where labels are known without the images.
+            Plans are made from it.
+        notes: What else a user should know about the files, a sentence each.
     """
 
     domains: tuple[str, ...]
@@ -76,9 +90,9 @@ class Dataset:
 
     @property
     def outlined(self) -> Dataset:
-        """The same with an outline's images, where there is one."""
+        """The same data set with the outline's blank images, where it has an outline."""
         return replace(self, load=self.outline or self.load)
 
     def domain_name(self, domain: int) -> str:
-        """What the results call a client's domain: `mixed` where it has several."""
+        """Return the name of a client's domain in results: `mixed` for a client with several."""
         return "mixed" if domain == MIXED else self.domains[domain]

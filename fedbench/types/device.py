@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Numbers of one device, as far as a round of training depends on them.
+    """The figures of one device on which a round of training depends.
 
-    memory: bytes that training may take · flops, flops_bf16: FLOP/s that training sustains, 2 to a multiply-add, in
-    fp32 and in bf16 · down, up: bytes/s from and to the server · watts: drawn while it trains, None where no source
-    says · source: where the numbers are from; no part of what a cell is.
+    Attributes:
+        name: How suites and tables call it.
+        memory: Bytes that training may take.
+        flops: FLOP/s that training sustains in fp32; a multiply-add counts as 2.
+        flops_bf16: The same in bf16.
+        down: Bytes/s from the server.
+        up: Bytes/s to the server.
+        watts: Power drawn while it trains; None where no source gives it.
+        source: Where the figures are from. It is not part of a cell's identity.
     """
 
     name: str
@@ -24,5 +30,5 @@ class Device:
     source: str = ""
 
     def flops_at(self, precision: str) -> float:
-        """FLOP/s in `fp32` or `bf16`."""
+        """Return the FLOP/s in `fp32` or `bf16`."""
         return self.flops_bf16 if precision == "bf16" else self.flops

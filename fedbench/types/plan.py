@@ -14,18 +14,20 @@ if TYPE_CHECKING:
 class Plan:
     """Who holds what in this round, and what of it each client trains.
 
-    M: (N, L) bool, the allocation matrix: the layers each client holds, which are sent to it and run; the others it
-    skips · exits: for each client the depths (1-based, counted in layers held) after which a classifier reads the
-    features, with the classifier's name.
+    Only `M` and `exits` are required. Without the others a client trains all that it holds.
 
-    What follows may be left out, and then all that is held is trained, as it is:
-
-    trained: (N, L) bool, the layers held that are trained; the others run frozen · terms: (N, L, R) bool, which of the
-    R rank-one terms b a^T of its layers' low-rank adapters a client holds; the others are 0 in its model ·
-    trained_terms: (N, L, R) bool, which of those it trains · frozen: patterns, as `fnmatch` reads them, of the names of
-    tensors that nobody trains in this round, whatever layer they stand in (`*.lora_A`) · scales: (N,) float64, what a
-    client multiplies its low-rank products B A with in place of the adapter's own alpha / R · kept: patterns, as of
-    `frozen`, of tensors that every client has of its own: it trains them and does not send them.
+    Attributes:
+        M: (N, L) bool, the allocation matrix: the layers that each client holds. They are sent to it and run; it skips
+            the others.
+        exits: For each client the depths (from 1, counted in layers held) after which a classifier reads the features,
+            with the classifier's name.
+        trained: (N, L) bool, the layers held that are trained; the others run frozen.
+        terms: (N, L, R) bool, which of the R rank-one terms b a^T of its layers' low-rank adapters a client holds. The
+            others are 0 in its model.
+        trained_terms: (N, L, R) bool, which of these terms it trains.
+        frozen: `fnmatch` patterns of the names of tensors that nobody trains in this round, in any layer (`*.lora_A`).
+        scales: (N,) float64, the factor of a client's low-rank products B A, in place of the adapter's alpha / R.
+        kept: `fnmatch` patterns of personal tensors, which a client trains and does not send.
     """
 
     M: Tensor
@@ -39,12 +41,12 @@ class Plan:
 
     @property
     def trains(self) -> Tensor:
-        """(N, L) bool: whose work on which layers comes back."""
+        """(N, L) bool, the layers whose updates each client sends back."""
         return self.M if self.trained is None else self.trained
 
     @property
     def ranks(self) -> Tensor | None:
-        """(N, L) int64: how many rank-one terms of each layer a client holds; None where terms are not told apart."""
+        """(N, L) int64, how many rank-one terms of each layer a client holds; None without `terms`."""
         return None if self.terms is None else self.terms.sum(-1)
 
 

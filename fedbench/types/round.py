@@ -1,4 +1,4 @@
-"""How clients train in a round, what comes back, and what is told of it."""
+"""How clients train in a round, what comes back, and the round's report."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pull:
-    """What every client adds to its loss: strength / 2 ||w - w_start||^2 - <linear, w>, w being all that it trains, and
-    tail_strength sum ||B[:, c_n:]||_F ||A[c_n:, :]||_F over the low-rank adapters whose two factors it trains.
+    """A regulariser that every client adds to its loss.
 
-    linear: `{"r": [{name: (n_j, ...)}] * L, "shared": {name: (n, ...)}}`, rows as in `Uploads`; None for 0 · tails:
-    (N,) int64, the c_n, from which rank-one term on a client's adapters are pulled to 0; None for nobody's. Terms that
-    a client does not hold are 0.
+    It is strength / 2 ||w - w_start||^2 - <linear, w>, where w is all that the client trains, plus tail_strength
+    sum ||B[:, c_n:]||_F ||A[c_n:, :]||_F over the low-rank adapters whose two factors it trains.
+
+    Attributes:
+        strength: The weight of the proximal term.
+        linear: `{"r": [{name: (n_j, ...)}] * L, "shared": {name: (n, ...)}}`, rows as in `Uploads`; None for 0.
+        tails: (N,) int64, the c_n: a client's rank-one terms from this one on are pulled to 0; None for no client's.
+            Terms that a client does not hold are 0.
+        tail_strength: The weight of the last sum.
     """
 
     strength: float
@@ -31,22 +36,35 @@ class Pull:
 
     @property
     def everywhere(self) -> bool:
-        """Whether it pulls at all that a client trains, and not at tails alone."""
+        """Whether it concerns all that a client trains, and not the tails alone."""
         return self.strength != 0 or self.linear is not None or self.tails is None
 
 
 class Objective(Protocol):
-    """objective(logits of every exit [m x (B, C)], y (B,), t) -> scalar loss."""
+    """What a client minimises."""
 
-    def __call__(self, exits: Sequence[Tensor], y: Tensor, t: int, /) -> Tensor: ...
+    def __call__(self, exits: Sequence[Tensor], y: Tensor, t: int, /) -> Tensor:
+        """Return the loss, a scalar.
+
+        Args:
+            exits: The logits (B, C) of each of the client's classifiers, shallow to deep.
+            y: (B,) int64, the classes.
+            t: The round, from 0.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Job:
-    """How a client trains: what an engine needs besides data and allocation.
+    """How clients train: what an engine needs besides data and allocation.
 
-    objective: what it minimises · clip: the largest gradient norm of a client, or None · pull: a term of the loss
-    that is not part of the loss reported, or None.
+    Attributes:
+        t: The round, from 0.
+        seed: The cell's seed.
+        optimizer: The suite's `train.optimizer`, resolved.
+        clip: The largest gradient norm of a client; None for no limit.
+        objective: What a client minimises.
+        pull: A term of the loss that is not part of the reported loss, or None.
     """
 
     t: int
@@ -59,16 +77,21 @@ class Job:
 
 @dataclass
 class Uploads:
-    """What came back.
+    """What came back from the N clients of a round.
 
-    `r[j][name]`: (n_j, ...) layer j's adapters from the n_j clients that train them, in the order of n · shared[name]:
-    (n, ...) from the clients that train it, in order · arrived (N,) bool, whose rows came back: the others' must be
-    left alone · loss (N,) mean training loss, NaN after no step · steps (N,) steps taken · seconds (N,) · rejected: why
-    the server refused the upload of the client at a position; such a client has not arrived · coordinates: of tensors
-    that clients train in part, by place (`r/<layer>/<name>`, `shared/<name>`), which coordinates each row's client
-    trained, bool, in the rows' shape or broadcast to it; elsewhere a row holds what its client started from · spoilt:
-    the positions whose uploads a fault has changed on their way · sent: where there are such, `r` and `shared` as they
-    were before.
+    Attributes:
+        r: `r[j][name]`, (n_j, ...), layer j's adapters from the n_j clients that train them, in the clients' order.
+        shared: `shared[name]`, (n, ...), from the n clients that train it, in order.
+        arrived: (N,) bool, whose rows came back. Ignore the others' rows.
+        loss: (N,) the mean training loss; NaN for a client without a step.
+        steps: (N,) the steps taken.
+        seconds: (N,) the seconds taken.
+        rejected: Why the server refused the upload of the client at a position. Such a client has not arrived.
+        coordinates: For tensors that clients train in part, by place (`r/<layer>/<name>`, `shared/<name>`): which
+            coordinates each row's client trained, bool, in the rows' shape or broadcast to it. Elsewhere a row holds
+            what its client started from.
+        spoilt: The positions whose uploads a fault has changed in transit.
+        sent: Where there are such, `r` and `shared` as their clients sent them.
     """
 
     r: list[dict[str, Tensor]]
@@ -84,7 +107,7 @@ class Uploads:
 
     @property
     def own(self) -> Uploads:
-        """These uploads as their clients know them: what a client concludes from its work, it does before a fault."""
+        """These uploads as their clients sent them, before any fault in transit."""
         return self if self.sent is None else replace(self, **self.sent, sent=None)
 
     @classmethod
@@ -97,7 +120,7 @@ class Uploads:
         seconds: Tensor,
         coordinates: Mapping[str, Tensor] | None = None,
     ) -> Uploads:
-        """What an engine returns: whose work arrives, and after how many steps, is the cohort's to say."""
+        """Return the uploads of an engine; `arrived` and `steps` are those of the cohort."""
         loss = loss.masked_fill(cohort.steps == 0, float("nan"))
         return cls(
             r, shared, cohort.arrives.clone(), loss, cohort.steps.clone(), seconds, coordinates=coordinates or {}
@@ -106,7 +129,14 @@ class Uploads:
 
 @dataclass(frozen=True)
 class Report:
-    """What a round tells the record: the plan followed, who took part, what came back, and what each client paid."""
+    """What a round reports to the records.
+
+    Attributes:
+        plan: The plan followed.
+        cohort: The clients that took part.
+        uploads: What came back.
+        cost: What each client paid.
+    """
 
     plan: Plan
     cohort: Cohort

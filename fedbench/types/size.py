@@ -9,8 +9,10 @@ from dataclasses import dataclass
 class Size:
     """How much of a model one client holds, in the terms of a method.
 
-    capacity: L_n, the layers it is told that it can hold · rank: r_n, for a method whose clients differ in rank ·
-    width: the share of the hidden units of every layer, for one whose clients differ in that.
+    Attributes:
+        capacity: L_n, how many layers the client can hold.
+        rank: r_n, for a method whose clients differ in rank.
+        width: The share of the hidden units of every layer, for a method whose clients differ in width.
     """
 
     capacity: int
@@ -19,11 +21,11 @@ class Size:
 
     @property
     def order(self) -> tuple[int, int, float]:
-        """By which sizes are smaller and larger."""
+        """The key that sorts sizes from the smallest to the largest."""
         return self.capacity, self.rank or 0, self.width or 0.0
 
     def __str__(self) -> str:
-        """`rank 4`, `width 0.5`, `12 layers`: what tells it from the others of its method."""
+        """`rank 4`, `width 0.5` or `12 layers`: the number in which the sizes of its method differ."""
         if self.width is not None:
             return f"width {self.width:g}"
         if self.rank is not None:
