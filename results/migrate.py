@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fedbench.method import Setup
 from fedbench.registry.assets import Assets
 from fedbench.registry.cache_key import idle_plugins, unread
 from fedbench.registry.registry import Registry
@@ -32,7 +33,7 @@ from fedbench.results.manifest import MANIFEST
 from fedbench.results.pack import Ended, with_cells
 from fedbench.results.result import checked_table, has_table
 from fedbench.results.store import cell_folders
-from fedbench.simulation.method_costs import Prices, _Cell
+from fedbench.simulation.method_costs import MethodCosts
 from fedbench.types import Size
 
 WITH_WORKSPACE = "head_only"  # the method whose cells were computed before and after the column came
@@ -71,20 +72,16 @@ def tables_of(old: Old) -> dict[str, pa.Table]:
     return {kind: checked_table(kind, old.folder, old.manifest) for kind in kinds}
 
 
-def with_workspace(table: pa.Table, config: Mapping[str, Any], prices: Prices) -> pa.Table:
+def with_workspace(table: pa.Table, config: Mapping[str, Any], costs: MethodCosts) -> pa.Table:
     """A table of rounds whose missing workspace is that of the model's shapes."""
-    world = prices._world(config)
-    cell = _Cell(config, world, world.federation)
-    known = {}
-    for capacity in set(table["capacity"].to_pylist()):
-        size = Size(capacity)
-        known[capacity] = prices._of_built(cell, lambda built, _, size=size: built.made.method.cost(size, 1))
+    method = costs._simulation(config, costs._federated_data(config), Setup).method
+    known = {capacity: method.cost(Size(capacity), 1) for capacity in set(table["capacity"].to_pylist())}
     values = [known[capacity].workspace_bytes or None for capacity in table["capacity"].to_pylist()]
     place = table.schema.get_field_index("workspace_bytes")
     return table.set_column(place, table.schema.field(place), pa.array(values, pa.int64()))
 
 
-def ended(old: Old, prices: Prices, lines: list[str]) -> Ended:
+def ended(old: Old, costs: MethodCosts, lines: list[str]) -> Ended:
     """A cell as it is packed, under its new id; what cannot be computed of it is added to `lines`."""
     manifest = {key: value for key, value in old.manifest.items() if key not in ("computed_as", "result_version")}
     manifest |= {"id": old.id, "versions": old.versions}
@@ -93,7 +90,7 @@ def ended(old: Old, prices: Prices, lines: list[str]) -> Ended:
     if config["method"]["name"] == WITH_WORKSPACE and "rounds" in tables and not config.get("devices"):
         lacks = tables["rounds"]["workspace_bytes"].null_count == len(tables["rounds"])
         try:
-            tables["rounds"] = with_workspace(tables["rounds"], config, prices) if lacks else tables["rounds"]
+            tables["rounds"] = with_workspace(tables["rounds"], config, costs) if lacks else tables["rounds"]
         except Exception as error:  # its data set is not on this machine, say
             lines.append(f"{old.folder}: its workspace is not known: {str(error).splitlines()[0]}")
     return Ended(manifest, tables)
@@ -101,7 +98,7 @@ def ended(old: Old, prices: Prices, lines: list[str]) -> Ended:
 
 def migrate(folder: Path, registry: Registry) -> list[str]:
     """Migrate one suite's folder; returns a line on everything that is worth a look."""
-    lines, prices = [], Prices(Assets(registry))
+    lines, costs = [], MethodCosts(Assets(registry))
     with locked(folder / INDEX):
         index, places = read_index(folder), cell_folders(folder)
         if index is None or index.tables:
@@ -118,7 +115,7 @@ def migrate(folder: Path, registry: Registry) -> list[str]:
             replace(entry, cell=old.id, ignored=given_by(old) or None) if (old := cells[entry.cell]) else entry
             for entry in index.entries
         ]
-        new = {id: ended(old, prices, lines) for id, old in kept.items()}
+        new = {id: ended(old, costs, lines) for id, old in kept.items()}
         commit(folder, with_cells(folder, replace(index, entries=entries), new))
         for old in filter(None, cells.values()):
             for name in (MANIFEST, *TABLES):

@@ -14,7 +14,7 @@ from fedbench.report.run_scores import is_fraction
 from fedbench.results.identity import id_in
 from fedbench.results.status import HALVED
 from fedbench.runner.cells import Cell
-from fedbench.runner.progress import Listen, progress_of
+from fedbench.runner.progress import Listen, RunProgress
 from fedbench.words import counted, duration, per_second
 
 # How an end is marked, so that it reads without colour.
@@ -56,7 +56,7 @@ class Watch:
         self.cells = {cell.id: cell for cell in missing}
         self.total, self.done = len(missing), 0
         kept = len(cells) - len(missing)
-        self.pace = progress_of(missing, kept)
+        self.progress = RunProgress()
         names = sum(len(cell.points) for cell in cells)
         if self.quiet:
             return self.event
@@ -84,7 +84,7 @@ class Watch:
             self.quiet = True
 
     def _show(self, event: dict[str, Any]) -> None:
-        self.pace.note(event)
+        self.progress.note(event)
         if event["event"] == "waiting":
             cells = counted(event["cells"], "cell")
             self.console.print(f"Waiting for {cells} that another run computes", soft_wrap=True)
@@ -99,8 +99,8 @@ class Watch:
             if self.bars:
                 self.bars.add(folder, cell.title, cell.rounds)
         elif event["event"] == "round" and self.bars:
-            one = self.pace.at[folder]
-            speeds = per_second(one.rate), per_second(self.pace.rate)
+            one = self.progress.cells[folder]
+            speeds = per_second(one.rate), per_second(self.progress.rate)
             self.bars.advance(folder, event["round"], scored(one.score, one.metric), *speeds)
         elif event["event"] == "resumed":
             if cell.points[0].candidate is None:  # these go on as a rule

@@ -65,25 +65,25 @@ def outlooks(
     devices: Sequence[Device],
     server: Device,
     images: int,
-    trial_of: Callable[[Config, Dataset, Sequence[Client]], Any],
+    simulation_of: Callable[[Config, Dataset, Sequence[Client]], Any],
 ) -> list[Outlook]:
     """Of the method of a configuration on each device, with so many training images there. No data are read; what must
-    fit is what the configuration says, or the memory. trial_of: builds a cell from shapes. Raises UserError,
+    fit is what the configuration says, or the memory. simulation_of: builds a cell from shapes. Raises UserError,
     NotApplicable."""
     config = _with_devices(config, devices, server)
     shape = assets.backbone(config["backbone"])
     dataset = _stand_in(config, assets, images, config["data"].get("image_size") or shape["image_size"])
     clients = [Client(n, 0, np.arange(images)) for n in range(len(devices))]
-    trial = trial_of(config, dataset, clients)
-    sizes = offered(trial.method, trial.federation.num_layers, trial.rounds)
+    simulation = simulation_of(config, dataset, clients)
+    sizes = offered(simulation.method, simulation.federation.num_layers, simulation.rounds)
     role = assets.registry.catalogue.find("method", config["method"]["name"]).role
-    only, ceiling = not trial.method.sizes, role == "ceiling"
-    chosen = trial.federation.fits(sizes, None if ceiling else config)
+    only, ceiling = not simulation.method.sizes, role == "ceiling"
+    chosen = simulation.federation.fits(sizes, None if ceiling else config)
     least = min((max(cost.needed_bytes for cost in costs) for _, costs in sizes), default=0)
     fit = Fit.of(config, server)
     found = []
     for n, (device, size) in enumerate(zip(devices, chosen, strict=True)):
-        work = trial.federation.work(n)
+        work = simulation.federation.work(n)
         cost, seconds, moved = _slowest(dict(sizes)[size], device, fit, work) if size else (None, None, None)
         needed = None if cost is None else cost.needed_bytes
         found.append(Outlook(device, size, needed, seconds, moved, work.images, least, only, ceiling))

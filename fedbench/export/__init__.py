@@ -51,43 +51,43 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
     """
     out = Path(out)
     _must_be_free(out, force)
-    trial, model = reopen(cell, registry, images=False)
+    simulation, model = reopen(cell, registry, images=False)
     if not isinstance(model, GlobalModel):
-        method = trial.config["method"]["name"]
+        method = simulation.config["method"]["name"]
         raise UserError(
             f"{cell}: {method!r} cannot be exported: its predictor does not answer with a GlobalModel, a backbone with "
             "adapters and a head, as those of depth-allocated methods and of unequal ranks do"
         )
-    parts = parts_of(model, trial.evaluation.test.images.x.shape[-1])
+    parts = parts_of(model, simulation.evaluation.test.images.x.shape[-1])
     with _put_in_place(out, force) as folder:
-        architecture, making = _written(folder, form, trial, parts, registry)
+        architecture, making = _written(folder, form, simulation, parts, registry)
         if len(model.exits) > 1:
             save_file(parts.exits(), folder / EXITS)
-        config = card(form, trial, parts, architecture, load([cell]))
+        config = card(form, simulation, parts, architecture, load([cell]))
         (folder / CONFIG).write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     files = {path.name: path.stat().st_size for path in sorted(out.iterdir())}
     return Export(out, files, f"{making}\n{FORMATS[form].LOAD.format(folder=str(out))}", note(parts))
 
 
 def _written(
-    folder: Path, form: str, trial: Simulation, parts: Parts, registry: Registry
+    folder: Path, form: str, simulation: Simulation, parts: Parts, registry: Registry
 ) -> tuple[Architecture | None, str]:
     """Write the tensors and load them back; returns how timm makes the model they go into, where known, and the lines
     that make it. Raises UserError where the model loaded back answers otherwise than the cell's."""
     if form == "merged":
-        architecture = merged.architecture_of(parts, trial.source)
+        architecture = merged.architecture_of(parts, simulation.source)
         merged.write(folder, parts, architecture)
         return architecture, made(architecture, parts.num_classes)
-    making = base(trial, parts, form, [str(file) for file in registry.files.values()])
+    making = base(simulation, parts, form, [str(file) for file in registry.files.values()])
     adapters = {"peft": peft, "loralib": loralib}[form]
     adapters.write(folder, parts)
-    check_adapters(form, _backbone(trial, parts, registry), parts, *adapters.read(folder, parts))
-    return trial.source.architecture, making
+    check_adapters(form, _backbone(simulation, parts, registry), parts, *adapters.read(folder, parts))
+    return simulation.source.architecture, making
 
 
-def _backbone(trial: Simulation, parts: Parts, registry: Registry) -> nn.Module:
+def _backbone(simulation: Simulation, parts: Parts, registry: Registry) -> nn.Module:
     """The pre-trained backbone with a classifier, of the cell's layers alone: what the lines of `base` make."""
-    model: Any = registry.make("backbone", dict(trial.config["backbone"])).model.eval()
+    model: Any = registry.make("backbone", dict(simulation.config["backbone"])).model.eval()
     model.reset_classifier(parts.num_classes)
     if not parts.whole:
         model.blocks = type(model.blocks)(*[model.blocks[j] for j in parts.layers])

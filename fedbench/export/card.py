@@ -16,13 +16,13 @@ from fedbench.simulation.simulation import Simulation
 
 
 def card(
-    form: str, trial: Simulation, parts: Parts, architecture: Architecture | None, results: Sequence[Result]
+    form: str, simulation: Simulation, parts: Parts, architecture: Architecture | None, results: Sequence[Result]
 ) -> dict:
     """config.json: timm's fields where timm has them, then the adapters, the classifiers, and where all this is from.
 
     architecture: of the merged model; else of the backbone, None where that is not known.
     """
-    source, data = trial.source, trial.config["data"]
+    source, data = simulation.source, simulation.config["data"]
     mean, std = NORMALIZE.get(data["normalize"], (source.mean, source.std))
     described: dict[str, Any] = {
         "architecture": architecture and architecture.name,
@@ -34,7 +34,7 @@ def card(
             "std": list(std),
             "num_classes": parts.num_classes,
             "classifier": parts.heads[0] if len(parts.heads) == 1 else list(parts.heads),
-            "label_names": list(trial.dataset.classes),
+            "label_names": list(simulation.dataset.classes),
         },
     }
     if form != "merged":
@@ -43,16 +43,16 @@ def card(
         described["adapter"] = {"rank": one.rank, "alpha": one.alpha, "dropout": one.dropout, "targets": targets}
     if len(parts.model.exits) > 1:
         described["exits"] = {exit.classifier: exit.depth for exit in parts.model.exits}
-    described["fedbench"] = _origin(form, trial, parts, results)
+    described["fedbench"] = _origin(form, simulation, parts, results)
     return described
 
 
-def _origin(form: str, trial: Simulation, parts: Parts, results: Sequence[Result]) -> dict[str, Any]:
+def _origin(form: str, simulation: Simulation, parts: Parts, results: Sequence[Result]) -> dict[str, Any]:
     """The cell, its names, and what its model scored after the last round."""
-    manifest, config = results[0].manifest, trial.config
+    manifest, config = results[0].manifest, simulation.config
     names = ("scenario", "method", "variant", "seed")
     tested = Scores.of(results[0].eval)
-    scores = {metric: tested.after(trial.rounds, metric, "test") for metric in tested.of_split("test")}
+    scores = {metric: tested.after(simulation.rounds, metric, "test") for metric in tested.of_split("test")}
     return {
         "version": __version__,
         "format": form,
@@ -61,7 +61,7 @@ def _origin(form: str, trial: Simulation, parts: Parts, results: Sequence[Result
         "method": config["method"],
         "backbone": config["backbone"],
         "fingerprints": manifest["fingerprints"],
-        "rounds": trial.rounds,
+        "rounds": simulation.rounds,
         "scores": {metric: {"average": average(by), "domains": by_domain(by)} for metric, by in scores.items()},
         "note": note(parts),
     }
@@ -88,16 +88,16 @@ def made(architecture: Architecture, num_classes: int, *, pretrained: bool = Fal
     return f"import timm\nmodel = timm.create_model({name!r}, {given}).eval()"
 
 
-def base(trial: Simulation, parts: Parts, form: str, files: Sequence[str]) -> str:
+def base(simulation: Simulation, parts: Parts, form: str, files: Sequence[str]) -> str:
     """The lines that make the pre-trained backbone which adapters are put onto. Raises UserError where nobody else
     has its weights."""
-    backbone: Mapping[str, Any] = trial.config["backbone"]
+    backbone: Mapping[str, Any] = simulation.config["backbone"]
     if backbone.get("pretrained") is False:
         raise UserError(
             f"--format {form}: the backbone's weights were drawn at random, and adapters are of no use without them; "
             "--format merged writes both"
         )
-    known = trial.source.architecture
+    known = simulation.source.architecture
     if backbone.get("pretrained") is True and known and ":" not in known.name:
         lines = made(known, parts.num_classes, pretrained=True)
     else:

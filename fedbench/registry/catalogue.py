@@ -65,6 +65,7 @@ ALLOCATION_INPUTS = frozenset(
 )
 EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu"])
 SET_UP = ("method", "aggregator", "objective")
+OF_ONE_METHOD = ("method", "allocation", "aggregator", "objective")  # kinds that other methods of a suite do not need
 
 # The parts of a configuration that a component may say it does not depend on.
 PARTS = (*SIZES, "adapter")
@@ -127,6 +128,7 @@ class Component:
     unit: str = ""
     format: str = ""
     takes: dict[str, Schema] = field(default_factory=dict)
+    absent: str = ""  # why it stands in for one that cannot be made, see `Catalogue.find`
 
     @property
     def third_party(self) -> bool:
@@ -240,6 +242,7 @@ class Catalogue:
     broken: dict[str, str] = field(default_factory=dict)
     clashes: dict[str, str] = field(default_factory=dict)
     lifecycle: list[str] = field(default_factory=list)
+    lost: dict[str, str] = field(default_factory=dict)  # plugins whose import ended or hung: names, packages; not kept
 
     def __iter__(self) -> Iterator[Component]:
         return (component for kind in self.components.values() for component in kind.values())
@@ -286,6 +289,9 @@ class Catalogue:
     def find(self, kind: str, name: str) -> Component:
         """The component of that name; any other backbone's name is left to the component `timm`.
 
+        A plugin that ended or hung the process that imported it may have held an unknown name. An `absent` component
+        then stands in for it where it is part of one method, so that this method's cells fail and others run.
+
         Raises UserError with the nearest names, the clash, or the broken plugins that may have held it.
         """
         if clash := self.clashes.get(f"{kind} {name}"):
@@ -295,6 +301,9 @@ class Catalogue:
             return known[name]
         if kind == "backbone" and "timm" in known:
             return known["timm"]
+        if self.lost and kind in OF_ONE_METHOD:
+            plugin, package = next(iter(self.lost.items()))
+            return Component(name, kind, plugin, package, "", {}, open=True, absent=self.unknown(kind, name))
         raise UserError(self.unknown(kind, name))
 
     def unknown(self, kind: str, name: str) -> str:

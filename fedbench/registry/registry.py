@@ -188,6 +188,7 @@ class Registry:
         package = self.package(plugin)
         if found.get("lost"):  # a file with the same text elsewhere has the same place in the cache
             self.lost[plugin] = f"plugin {plugin!r} of {package} does not load: {found['broken']}"
+            catalogue.lost[plugin] = package
         if "broken" in found:
             catalogue.broken[plugin] = self.lost.get(plugin, found["broken"])
             return
@@ -287,8 +288,10 @@ class Registry:
         return made
 
     def component(self, kind: str, ref: Mapping[str, Any]) -> tuple[Callable, Component]:
-        """The maker behind a resolved reference `{name: ..., option: value}`, importing its plugin."""
+        """The maker behind a reference `{name: ..., option: value}`, importing its plugin. Raises UserError."""
         component = self.catalogue.find(kind, ref["name"])
+        if component.absent:
+            raise UserError(component.absent)
         return self.load(component.plugin)[kind, component.name]
 
     def make(self, kind: str, ref: Mapping[str, Any], **given: Any) -> Any:

@@ -46,11 +46,6 @@ class Cell:
     root: str | None = None  # of its data, as a whole path, where that is not what the configuration has
     until: int | None = None  # the round after which a candidate of a tuning ends for now; None: the last
     ignored: tuple[str, ...] = ()  # the parts of a configuration that its method does not read, see `registry.unread`
-    awaits: bool = False
-
-    @property
-    def essence(self) -> str:
-        return self.id
 
     @property
     def rounds(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from fedbench.results.identity import id_in
 from fedbench.results.manifest import read_manifest
 from fedbench.results.status import ENDED, GIVEN_UP, TAKEN
-from fedbench.runner.cells import Cell
 
 Listen = Callable[[dict[str, Any]], None]
 
@@ -138,84 +137,50 @@ class RunSummary:
 
 @dataclass
 class RunningCell:
-    """A cell at work. round: of how many it is done · score: the last test score of the metric, a mean over domains ·
-    images: trained on since `began`, by all clients · rate: images a second · left: seconds, None where nobody knows.
-    """
+    """A cell at work. score: the last test score of the metric, a mean over domains · images: trained on since
+    `began`, by all clients · rate: images a second, None before the first round."""
 
-    title: str
-    rounds: int
     began: float
-    round: int = 0
     metric: str = ""
     score: float | None = None
     images: int = 0
     rate: float | None = None
-    left: float | None = None
-    first: int = 0  # the round that it began with, which is none of its doing
 
     def advance(self, event: Mapping[str, Any], now: float) -> None:
         """A round is done."""
-        self.round = event["round"]
         self.images += event.get("images", 0)
         if "score" in event:
             self.metric, self.score = event["metric"], event["score"]
-        took, done = now - self.began, self.round - self.first
-        if took > 0 and done > 0:
-            self.rate = self.images / took if self.images else None
-            self.left = took / done * (self.rounds - self.round)
+        self.rate = _rate(self.images, now - self.began)
 
 
 class RunProgress:
-    """Of a run: `note` is told its events. A cell that goes on from its checkpoint is measured from there on."""
+    """Scores and speeds of a run, from its events. A cell that resumes from its checkpoint is measured from there on.
 
-    def __init__(self, cells: Mapping[str, tuple[str, int]], kept: int = 0) -> None:
-        """cells: those to compute, title and rounds by the end of the folder's name; kept: how many are done."""
-        self.cells, self.kept = cells, kept
-        self.at: dict[str, RunningCell] = {}
-        self.ended: dict[str, int] = {}  # by status
-        self.before = 0  # rounds of cells that have ended
+    cells: those at work, by their folders.
+    """
+
+    def __init__(self) -> None:
+        self.cells: dict[str, RunningCell] = {}
         self.images = 0
         self.began = time.monotonic()
 
     def note(self, event: Mapping[str, Any]) -> None:
+        """Take an event of the run into account."""
         folder, now = event.get("folder", ""), time.monotonic()
         if event["event"] == "started":
-            title, rounds = self.cells[id_in(Path(folder).name)]
-            self.at[folder] = RunningCell(title, rounds, now)
-        elif event["event"] == "resumed" and folder in self.at:
-            self.at[folder].round = self.at[folder].first = event["round"]
-        elif event["event"] == "round" and folder in self.at:
-            self.at[folder].advance(event, now)
+            self.cells[folder] = RunningCell(now)
+        elif event["event"] == "round" and folder in self.cells:
+            self.cells[folder].advance(event, now)
             self.images += event.get("images", 0)
         elif event["event"] in ("ended", "elsewhere"):
-            one = self.at.pop(folder, None)
-            if event["status"] != "taken":
-                self.ended[event["status"]] = self.ended.get(event["status"], 0) + 1
-                self.before += one.rounds if one else self.cells[id_in(Path(folder).name)][1]
-
-    @property
-    def rounds(self) -> int:
-        """Of all cells that are computed."""
-        return sum(rounds for _, rounds in self.cells.values())
-
-    @property
-    def done(self) -> int:
-        """Rounds done; those of ended cells count whole, however they ended."""
-        return self.before + sum(one.round for one in self.at.values())
+            self.cells.pop(folder, None)
 
     @property
     def rate(self) -> float | None:
         """Images a second of all cells since the run began."""
-        took = time.monotonic() - self.began
-        return self.images / took if self.images and took > 0 else None
-
-    @property
-    def left(self) -> float | None:
-        """Seconds, as if what is left took as long a round as what was computed since the run began."""
-        fresh = self.done - sum(one.first for one in self.at.values())
-        return (time.monotonic() - self.began) / fresh * (self.rounds - self.done) if fresh > 0 else None
+        return _rate(self.images, time.monotonic() - self.began)
 
 
-def progress_of(missing: Sequence[Cell], kept: int) -> RunProgress:
-    """The pace of a run that is to compute these cells."""
-    return RunProgress({cell.id: (cell.title, cell.rounds) for cell in missing}, kept)
+def _rate(images: int, seconds: float) -> float | None:
+    return images / seconds if images and seconds > 0 else None

@@ -17,6 +17,7 @@ from fedbench.disk import hash_of_json, require_room
 from fedbench.errors import Broke, CannotWrite, UserError
 from fedbench.processes import fork_server
 from fedbench.registry.assets import Assets
+from fedbench.registry.catalogue import references
 from fedbench.registry.registry import READING, Registry
 from fedbench.results import read_manifest, refuse_links
 from fedbench.results.expected import write_expected
@@ -34,6 +35,7 @@ from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.checkpoint import forget
 from fedbench.suite import Suite
 from fedbench.suite.references import reference
+from fedbench.suite.shipped import timeout_in
 from fedbench.types import SIZES
 
 Observe = Callable[[str, list[Cell], list[Cell]], Listen]
@@ -68,7 +70,7 @@ def run(
     preparing(done, of): is called before that, as cells are prepared. Raises UserError for input that cannot work,
     before anything is written.
     """
-    registry = Registry(plugins, reading=min(READING, options.get("timeout") or READING))
+    registry = Registry(plugins, reading=min(READING, options.get("timeout") or timeout_in(str(path)) or READING))
     suite = load(path, registry, sets=sets, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     stages = _Stages(suite, registry, Assets(registry, suite.base), observe, preparing)
@@ -270,7 +272,7 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: Sequence[Cell], assets: Assets, refusals: BuildErrors, preparing: Preparing) -> LeftOut:
+def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, preparing: Preparing) -> LeftOut:
     """Decode and deal the data of all cells before the first one starts; what is left out of it.
 
     A cell whose data cannot be used fails by itself, and the others run. Raises: UserError with the faults of all
@@ -289,11 +291,17 @@ def _prepare_data(missing: Sequence[Cell], assets: Assets, refusals: BuildErrors
                 prepared[dealt] = error
             except Exception:  # a plugin's own fault: its cells fail with a traceback, and the others run
                 pass
-        fault = prepared[dealt]
+        fault = prepared[dealt] or _absence(cell, assets.registry)
         if fault is not None and not isinstance(fault, Broke):
-            refusals.add(cell, fault)
-    refusals.raise_any(len(missing))
+            errors.add(cell, fault)
+    errors.raise_any(len(missing))
     return left_out
+
+
+def _absence(cell: Cell, registry: Registry) -> UserError | None:
+    """Why a component of the cell cannot be made: its plugin ended or hung the process that imported it."""
+    named = (registry.catalogue.find(kind, ref["name"]) for kind, ref in references(cell.config))
+    return next((UserError(component.absent) for component in named if component.absent), None)
 
 
 def _asked_for_nothing(executor: str, left: int) -> UserError:

@@ -129,7 +129,7 @@ class Asking:
 
     function: as of `Child`, which gives `cells` and the other keys of `_started` to `answer_each` · timeout: seconds
     that one cell may take · groups: cells, those of one method together · given: further arguments · found: the answers
-    by the ids of cells · guilty: by the third-party components of a cell that has failed, why it has.
+    by the ids of cells.
     """
 
     function: str
@@ -138,7 +138,6 @@ class Asking:
     groups: list[list[Cell]]
     given: Mapping[str, Any] = field(default_factory=dict)
     found: dict[str, Found] = field(default_factory=dict)
-    guilty: dict[frozenset[str], Found] = field(default_factory=dict)
 
     def run(self) -> Iterator[None]:
         """Ask about all; yields whenever something is found."""
@@ -149,14 +148,13 @@ class Asking:
         try:
             while waiting or at_work:
                 while waiting and len(at_work) < machine.cores():
-                    if cells := self._without_guilty(waiting.pop(0)):
-                        at_work.append(self._started(cells))
+                    at_work.append(self._started(waiting.pop(0)))
                 ready = set(map(id, wait([batch.child for batch in at_work])))
                 for batch in list(at_work):
                     if id(batch.child) in ready or time.monotonic() > batch.until:
                         if self._is_over(batch):
                             at_work.remove(batch)
-                            waiting.insert(0, batch.left)
+                            waiting[:0] = [batch.left] if batch.left else []
                         yield
         finally:
             for batch in at_work:
@@ -186,7 +184,7 @@ class Asking:
         return True
 
     def _fail(self, batch: _Batch, reason: str) -> None:
-        """Note that the first cell of a batch has failed, and with it those that one method may serve."""
+        """Note that the first cell of a batch has failed, and with it those of its method with the same plugins."""
         try:
             batch.child.result()
         except ChildFailed as error:
@@ -194,22 +192,13 @@ class Asking:
         first, config = batch.left[0]
         registry = self.assets.registry
         why = {"failed": f"{_who(registry, config)}: the process that called it {reason}"}
-        if named := _foreign(registry, config):
-            self.guilty[named] = why
-        common = of_one_method(config)
-        self.found |= {id: why for id, its in batch.left if id == first or of_one_method(its) == common}
+        named, common = _foreign(registry, config), of_one_method(config)
+        self.found |= {
+            id: why
+            for id, its in batch.left
+            if id == first or of_one_method(its) == common or (named and named <= _foreign(registry, its))
+        }
         batch.left = [cell for cell in batch.left if cell[0] not in self.found]
-
-    def _without_guilty(self, cells: list[Cell]) -> list[Cell]:
-        """Cells without those that name all third-party components of one that has failed: these fail as it did."""
-        left = []
-        for id, config in cells:
-            named = _foreign(self.assets.registry, config) if self.guilty else frozenset()
-            if why := next((why for guilty, why in self.guilty.items() if guilty <= named), None):
-                self.found[id] = why
-            else:
-                left.append((id, config))
-        return left
 
 
 def _foreign(registry: Registry, config: Config) -> frozenset[str]:

@@ -27,41 +27,41 @@ FEW = 10_000  # clients, of whom a finished cell keeps the facts one by one
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # the smallest first
 
 
-def keep(folder: Path, trial: Simulation, *, lasting: bool = True) -> None:
-    """Write what a trial that has run leaves into its cell's folder: see `fedbench.simulation.state.save`.
+def keep(folder: Path, simulation: Simulation, *, lasting: bool = True) -> None:
+    """Write what a simulation that has run leaves into its cell's folder: see `fedbench.simulation.state.save`.
 
     `method` is its last state, `world` what the method was built from beside the configuration: enough to build
     it where the images are not.
     """
-    clients = trial.federation.clients
+    clients = simulation.federation.clients
     world = {
-        "classes": list(trial.dataset.classes),
-        "domains": list(trial.dataset.domains),
-        "image_size": trial.evaluation.test.images.x.shape[-1],
+        "classes": list(simulation.dataset.classes),
+        "domains": list(simulation.dataset.domains),
+        "image_size": simulation.evaluation.test.images.x.shape[-1],
         "clients": {
             "domain": _kept(clients.domains),
             "examples": _kept(clients.sizes),
         },
     }
-    save(folder, {"method": trial.state, "world": world}, lasting=lasting)
+    save(folder, {"method": simulation.state, "world": world}, lasting=lasting)
 
 
 def reopen(
     folder: str | Path, registry: Registry, device: str = "cpu", *, images: bool = True
 ) -> tuple[Simulation, Predict]:
-    """The trial of a finished cell with its last `state`, and its global model: predict(x (B, 3, H, W)) as
+    """The simulation of a finished cell with its last `state`, and its global model: predict(x (B, 3, H, W)) as
     `Method.predictor` gives it.
 
-    images: False builds the same model where the data set is not; all images of such a trial are blank. The
-    model answers in float32 outside of the trial's engine: its logits are those of the run up to rounding.
+    images: False builds the same model where the data set is not; all images of such a simulation are blank. The
+    model answers in float32 outside of the simulation's engine: its logits are those of the run up to rounding.
     Raises UserError where the cell is not finished or has no state, and where its plugins, weights or images
     are not there or not the same.
     """
     folder = Path(folder)
     manifest = _finished(folder)
     try:
-        trial = _trial(folder, manifest, registry, device, images)
-        return trial, trial.method.predictor(trial.state)
+        simulation = _rebuilt(folder, manifest, registry, device, images)
+        return simulation, simulation.method.predictor(simulation.state)
     except UserError:
         raise
     except NotApplicable as reason:  # of a method that is not itself without its images
@@ -71,8 +71,8 @@ def reopen(
         raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error
 
 
-def _trial(folder: Path, manifest: Mapping[str, Any], registry: Registry, device: str, images: bool) -> Simulation:
-    """The trial of a finished cell with its last state."""
+def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, device: str, images: bool) -> Simulation:
+    """The simulation of a finished cell with its last state."""
     kept = load(folder)
     config = config_of(manifest)
     _same_files(folder, manifest["versions"], registry)
@@ -83,9 +83,11 @@ def _trial(folder: Path, manifest: Mapping[str, Any], registry: Registry, device
     _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
     if not images:  # nor are there any to be dealt to clients
         config = {**config, "evaluation": {**config["evaluation"], "by": "domain"}}
-    trial = Simulation(config, registry, device, dataset=dataset, clients=None if images else _clients(kept["world"]))
-    trial.state = kept["method"]
-    return trial
+    simulation = Simulation(
+        config, registry, device, dataset=dataset, clients=None if images else _clients(kept["world"])
+    )
+    simulation.state = kept["method"]
+    return simulation
 
 
 def _finished(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.devices.fitting import Costs, offered
+from fedbench.devices.fitting import offered
 from fedbench.engine.cohort import can_train
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.microbatching import ROWS
@@ -38,7 +38,7 @@ from fedbench.simulation.plugin_output_checks import checked, checked_metric, ch
 from fedbench.simulation.round_records import RoundRecords, Rows
 from fedbench.simulation.state import taken_apart
 from fedbench.simulation.upload_filter import Guard, Later, received
-from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Size, Uploads
+from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
 Config = Mapping[str, Any]
 
@@ -54,7 +54,23 @@ def source_of(config: Mapping[str, Any], registry: Registry, load: bool = True) 
 class Simulation:
     """One cell, built and ready to run: its method, its federation, its test and validation images.
 
-    `run` is the life of a cell, `state` its end; `ledger` accounts for it.
+    `run` computes all rounds, `state` is the method's last one, and `records` makes the rows of the tables.
+
+    Args:
+        config: of the cell, resolved.
+        registry: makes its components.
+        device: `cpu`, `cuda`, or `meta`, which builds shapes alone, for `RoundRecords.totals`.
+        source: the backbone where it is loaded already, for this simulation alone.
+        dataset: where it is loaded already.
+        clients: where images are dealt already.
+        store: where clients' own tensors lie; by default a temporary folder that ends with the simulation.
+        federated: where the images and the clients are known already.
+        setup: makes the set-up of the method.
+        fitting: whether clients that have devices keep every size, so that the method can be asked what it offers.
+
+    Raises:
+        UserError: for a configuration that cannot work.
+        NotApplicable: where the method is none for this scenario.
     """
 
     def __init__(
@@ -66,35 +82,29 @@ class Simulation:
         dataset: Dataset | None = None,
         clients: Sequence[Client] | None = None,
         store: ClientStore | None = None,
-        world: FederatedData | None = None,
+        federated: FederatedData | None = None,
         setup: Callable[..., Setup] = Setup,
         fitting: bool = False,
-        federation: Federation | None = None,
     ) -> None:
-        """device `meta` builds shapes alone, for `totals` · source, dataset, clients, world: where they are made
-        already, the source for this trial alone · store: where clients' own tensors lie, by default in a temporary
-        folder that ends with the trial · setup: what makes the method's · fitting: where clients have devices, leave
-        them every size, for the method to be asked what it offers ·
-        federation: of that world, where its sizes are known already. Raises UserError, NotApplicable."""
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
         self.component = registry.catalogue.find("method", config["method"]["name"])
         self.store = store or ClientStore()
         self.source = source = source or source_of(config, registry, device != "meta")
-        fits = bool(config.get("devices")) and not fitting and federation is None  # whether sizes are to be found
+        fits = bool(config.get("devices")) and not fitting  # whether sizes are to be found
         shapes = replace(source, model=copied(source.model)) if fits and device == "meta" else None
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         self.model = body_of(source.model, origin=json.dumps(config["backbone"], sort_keys=True))
         images = (source.mean, source.std)
-        self.world = world = world or FederatedData(
+        self.federated = federated = federated or FederatedData(
             config, registry, self.dataset, self.model.num_layers, images, device, clients
         )
-        self.train, self.proxy, self.federation = world.train, world.proxy, federation or world.federation
+        self.train, self.proxy, self.federation = federated.train, federated.proxy, federated.federation
         if fits:
             self.federation = self._fitted(registry, shapes)
-        self.by_client, self.left_out = world.by_client, world.splits.left_out
-        self.ledger = RoundRecords(config, self.dataset, self.federation)
+        self.by_client, self.left_out = federated.by_client, federated.splits.left_out
+        self.records = RoundRecords(config, self.dataset, self.federation)
         self.guard = Guard(config["train"].get("guard"))
         self.method = self._method(registry, setup)
         check_ranks(self.model, self.federation.scenario)
@@ -106,13 +116,13 @@ class Simulation:
             ref["name"]: checked_metric(registry.catalogue.find("metric", ref["name"]), registry.make("metric", ref))
             for ref in self.config["evaluation"]["metrics"]
         }
-        images, test = self.config["evaluation"]["batch_size"], self.world.test
+        images, test = self.config["evaluation"]["batch_size"], self.federated.test
         if self.fast and isinstance(self.model, Blocks) and self.device != "meta":
             self._keep(self.model)
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
             images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
         how = (metrics, images, self.fast, self.method.personal, self.train)
-        return Evaluation(test, self.world.shares, *how, classes=len(self.dataset.classes))
+        return Evaluation(test, self.federated.shares, *how, classes=len(self.dataset.classes))
 
     def _keep(self, model: Blocks) -> None:
         """Let what the frozen part of the model makes of images be computed once for all rounds."""
@@ -120,7 +130,7 @@ class Simulation:
             self.train.keep_embedded(model.embed)
         L = model.num_layers
         if model.reads_features(range(L), []):
-            for images in (self.train, self.world.test):
+            for images in (self.train, self.federated.test):
                 images.keep_features(model.pooled)
 
     def _method(self, registry: Registry, made: Callable[..., Setup]) -> Method:
@@ -138,7 +148,7 @@ class Simulation:
             scenario=self.federation.scenario,
             train=self.config["train"],
             num_classes=len(self.dataset.classes),
-            image_size=self.world.test.images.x.shape[-1],
+            image_size=self.federated.test.images.x.shape[-1],
             seed=self.seed,
             component=component,
             device=self.device,
@@ -153,16 +163,18 @@ class Simulation:
         return registry.make("method", self.config["method"], setup=setup)
 
     def _fitted(self, registry: Registry, shapes: Source | None) -> Federation:
-        """The clients with sizes, see `fitted`, for which the method is built from shapes alone. Raises
-        NotApplicable."""
+        """The clients with the largest of the sizes that fit their devices, for which the method is built from shapes.
+
+        A ceiling's clients have the largest size whatever they need. Raises NotApplicable where nobody has one.
+        """
         with torch.device("meta"):
             shapes = shapes or source_of(self.config, registry, load=False)
-            twin = Simulation(
-                self.config, registry, "meta", shapes, self.dataset, store=self.store, world=self.world, fitting=True
-            )
+            given: dict[str, Any] = {"store": self.store, "federated": self.federated, "fitting": True}
+            twin = Simulation(self.config, registry, "meta", shapes, self.dataset, **given)
         with torch.device("cpu"):  # whatever device the caller builds on
             sizes = offered(twin.method, self.federation.num_layers, self.rounds)
-        return fitted(self.config, registry, self.federation, sizes)
+        found = self.federation.fits(sizes, None if self.component.role == "ceiling" else self.config)
+        return self.federation.with_sizes(found)
 
     def _proxy(self) -> tuple[Tensor, Tensor] | None:
         """The server's own images, prepared as clients' are, with their labels; None where it has none."""
@@ -213,8 +225,8 @@ class Simulation:
         """Enter into the tables how good the models of a state are, after round t counted from 1."""
         with self.precision(), fast(self.model) if self.fast else nullcontext():
             answers = self.evaluation.answers(functools.partial(self.method.predictor, state), self.team)
-            tables["eval"] += self.ledger.eval(t, self.evaluation.scored(answers))
-        tables["right"] = self.ledger.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
+            tables["eval"] += self.records.eval(t, self.evaluation.scored(answers))
+        tables["right"] = self.records.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
 
     def _deploy(self, state: State, t: int, tables: dict[str, Rows]) -> None:
         """Enter into the tables how good the model of a state is at every size, and what each client can run of it,
@@ -225,8 +237,8 @@ class Simulation:
             for one in sizes:
                 answers = tested.answers(self.deployment.predictor(state, one), self.team)
                 found[one.size] = tested.scored(answers)
-                tables["sizes"] += self.ledger.sizes(t, one, found[one.size])
-        tables["deployed"] += self.ledger.deployed(t, self.deployment, found)
+                tables["sizes"] += self.records.sizes(t, one, found[one.size])
+        tables["deployed"] += self.records.deployed(t, self.deployment, found)
 
     def _sweep(self, before: State, state: State) -> None:
         """Delete what clients kept before a round and not after it, once every process of the team has read it."""
@@ -251,31 +263,31 @@ class Simulation:
         """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
         Diverged; UserError for a state that cannot be kept.
 
-        team: the processes that run this trial, each of them by this function · on_layers: is handed every round's
+        team: the processes that run this simulation, each of them by this function · on_layers: is handed every round's
         rows of layers.parquet; without it they are not computed · progress: where to go on, as if the rounds before
         had been computed just now; kept up to date but for `layers` and `seconds`.
         """
         progress = progress or Progress()
-        tables, ledger = progress.tables, self.ledger
-        due, self.team = ledger.evaluated, team
+        tables, records = progress.tables, self.records
+        due, self.team = records.evaluated, team
         if team.rank:
             self.store.follow()
         state = self.method.init(generator(self.seed, use="init"))  # and the model is as it was then
         if progress.state is not None:
             state = progress.state
         for t in range(progress.round, self.rounds):
-            cohort = ledger.clocked.cohort(t, self.method)
+            cohort = records.clocked.cohort(t, self.method)
             before = state
             chance = generator(self.seed, t, use="round")
             state, report = checked_round(self.component, self.method, before, t, cohort, chance)
             if t == 0:
                 self._refuse_unkept(state)
-            clients = ledger.enter(tables, t, report)
+            clients = records.enter(tables, t, report)
             if on_layers:
-                on_layers(ledger.layers(t, self.model, before, state, report))
+                on_layers(records.layers(t, self.model, before, state, report))
             if t + 1 in due:
                 self._test(state, t + 1, tables)
-            if ledger.sized and t + 1 == self.rounds:
+            if records.sized and t + 1 == self.rounds:
                 self._deploy(state, t + 1, tables)
             progress.round, progress.state = t + 1, state
             self._sweep(before, state)
@@ -283,15 +295,6 @@ class Simulation:
             on_round(t + 1, clients)
         self.state = state
         return tables["eval"], tables["rounds"]
-
-
-def fitted(
-    config: Config, registry: Registry, federation: Federation, sizes: Sequence[tuple[Size, Costs]]
-) -> Federation:
-    """The clients of a cell with the largest of the sizes that fit their devices; a ceiling's fit whatever they need.
-    Raises NotApplicable where nobody has one."""
-    ceiling = registry.catalogue.find("method", config["method"]["name"]).role == "ceiling"
-    return federation.with_sizes(federation.fits(sizes, None if ceiling else config))
 
 
 def check_ranks(model: Blocks | Plain, scenario: Scenario) -> None:

@@ -152,28 +152,30 @@ class _Computation:
         self._take_up(device)
         self._compute(device, processes)
         self._write_tables()
-        keep(self.folder, self.trial)
+        keep(self.folder, self.simulation)
         return {"status": "finished", "files": described(self.folder)}
 
     def _compute(self, device: str, processes: int) -> None:
         """All rounds that are left."""
         write_manifest(self.folder, self.manifest)
         self._call("fedbench_cell_started")
-        self.trial = trial = Simulation(config_of(self.manifest), self.registry, device, store=self.checkpoints.store)
-        if trial.left_out:
-            self.manifest["left_out"] = trial.left_out
-        if trial.federation.turnout is not None:
-            self.manifest["turnout"] = trial.federation.turnout
+        self.simulation = simulation = Simulation(
+            config_of(self.manifest), self.registry, device, store=self.checkpoints.store
+        )
+        if simulation.left_out:
+            self.manifest["left_out"] = simulation.left_out
+        if simulation.federation.turnout is not None:
+            self.manifest["turnout"] = simulation.federation.turnout
         progress = self.progress
         self._halve(progress.round)  # one that was killed before it could say that it had come so far
 
         def work(team: Team) -> None:
             if team.rank == 0:
-                trial.run(self._on_round, team, progress.tables["layers"].extend, progress)
+                simulation.run(self._on_round, team, progress.tables["layers"].extend, progress)
             else:
-                trial.run(team=team, progress=progress)
+                simulation.run(team=team, progress=progress)
 
-        together(min(processes, trial.shares), work)
+        together(min(processes, simulation.shares), work)
 
     def place(self, error: BaseException) -> str:
         """The plugin's file that an exception came through, in words that follow on its own; or ""."""
@@ -203,21 +205,21 @@ class _Computation:
         self.manifest["round"] = t
         tested = last_rows(self.progress.tables["eval"], t)
         self._call("fedbench_round_finished", round=t, rows=rows, evaluation=tested)
-        told = news(self.trial.ledger.trained_on(rows), tested, self.manifest["config"])
+        told = news(self.simulation.records.trained_on(rows), tested, self.manifest["config"])
         self.tell({"event": "round", "round": t, **told})
         stopping, enough = self.stopping(), t == self.order.until
-        if t < self.trial.rounds and (stopping or enough or self.checkpoints.due()):
+        if t < self.simulation.rounds and (stopping or enough or self.checkpoints.due()):
             self.progress.seconds = self._seconds()
             self.checkpoints.write(self.progress)
             self._halve(t)
             if stopping:
-                raise Stopped(f"interrupted after round {t} of {self.trial.rounds}; the next run goes on")
+                raise Stopped(f"interrupted after round {t} of {self.simulation.rounds}; the next run goes on")
 
     def _halve(self, t: int) -> None:
         """Raises Halved where the cell is to come no further than round t, with the tables as they are by now."""
-        if self.order.until is not None and self.order.until <= t < self.trial.rounds:
+        if self.order.until is not None and self.order.until <= t < self.simulation.rounds:
             self._write_tables()
-            raise Halved(f"ended after round {t} of {self.trial.rounds}, as a candidate that may go on")
+            raise Halved(f"ended after round {t} of {self.simulation.rounds}, as a candidate that may go on")
 
     def end(self, outcome: dict[str, Any]) -> dict[str, Any]:
         """Write the last manifest, and return it."""

@@ -52,6 +52,19 @@ def found(given: str) -> str:
     raise UnknownName(f"{given}: there is no such file, and no shipped suite is called so{more}", near)
 
 
+def timeout_in(suite: str) -> float | None:
+    """The `timeout` that a suite sets, read before the plugins that its components are from; None where it sets none.
+
+    Raises UserError where the file cannot be read as YAML.
+    """
+    from fedbench.suite.node import Problems
+    from fedbench.suite.yaml import read
+
+    timeout = read(found(suite), Problems()).get("timeout")
+    value = None if timeout is None or not timeout.is_valid else timeout.plain()
+    return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
 def summary(name: str) -> str:
     """What the suite says of itself."""
     from fedbench.suite.node import Problems

@@ -101,22 +101,24 @@ def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Fin
     """
     if not is_split(result):
         raise UserError(f"{result.folder}: {result.entry.method} does not cut the model between client and server")
-    trial, _ = reopen(result.folder, registry)
+    simulation, _ = reopen(result.folder, registry)
     options = result.manifest["config"]["method"]
-    cut = Cut(in_layers(trial.model), len(trial.dataset.classes), options["head_blocks"], options["tail_blocks"])
-    test = trial.evaluation.test  # normalised like the training images
+    cut = Cut(
+        in_layers(simulation.model), len(simulation.dataset.classes), options["head_blocks"], options["tail_blocks"]
+    )
+    test = simulation.evaluation.test  # normalised like the training images
     observer = Observer(cut, test.mean, test.std)
-    learner, images, labels, mean = _learner(cut, trial, options), *_images(trial, probe.victims)
+    learner, images, labels, mean = _learner(cut, simulation, options), *_images(simulation, probe.victims)
     found: dict[tuple[str, str], Finding] = {}
     with sdpa_kernel(SDPBackend.MATH):  # the other kernels' gradients have no gradients
         for v in range(probe.victims):
             x, y = images[v : v + 1], labels[v : v + 1]
             g_s = observer.g_s(x, y, learner, t=-1, client=v) if learner else None
-            for one in observer.attacks(x, y, g_s, generator(trial.seed, client=v, use="blind")):
+            for one in observer.attacks(x, y, g_s, generator(simulation.seed, client=v, use="blind")):
                 if one.how not in probe.attacks:
                     continue
                 finding = found.setdefault((one.seen, one.how), Finding(one.seen, one.how))
-                guess, blind = (_inverted(m, x, probe.descent, trial.seed, v) for m in (one.mismatch, one.blind))
+                guess, blind = (_inverted(m, x, probe.descent, simulation.seed, v) for m in (one.mismatch, one.blind))
                 finding.add(x, guess, mean, blind)
     return list(found.values()), [image.numpy() for image in images]
 
@@ -126,12 +128,12 @@ def _inverted(mismatch: Mismatch, x: Tensor, how: Descent, seed: int, v: int) ->
     return invert(mismatch, x.shape, how, generator(seed, client=v, use="invert"))
 
 
-def _images(trial: Simulation, victims: int) -> tuple[Tensor, Tensor, Tensor]:
+def _images(simulation: Simulation, victims: int) -> tuple[Tensor, Tensor, Tensor]:
     """x (victims, 3, H, W) in [0, 1], y (victims,), and the mean (1, 3, H, W) of training images but those."""
-    train = trial.dataset.load().train
+    train = simulation.dataset.load().train
     if victims >= len(train):
         raise UserError(f"{victims} victims of {len(train)} training images: one at least has to be left")
-    order = numpy_generator(trial.seed, use="victims").permutation(len(train))
+    order = numpy_generator(simulation.seed, use="victims").permutation(len(train))
 
     def x(positions: np.ndarray) -> Tensor:
         found = torch.from_numpy(np.array(train.x[np.sort(positions)]))
@@ -142,10 +144,10 @@ def _images(trial: Simulation, victims: int) -> tuple[Tensor, Tensor, Tensor]:
     return x(chosen), torch.from_numpy(np.array(train.y[chosen])), x(rest).mean(0, keepdim=True)
 
 
-def _learner(cut: Cut, trial: Simulation, options: Mapping[str, Any]) -> Learner | None:
+def _learner(cut: Cut, simulation: Simulation, options: Mapping[str, Any]) -> Learner | None:
     """How the cell's server has its gradient; None where it learns nothing."""
     if options["server_lr"] == 0:
         return None
     if {"num_directions", "epsilon"} <= options.keys():
-        return ZerothOrder(cut, trial.seed, options["epsilon"], options["num_directions"])
+        return ZerothOrder(cut, simulation.seed, options["epsilon"], options["num_directions"])
     return Backward(cut)

@@ -110,12 +110,12 @@ def test_a_cell_is_built_planned_and_begun_by_as_many_calls_however_many_are_reg
         made: list[Simulation] = []
         built = calls(lambda: made.append(Simulation(config, registry)))
         (trial,) = made
-        trial.ledger.totals(trial.method, trial.world)  # what is measured only once is measured now
-        planned = calls(lambda: trial.ledger.totals(trial.method, trial.world))
-        return [built, planned, calls(lambda: trial.ledger.clocked.cohort(1, trial.method))]
+        trial.records.totals(trial.method, trial.federated)  # what is measured only once is measured now
+        planned = calls(lambda: trial.records.totals(trial.method, trial.federated))
+        return [built, planned, calls(lambda: trial.records.clocked.cohort(1, trial.method))]
 
     registry, config = cells[sizes, 1_000]
-    assert Simulation(config, registry).ledger  # what is made only once is made now
+    assert Simulation(config, registry).records  # what is made only once is made now
     for few, many in zip(of(1_000), of(10_000), strict=True):
         assert many <= 1.05 * few
 
@@ -194,7 +194,7 @@ def inside(folder: Path, clients: int) -> dict[str, float]:
     before, clock = peak(), [time.process_time()]
     trial = Simulation(cell.config, registry)
     clock.append(time.process_time())
-    trial.ledger.totals(trial.method, trial.world)
+    trial.records.totals(trial.method, trial.federated)
     clock.append(time.process_time())
     built, rounds = peak(), [time.process_time()]
     progress, place = Progress(), folder / f"kept-{clients}"

@@ -131,7 +131,7 @@ def one_round(trial: Simulation, t: int = 0) -> list[dict]:
     cohort = trial.federation.cohort(t)
     state = trial.method.init(generator(0, use="init"))
     _, report = trial.method.round(state, t, cohort, generator(0, t, use="round"))
-    return trial.ledger.rounds(t, report)
+    return trial.records.rounds(t, report)
 
 
 def test_memory_is_flat_in_registered_clients(benchmark, registry, figures):

@@ -78,11 +78,34 @@ def test_a_run_asks_for_no_cost(tmp_path, own_cache):
     assert found == {"a": ("finished", None), "fedra": ("finished", None)} and done.exit_code == 0, done.output
 
 
-def test_the_deadline_of_cells_is_also_that_of_reading_plugins(tmp_path, own_cache):
+@pytest.mark.parametrize(("suite", "words"), [("", ("--timeout", 10)), ("\ntimeout: 10", ())])
+def test_the_deadline_of_cells_is_also_that_of_reading_plugins(tmp_path, own_cache, suite, words):
     (tmp_path / "hang.py").write_text("import time\ntime.sleep(3600)\n")
-    write_suite(tmp_path, "fedra")
+    write_suite(tmp_path, "fedra", {"suite: tiny": f"suite: tiny{suite}"})
     began = time.monotonic()
-    done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--plugin", "hang.py", "--timeout", 10, cwd=tmp_path)
+    done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--plugin", "hang.py", *words, cwd=tmp_path)
     assert done.exit_code == 1 and "'hang.py'" in done.output and "was not done after 10 s" in done.output
     assert [m["status"] for m in manifests(tmp_path / "results").values()] == ["finished"]
     assert time.monotonic() - began < 60  # about 15 on two idle cores
+
+
+def test_components_of_a_plugin_that_leaves_on_import_cost_a_row_each(tmp_path, own_cache):
+    (tmp_path / "leaves.py").write_text("import os\nos._exit(7)\n")
+    methods = "fedra, {name: a, extends: theirs, strength: 3}, {name: b, extends: fedra, allocation: theirs}"
+    write_suite(tmp_path, methods)
+    words = ("tiny.yaml", "--plugin", TINY, "--plugin", "leaves.py")
+    done = fedbench("run", *words, "--results", "r", cwd=tmp_path)
+    found = {name.split("/")[0]: m for name, m in manifests(tmp_path / "r").items()}
+    assert {name: m["status"] for name, m in found.items()} == {"fedra": "finished", "a": "failed", "b": "failed"}
+    assert found["a"]["reason"].startswith("no method is called 'theirs'")
+    assert "ended with exit code 7" in found["b"]["reason"] and done.exit_code == 1, done.output
+    done = fedbench("plan", *words, cwd=tmp_path)
+    assert done.exit_code == 1 and "no allocation is called 'theirs'" in done.output, done.output
+
+
+def test_a_suite_of_which_no_method_is_there_is_refused(tmp_path, own_cache):
+    (tmp_path / "leaves.py").write_text("import os\nos._exit(7)\n")
+    write_suite(tmp_path, "theirs")
+    done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--plugin", "leaves.py", cwd=tmp_path)
+    assert done.exit_code == 2 and "no method is called 'theirs'" in done.stderr
+    assert not (tmp_path / "results").exists()

@@ -27,19 +27,19 @@ def told(**event):
     return {"folder": CELL, **event}
 
 
-def test_pace_is_of_what_was_computed_since_the_cell_began(clock):
-    one = RunProgress({"000000000001": ("a · seed 0", 10), "000000000002": ("b · seed 0", 10)}, kept=3)
-    one.note(told(event="started"))
-    one.note(told(event="resumed", round=4))
+def test_speeds_are_of_what_was_computed_since_the_cell_and_the_run_began(clock):
+    run = RunProgress()
+    run.note(told(event="started"))
+    run.note(told(event="resumed", round=4))
+    assert run.cells[CELL].rate is run.rate is None
     clock.seconds += 6
-    one.note(told(event="round", round=6, images=600, metric="accuracy", score=0.5))
-    at = one.at[CELL]
-    assert (at.rate, at.left, at.score) == (100.0, 12.0, 0.5)  # two rounds in six seconds, four left
-    assert (one.rounds, one.done, one.rate, one.left) == (20, 6, 100.0, 42.0)
-    one.note(told(event="ended", status="failed"))
-    assert (one.done, one.ended, one.at) == (10, {"failed": 1}, {})
-    one.note({"event": "elsewhere", "folder": OTHER, "status": "finished"})
-    assert one.done == 20 and one.ended == {"failed": 1, "finished": 1}
+    run.note(told(event="round", round=6, images=600, metric="accuracy", score=0.5))
+    cell = run.cells[CELL]
+    assert (cell.rate, cell.score, cell.metric, run.rate) == (100.0, 0.5, "accuracy", 100.0)
+    run.note(told(event="ended", status="failed"))
+    clock.seconds += 6
+    assert run.cells == {} and run.rate == 50.0
+    run.note({"event": "elsewhere", "folder": OTHER, "status": "finished"})
 
 
 def test_news_are_images_trained_on_and_the_test_score():

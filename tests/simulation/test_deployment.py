@@ -100,10 +100,10 @@ def test_what_a_client_scores_is_on_its_own_images_or_on_its_domains():
 
 def tables(config, registry, engine="cohort", team=1):
     config = {**config, "engine": engine, "evaluation": {**config["evaluation"], "sizes": True}}
-    trial, progress = Simulation(config, registry), Progress()
+    simulation, progress = Simulation(config, registry), Progress()
 
     def work(member):
-        trial.run(team=member, progress=progress)
+        simulation.run(team=member, progress=progress)
         return progress.tables
 
     return together(team, work)
@@ -125,8 +125,8 @@ def test_a_cell_has_a_row_for_every_size_and_client_and_all_tell_the_same(regist
 
 
 def test_without_the_key_a_cell_is_as_it_was(registry, cells):
-    trial, progress = Simulation(cells["skew", "fedra"], registry), Progress()
-    assert "sizes" not in trial.config["evaluation"]
-    trial.rounds = 1
-    trial.run(progress=progress)
+    simulation, progress = Simulation(cells["skew", "fedra"], registry), Progress()
+    assert "sizes" not in simulation.config["evaluation"]
+    simulation.rounds = 1
+    simulation.run(progress=progress)
     assert progress.tables["sizes"] == progress.tables["deployed"] == []

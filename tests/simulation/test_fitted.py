@@ -44,14 +44,14 @@ def configs(registry, tmp_path_factory):
     return {(cell.scenario, cell.method): cell.config for cell in load(path, registry).points()}
 
 
-def trial(config, registry) -> Simulation:
+def simulation(config, registry) -> Simulation:
     """From shapes alone."""
     with torch.device("meta"):
         return Simulation(config, registry, "meta")
 
 
 def sizes(config, registry) -> list[str | None]:
-    return [size and str(size) for size in trial(config, registry).federation.fitted]
+    return [size and str(size) for size in simulation(config, registry).federation.fitted]
 
 
 def test_every_method_takes_its_own_largest_sizes(configs, registry):
@@ -70,7 +70,7 @@ def test_every_method_takes_its_own_largest_sizes(configs, registry):
 def test_equal_devices_have_equal_sizes_and_nobody_is_not_applicable(configs, registry):
     assert set(sizes(configs["alike", "fedit"], registry)) == {"rank 6"}
     with pytest.raises(NotApplicable, match="no client's device can hold any size"):
-        trial(configs["nobody", "fedra"], registry)
+        simulation(configs["nobody", "fedra"], registry)
 
 
 def test_a_method_in_which_nobody_takes_part_needs_no_device(registry, tmp_path):
@@ -84,10 +84,10 @@ def test_a_method_in_which_nobody_takes_part_needs_no_device(registry, tmp_path)
 
 
 def test_a_method_finds_the_sizes_that_fit_in_its_scenario(configs, registry):
-    made = trial(configs["mixed", "allsmall"], registry)
+    made = simulation(configs["mixed", "allsmall"], registry)
     assert made.method.price(4, 0) == made.method.price(1, 0)  # everybody trains the one layer of the weakest
     assert made.federation.scenario.capacities.min() == 1 and not made.federation.scenario.fitting
-    assert trial(configs["mixed", "fedit"], registry).federation.scenario.ranks.max() == 6
+    assert simulation(configs["mixed", "fedit"], registry).federation.scenario.ranks.max() == 6
 
 
 def test_what_a_plan_says_is_what_a_run_pays(configs, registry):

@@ -62,9 +62,12 @@ def ends_within_seed_noise(registry, method, *sets, most=1.0):
 def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, engine, method):
     choices = ("precision=bf16", f"engine={engine}", *TINY, "train.rounds=2", "evaluation.every=2")
     (cell,) = load(SUITE, registry, sets=choices).points(methods=[method])
-    trial = Simulation(cell.config, registry)
-    trial.run()
-    trained = [*(value for r_j in trial.state["r"] for value in r_j.values()), *trial.state["shared"].values()]
+    simulation = Simulation(cell.config, registry)
+    simulation.run()
+    trained = [
+        *(value for r_j in simulation.state["r"] for value in r_j.values()),
+        *simulation.state["shared"].values(),
+    ]
     assert {value.dtype for value in trained} == {torch.float32}
     assert any((value != value.bfloat16().float()).any() for value in trained)
 

@@ -12,7 +12,7 @@ from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
 from fedbench.simulation import method_costs
 from fedbench.simulation.cost_estimate import of_one_method
-from fedbench.simulation.method_costs import Prices
+from fedbench.simulation.method_costs import MethodCosts
 from fedbench.simulation.simulation import Simulation
 
 SCENARIOS = """
@@ -53,14 +53,14 @@ def totals(of, *given):
 
 
 def alone(config, registry):
-    trial = Simulation(config, registry, "meta")
-    return trial.ledger.totals(trial.method, trial.evaluation)
+    simulation = Simulation(config, registry, "meta")
+    return simulation.records.totals(simulation.method, simulation.evaluation)
 
 
 def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, monkeypatch, own_cache):
     assets, cells = configs(tmp_path, "fedra, head_only, allsmall, inclusivefl")
     names = built(monkeypatch)
-    known = Prices(assets)
+    known = MethodCosts(assets)
     found = [known.totals(config) for config in cells]
     assert len(cells) == 4 * 3 * len(SEEDS)
     assert {name: names.count(name) for name in names} == {"fedra": 1, "head_only": 1, "allsmall": 3, "inclusivefl": 3}
@@ -70,7 +70,7 @@ def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, mon
 @pytest.mark.parametrize("method", ["exclusive", "allsmall", "fed_plora", "{name: odd, how: diverge}"])
 def test_a_cell_costs_what_it_costs_alone(tmp_path, own_cache, method):
     assets, cells = configs(tmp_path, method)
-    known = Prices(assets)
+    known = MethodCosts(assets)
     for config in cells:
         assert totals(known.totals, config) == totals(alone, config, assets.registry)
 
@@ -104,7 +104,7 @@ def test_a_method_that_looks_at_the_seed_is_built_for_each(tmp_path, monkeypatch
     path = write_suite(tmp_path, f"{{name: s, extends: seeded, late: {late}}}", {"\n  small: {}\n": SCENARIOS})
     cells = [point.config for point in load(path, registry).points(seeds=SEEDS)]
     names = built(monkeypatch)
-    known = Prices(Assets(registry))
+    known = MethodCosts(Assets(registry))
     for config in cells:
         assert known.totals(config) == alone(config, registry)
     assert len(names) == len(SEEDS)
@@ -121,5 +121,5 @@ def test_no_image_is_made_for_the_price_of_a_cell_whose_labels_are_known(tmp_pat
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
     registry = Registry()
     config = load("suites/quickstart.yaml", registry).points(seeds=(0,))[0].config
-    assert Prices(Assets(registry)).totals(config)["images"] > 0
+    assert MethodCosts(Assets(registry)).totals(config)["images"] > 0
     assert not (tmp_path / "splits").exists()

@@ -11,8 +11,7 @@ from fedbench.errors import NotApplicable
 from fedbench.models import cost, counting, shape_cache
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.simulation import method_costs
-from fedbench.simulation.method_costs import Prices
+from fedbench.simulation.method_costs import MethodCosts
 from fedbench.simulation.simulation import Simulation
 
 DEVICE = {"flops": 1e9, "flops_bf16": 1e9, "down": 1e6, "up": 1e6}
@@ -41,22 +40,8 @@ def told(ask, config):
 def alone(registry, config):
     shape_cache._found.clear()
     with torch.device("meta"):
-        trial = Simulation(config, registry, "meta")
-    return trial.ledger.totals(trial.method, trial.evaluation)
-
-
-def test_cells_with_devices_are_fitted_and_priced_with_one_model_each(cells, monkeypatch):
-    registry, configs = cells
-    built, shared = [], Prices(Assets(registry))
-    monkeypatch.setattr(
-        method_costs, "Simulation", lambda *given, **more: built.append(more) or Simulation(*given, **more)
-    )
-    some = [{**on_devices(configs["plain", "fedra"], ["roomy", "tight"]), "seed": seed} for seed in range(3)]
-    found = [
-        shared.totals(config) for config in [*some, on_devices(some[0], ["tight", "roomy"]), configs["plain", "fedra"]]
-    ]
-    assert [more["fitting"] for more in built] == [True, False]
-    assert len({one["flops"] for one in found}) == 2 and "simulated_seconds" not in found[-1]
+        simulation = Simulation(config, registry, "meta")
+    return simulation.records.totals(simulation.method, simulation.evaluation)
 
 
 @pytest.mark.parametrize(("method", "models"), [("head_only", 1), ("fedra", 3)])
@@ -67,7 +52,7 @@ def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, 
     counted, found = [], []
     for rank in (1, 2, 3):
         before, config = len(counted), configs["plain", method]
-        found.append(Prices(Assets(registry)).totals({**config, "adapter": {**config["adapter"], "rank": rank}}))
+        found.append(MethodCosts(Assets(registry)).totals({**config, "adapter": {**config["adapter"], "rank": rank}}))
         found[-1]["counted"] = len(counted) > before
     assert [one["counted"] for one in found] == [True] + [models > 1] * 2
     assert len({one["bytes_up"] for one in found}) == models
@@ -76,7 +61,7 @@ def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, 
 def same_prices(cells, methods):
     registry, configs = cells
     for method in methods:
-        shared, priced = Prices(Assets(registry)), 0
+        shared, priced = MethodCosts(Assets(registry)), 0
         plain, rough = (changed(configs[name, method], name, "cohort") for name in ("plain", "rough"))
         some = [plain, {**plain, "seed": 1}, rough, {**rough, "capacities": {"uniform": [1, 1]}}]
         some += [on_devices(plain, names) for names in (["roomy", "tight"], ["roomy", "roomy"], ["tight", "tight"])]

@@ -33,26 +33,26 @@ class Broken(Exception):
 
 
 def uninterrupted(config, plugins, processes=1):
-    trial, progress = Simulation(config, plugins), Progress()
-    together(processes, lambda team: trial.run(team=team, progress=progress, on_layers=layers_of(progress)))
+    simulation, progress = Simulation(config, plugins), Progress()
+    together(processes, lambda team: simulation.run(team=team, progress=progress, on_layers=layers_of(progress)))
     return outcome(progress)
 
 
 def broken_off_after_every_round(config, plugins, folder, processes=1):
-    """The same by one trial a round, each of which starts from what the last one wrote."""
+    """The same by one simulation a round, each of which starts from what the last one wrote."""
 
     def on_round(t, rows):
         checkpoints.write(progress)
         raise Broken
 
     def work(team):
-        trial.run(on_round if team.rank == 0 else after_nothing, team, layers_of(progress), progress)
+        simulation.run(on_round if team.rank == 0 else after_nothing, team, layers_of(progress), progress)
 
     for t in range(ROUNDS):
         checkpoints = Checkpoints(folder, "0" * 12, "cpu")
         progress, refused = checkpoints.latest()
         assert (progress.round, refused) == (t, [])
-        trial = Simulation(config, plugins, store=checkpoints.store)
+        simulation = Simulation(config, plugins, store=checkpoints.store)
         with pytest.raises(Broken):
             together(processes, work)
     return outcome(Checkpoints(folder, "0" * 12, "cpu").latest()[0])
@@ -145,11 +145,11 @@ def test_no_process_deletes_what_another_has_yet_to_read(own_cache, tmp_path, sl
 
     def state(processes):
         store = ClientStore(tmp_path / f"clients of {processes}")
-        trial = Simulation(order.manifest["config"], Registry(order.plugins), store=store)
-        assert trial.shares == 2
-        together(processes, lambda team: trial.run(team=team))
+        simulation = Simulation(order.manifest["config"], Registry(order.plugins), store=store)
+        assert simulation.shares == 2
+        together(processes, lambda team: simulation.run(team=team))
         store.settle()
-        assert {file.stem for file in store.folder.iterdir()} == set(trial.state["clients"].values())
-        return file_bytes(trial.state)
+        assert {file.stem for file in store.folder.iterdir()} == set(simulation.state["clients"].values())
+        return file_bytes(simulation.state)
 
     assert state(2) == state(1)

@@ -94,20 +94,20 @@ def test_right_answers_are_kept_of_the_last_round_and_of_the_best_by_validation(
 
 
 def test_layers_held_and_trained_and_the_rank_are_told_apart(registry, cells):
-    trial = Simulation(cells["skew", "fedra"], registry)
-    state, cohort = trial.method.init(generator(0)), trial.federation.cohort(0)
-    _, report = trial.method.round(state, 0, cohort, generator(0, 0))
-    (row, *_) = trial.ledger.rounds(0, report)
+    simulation = Simulation(cells["skew", "fedra"], registry)
+    state, cohort = simulation.method.init(generator(0)), simulation.federation.cohort(0)
+    _, report = simulation.method.round(state, 0, cohort, generator(0, 0))
+    (row, *_) = simulation.records.rounds(0, report)
     assert row["trained_layers"] == row["layers"] == [0, 1, 2, 3, 4, 5] and row["rank"] is None
     trained, terms = report.plan.M.clone(), report.plan.M[..., None].expand(-1, -1, 2).clone()
     trained[0, :4], terms[1, :, 1] = False, False
     told = replace(report, plan=replace(report.plan, trained=trained, terms=terms))
-    rows = trial.ledger.rounds(0, told)
+    rows = simulation.records.rounds(0, told)
     assert rows[0]["layers"] == row["layers"] and rows[0]["trained_layers"] == [4, 5]
     assert [row["rank"] for row in rows] == [2, 1, 2, 2, 2, 2]
     to_table("rounds", rows)
     frozen = replace(report, plan=replace(report.plan, frozen=["*"]))
-    assert [row["trained_layers"] for row in trial.ledger.rounds(0, frozen)] == [[]] * 6
+    assert [row["trained_layers"] for row in simulation.records.rounds(0, frozen)] == [[]] * 6
 
 
 def test_what_is_planned_is_what_is_recorded(registry, cells):
@@ -122,9 +122,9 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
         planned = totals_of(assets, f"test-{scenario}-{method}", config)
         if "not_applicable" in planned:
             continue
-        trial, progress = Simulation(config, registry), Progress()
-        evaluation, rounds = trial.run(progress=progress)
-        assert trial.method.alone == (method in ALONE | IN_ONE_PROCESS), method
+        simulation, progress = Simulation(config, registry), Progress()
+        evaluation, rounds = simulation.run(progress=progress)
+        assert simulation.method.alone == (method in ALONE | IN_ONE_PROCESS), method
         size = config["train"]["batch_size"]
         recorded = {name: sum(row[name] for row in rounds) for name in ("flops", "bytes_down", "bytes_up")}
         recorded["images"] = sum(min(size * row["steps"], row["examples"]) for row in rounds)
@@ -132,7 +132,7 @@ def test_what_is_planned_is_what_is_recorded(registry, cells):
         recorded["evaluations"] = len({row["round"] for row in evaluation})
         recorded["tested"] = sum(row["examples"] for row in evaluation if row["metric"] == "accuracy")
         for row in progress.tables["uploads"]:  # whose refusal nobody could foresee
-            price = trial.method.cost(1, row["round"] - 1)
+            price = simulation.method.cost(1, row["round"] - 1)
             recorded["bytes_down"] += sum(sent.down_after for sent in price.sent) if row["rejected"] else 0
         if method in DRAWN:
             assert 0.8 < planned.pop("flops") / recorded.pop("flops") < 1.25, (scenario, method)
@@ -157,14 +157,16 @@ def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, m
     monkeypatch.setattr(ditto, "fit", counted)
     config = {**copy.deepcopy(cells["faulty", "ditto"]), "backbone": TWO_LAYERS, "capacities": {"all": True}}
     config["train"]["local_epochs"], config["method"]["personal_epochs"] = 5, epochs
-    trial = Simulation(config, registry)
-    _, rounds = trial.run()
-    per_image = trial.method.cost(1, 0).flops_per_image
+    simulation = Simulation(config, registry)
+    _, rounds = simulation.run()
+    per_image = simulation.method.cost(1, 0).flops_per_image
     taken = list(zip(trained[::2], trained[1::2], strict=True))
     assert [row["flops"] for row in rounds] == [per_image * sum(map(sum, both)) for both in taken]
     assert [row["steps"] for row in rounds] == [len(usual) for usual, _ in taken]
     assert all(bool(usual) == bool(own) for usual, own in taken) and len({len(own) for _, own in taken}) > 2
-    assert trial.ledger.totals(trial.method, trial.evaluation)["flops"] == sum(row["flops"] for row in rounds)
+    assert simulation.records.totals(simulation.method, simulation.evaluation)["flops"] == sum(
+        row["flops"] for row in rounds
+    )
 
 
 @pytest.mark.parametrize("engine", ["sequential", "cohort"])
@@ -186,9 +188,9 @@ def test_smallest_is_trained_and_paid_for_epoch_by_epoch_also_by_those_who_do_a_
     config["data"]["partition"] = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 2, "min_examples": 2}
     config["data"]["partition"]["balanced"] = False
     config["train"] |= {"local_epochs": 3, "max_steps": EACH_EPOCH, "batch_size": 2}
-    trial = Simulation(config, registry)
-    _, rounds = trial.run()
-    smallest = min(-(-len(client) // 2) for client in trial.federation.clients)
+    simulation = Simulation(config, registry)
+    _, rounds = simulation.run()
+    smallest = min(-(-len(client) // 2) for client in simulation.federation.clients)
     steps, flops = [], []
     for row in rounds:
         whole = [2] * (row["examples"] // 2) + [1] * (row["examples"] % 2)
@@ -196,20 +198,20 @@ def test_smallest_is_trained_and_paid_for_epoch_by_epoch_also_by_those_who_do_a_
         images = sum(usual[: row["steps"]])
         assert max(seen.get((row["round"], row["client"]), [[]]), key=len)[: row["steps"]] == usual[: row["steps"]]
         steps.append((row["steps"], len(usual)))
-        flops.append(trial.method.cost(row["capacity"], row["round"] - 1).flops_per_image * images)
+        flops.append(simulation.method.cost(row["capacity"], row["round"] - 1).flops_per_image * images)
     assert [row["flops"] for row in rounds] == flops
     assert len({usual for _, usual in steps}) > 1 and any(done < usual for done, usual in steps)
-    assert trial.ledger.totals(trial.method, trial.evaluation)["flops"] == sum(flops)
+    assert simulation.records.totals(simulation.method, simulation.evaluation)["flops"] == sum(flops)
 
 
 def test_what_crosses_adds_up_to_the_bytes_of_the_rounds(registry, cells):
     progress = Progress()
-    trial = Simulation({**cells["skew", "depthfl"], "faults": {"dropout": 0.5}}, registry)
-    trial.run(progress=progress)
+    simulation = Simulation({**cells["skew", "depthfl"], "faults": {"dropout": 0.5}}, registry)
+    simulation.run(progress=progress)
     exchange = progress.tables["exchange"]
     to_table("exchange", exchange)
     assert [row["what"] for row in exchange if row["round"] == 1] == ["backbone", "adapters", "classifiers"]
-    for t in range(1, trial.rounds + 1):
+    for t in range(1, simulation.rounds + 1):
         for name in ("bytes_down", "bytes_up"):
             by_kind, by_client = (
                 sum(row[name] for row in progress.tables[kind] if row["round"] == t) for kind in ("exchange", "rounds")

@@ -54,11 +54,11 @@ def cell(ran, tmp_path):
 @pytest.mark.parametrize(("engine", "method"), [("cohort", m) for m in METHODS] + [("sequential", m) for m in SLOW])
 def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, engine, method):
     folder = ran[engine, method]
-    trial, predict = reopen(folder, plugins)
+    simulation, predict = reopen(folder, plugins)
     assert isinstance(predict, GlobalModel)
-    check_state(trial.state)
-    last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
-    assert trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict)) == last
+    check_state(simulation.state)
+    last = [row for row in read_rows(folder, "eval") if row["round"] == simulation.rounds]
+    assert simulation.records.eval(simulation.rounds, simulation.evaluation.scores(lambda client: predict)) == last
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -66,17 +66,19 @@ def test_the_same_model_is_there_without_the_images(ran, plugins, method, monkey
     folder, x = ran["cohort", method], torch.randn(4, 3, 8, 8)
 
     def answers(**how):
-        trial, predict = reopen(folder, plugins, **how)
+        simulation, predict = reopen(folder, plugins, **how)
         with torch.no_grad():
-            return trial, predict(x) if method != "depthfl" else torch.stack(list(predict(x).values()))
+            return simulation, predict(x) if method != "depthfl" else torch.stack(list(predict(x).values()))
 
     whole, expected = answers()
     monkeypatch.setattr("fedbench.registry.assets.Assets.dataset", lambda *_: pytest.fail("the images are asked for"))
-    trial, found = answers(images=False)
+    simulation, found = answers(images=False)
     assert torch.equal(found, expected)
-    assert trial.dataset.classes == whole.dataset.classes and trial.dataset.domains == whole.dataset.domains
-    assert [len(client) for client in trial.federation.clients] == [len(client) for client in whole.federation.clients]
-    assert (trial.federation.scenario.capacities == whole.federation.scenario.capacities).all()
+    assert simulation.dataset.classes == whole.dataset.classes and simulation.dataset.domains == whole.dataset.domains
+    assert [len(client) for client in simulation.federation.clients] == [
+        len(client) for client in whole.federation.clients
+    ]
+    assert (simulation.federation.scenario.capacities == whole.federation.scenario.capacities).all()
 
 
 def test_of_a_crowd_runs_are_kept():
@@ -100,10 +102,10 @@ def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):
     done = run("--set", "evaluation.by=client", "--quiet", cwd=tmp_path)
     assert (done.exit_code, done.output) == (0, "")
     (folder,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
-    trial, predict = reopen(folder, plugins)
-    last = [row for row in read_rows(folder, "eval") if row["round"] == trial.rounds]
+    simulation, predict = reopen(folder, plugins)
+    last = [row for row in read_rows(folder, "eval") if row["round"] == simulation.rounds]
     assert {row["client"] for row in last} == {0, 1}
-    assert trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict)) == last
+    assert simulation.records.eval(simulation.rounds, simulation.evaluation.scores(lambda client: predict)) == last
     x = torch.randn(4, 3, 8, 8)
     with torch.no_grad():
         expected = predict(x)

@@ -34,10 +34,10 @@ def test_the_same_configuration_gives_the_same_rows(registry, cells):
 def test_adapters_are_folded_into_weights_in_fp32_alone(registry, cells):
     """In bf16 W + s B A would lose what is small beside W, which training and the sequential engine keep."""
     for precision, engine, folds in (("fp32", "cohort", 1), ("fp32", "sequential", 0), ("bf16", "cohort", 0)):
-        trial = Simulation({**cells["skew", "fedra"], "precision": precision, "engine": engine}, registry)
-        trial.method.predictor(trial.method.init(generator(0)))
+        simulation = Simulation({**cells["skew", "fedra"], "precision": precision, "engine": engine}, registry)
+        simulation.method.predictor(simulation.method.init(generator(0)))
         with torch.no_grad():
-            told = {module.is_folded() for module in trial.model.modules() if hasattr(module, "is_folded")}
+            told = {module.is_folded() for module in simulation.model.modules() if hasattr(module, "is_folded")}
         assert told == {bool(folds)}
 
 
@@ -114,11 +114,11 @@ def test_both_engines_tell_the_same_story(registry, cells, key):
 
 @pytest.mark.parametrize("method", ["head_only", "fedra"])
 def test_where_classifiers_alone_are_trained_every_image_goes_through_the_model_once(registry, cells, method):
-    trial = Simulation(cells["skew", method], registry)
+    simulation = Simulation(cells["skew", method], registry)
     seen = []
-    trial.model.blocks[0].register_forward_hook(lambda block, inputs, out: seen.append(len(out)))
-    trial.run()
-    images = len(trial.train.images) + len(trial.world.test.images)
+    simulation.model.blocks[0].register_forward_hook(lambda block, inputs, out: seen.append(len(out)))
+    simulation.run()
+    images = len(simulation.train.images) + len(simulation.federated.test.images)
     assert (sum(seen) == images) == (method == "head_only")
 
 
@@ -126,9 +126,9 @@ def test_a_model_with_a_forward_pass_of_its_own_is_trained_client_by_client_unde
     config = {**cells["skew", "reefl"], "capacities": {"by_client": [1] * 6}}
     slow, fast = (Simulation({**config, "engine": engine}, registry) for engine in ("sequential", "cohort"))
     assert fast.shares == 1
-    for trial in (slow, fast):
-        trial.rounds = 1
-        trial.run()
+    for simulation in (slow, fast):
+        simulation.rounds = 1
+        simulation.run()
     assert same(slow.state, fast.state)
 
 
@@ -147,8 +147,8 @@ def test_with_nobody_back_the_model_stays_and_no_loss_is_a_divergence(registry, 
 def test_clients_are_scored_on_test_images_of_their_own(registry, cells):
     """The model is the same, so that the correct answers are, whoever they are counted for."""
     config = cells["own", "fedra"]
-    trial = Simulation(config, registry)
-    by_client, rounds = trial.run()
+    simulation = Simulation(config, registry)
+    by_client, rounds = simulation.run()
     by_domain, _ = Simulation({**config, "evaluation": {**config["evaluation"], "by": "domain"}}, registry).run()
     assert {row["domain"] for row in by_client} == {row["domain"] for row in rounds} == {"mixed"}
     assert {row["client"] for row in by_client} <= set(range(5)) and {row["client"] for row in by_domain} == {-1}
@@ -165,8 +165,8 @@ def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monke
     monkeypatch.setattr("fedbench.engine.microbatching.ROWS", 100)  # so that there is something to share
 
     def rows(processes):
-        trial, layers = Simulation(cells[key], registry), []
-        evaluation, rounds = together(processes, lambda team: trial.run(team=team, on_layers=layers.extend))
+        simulation, layers = Simulation(cells[key], registry), []
+        evaluation, rounds = together(processes, lambda team: simulation.run(team=team, on_layers=layers.extend))
         rounds = [{**row, "seconds": 0, "loss": str(row["loss"])} for row in rounds]
         return evaluation, rounds, json.dumps(layers)  # with NaN, equal as text
 
@@ -181,11 +181,11 @@ def test_with_scaled_uploads_a_median_learns_and_a_mean_does_not(registry, cells
 
     def end(**aggregator):
         config["method"]["aggregator"] = aggregator
-        trial, progress = Simulation(config, registry), Progress()
-        trial.run(progress=progress)
+        simulation, progress = Simulation(config, registry), Progress()
+        simulation.run(progress=progress)
         told = [(row["round"], row["client"], row["rejected"]) for row in progress.tables["uploads"]]
         assert told == [(2, 0, ""), (2, 3, "")]
-        return max(float(value.abs().max()) for r_j in trial.state["r"] for value in r_j.values())
+        return max(float(value.abs().max()) for r_j in simulation.state["r"] for value in r_j.values())
 
     assert end(name="coordinate_median") < 1
     assert end(name="weighted_mean", weights="examples", outside_layers="always") > 100
@@ -202,17 +202,17 @@ def test_a_limit_of_the_norm_refuses_what_lies_above(registry, cells):
 
 
 def test_a_state_that_cannot_be_kept_is_refused_after_the_first_round(registry, cells):
-    trial, ended = Simulation(cells["skew", "fedra"], registry), []
+    simulation, ended = Simulation(cells["skew", "fedra"], registry), []
 
     def round(*given):
         state, report = method.round(*given)
         return {**state, "memory": {"seen": {1, 2}}}, report
 
-    method = trial.method
-    trial.method = replace(method, round=round)
+    method = simulation.method
+    simulation.method = replace(method, round=round)
     with pytest.raises(UserError, match="/memory/seen is a set"):
-        trial.run(lambda t, rows: ended.append(t))
-    assert not ended and trial.state is None
+        simulation.run(lambda t, rows: ended.append(t))
+    assert not ended and simulation.state is None
 
 
 def test_shipped_suites_load(registry):

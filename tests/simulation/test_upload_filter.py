@@ -41,7 +41,7 @@ class Only(Faults):
 
 
 def made(registry, ref, faults=None, guard=None, engine=sequential.train, **train):
-    """A method whose uploads are received as those of a trial are."""
+    """A method whose uploads are received as those of a simulation are."""
 
     def receiving(model, start, plan, cohort, job):
         up = engine(model, start, plan, cohort, job)

@@ -43,9 +43,9 @@ def by_client(config):
     return {**config, "evaluation": {**config["evaluation"], "by": "client"}}
 
 
-def held_out(trial):
+def held_out(simulation):
     """The positions of all validation images."""
-    shares = [share.indices for share in trial.evaluation.shares if share.split == VALIDATION]
+    shares = [share.indices for share in simulation.evaluation.shares if share.split == VALIDATION]
     return np.sort(np.concatenate(shares))
 
 
@@ -57,10 +57,10 @@ def with_images(dataset, change):
 
 
 def outcome(config, plugins, dataset):
-    progress, trial = Progress(), Simulation(config, plugins, dataset=dataset)
-    evaluation, rounds = trial.run(progress=progress)
+    progress, simulation = Progress(), Simulation(config, plugins, dataset=dataset)
+    evaluation, rounds = simulation.run(progress=progress)
     tested = [row for row in evaluation if row["split"] == "test"]
-    return trial, tested, [{**row, "seconds": 0} for row in rounds], file_bytes(progress.state)
+    return simulation, tested, [{**row, "seconds": 0} for row in rounds], file_bytes(progress.state)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_what_validation_images_hold_reaches_no_model(cells, plugins, method, en
     )  # which would refuse them
     monkeypatch.setattr("fedbench.simulation.evaluation.unanswered", lambda logits: 0)  # and what is said of them
     config = {**by_client(cells[method]), "engine": engine}
-    trial = Simulation(config, plugins)
-    held, trained = held_out(trial), np.concatenate([client.indices for client in trial.federation.clients])
-    assert len(held) == 4 and sorted([*held, *trained, *trial.proxy]) == list(range(20))
+    simulation = Simulation(config, plugins)
+    held, trained = held_out(simulation), np.concatenate([client.indices for client in simulation.federation.clients])
+    assert len(held) == 4 and sorted([*held, *trained, *simulation.proxy]) == list(range(20))
 
     def spoilt(x):
         x[held] = np.nan
         return x
 
-    clean = outcome(config, plugins, with_images(trial.dataset, lambda x: x))
-    nan = outcome(config, plugins, with_images(trial.dataset, spoilt))
+    clean = outcome(config, plugins, with_images(simulation.dataset, lambda x: x))
+    nan = outcome(config, plugins, with_images(simulation.dataset, spoilt))
     assert nan[1:] == clean[1:]
     assert all(np.isfinite(row["loss"]) or not row["steps"] for row in nan[2])
 
@@ -90,19 +90,19 @@ def test_what_validation_images_hold_reaches_no_model(cells, plugins, method, en
 @pytest.mark.parametrize("by", ["domain", "client"])
 def test_validation_images_are_scored_whenever_test_images_are(cells, plugins, by):
     config = by_client(cells["local_only"]) if by == "client" else cells["fedra"]
-    trial = Simulation(config, plugins)
-    rows, rounds = trial.run()
+    simulation = Simulation(config, plugins)
+    rows, rounds = simulation.run()
     assert {row["examples"] for row in rounds} == {6}  # eight less two
     where = {split: [(r["round"], r["domain"], r["client"]) for r in rows if r["split"] == split]
              for split in ("test", "validation")}  # fmt: skip
     assert where["test"] == where["validation"] and len(where["test"]) == 4
     assert {r["client"] for r in rows} == ({-1} if by == "domain" else {0, 1})
     assert {r["examples"] for r in rows if r["split"] == "validation"} == {2}
-    predictor = trial.method.predictor
-    for share in trial.evaluation.shares:
+    predictor = simulation.method.predictor
+    for share in simulation.evaluation.shares:
         if share.split == VALIDATION:
-            predict = predictor(trial.state, None if by == "domain" else share.client)
-            x, y = trial.train(share.indices)
+            predict = predictor(simulation.state, None if by == "domain" else share.client)
+            x, y = simulation.train(share.indices)
             right = (predict(x).argmax(1) == y).double().mean().item()
             (row,) = [r for r in rows if (r["round"], r["split"], r["domain"]) == (2, "validation", share.domain)]
             assert row["value"] == right
@@ -111,8 +111,8 @@ def test_validation_images_are_scored_whenever_test_images_are(cells, plugins, b
 def test_right_answers_are_those_that_the_accuracy_counts(cells, plugins):
     config = {**cells["fedra"], "train": {**cells["fedra"]["train"], "rounds": 4}}
     config["evaluation"] = {**config["evaluation"], "every": 1}
-    progress, trial = Progress(), Simulation(config, plugins)
-    rows, _ = trial.run(progress=progress)
+    progress, simulation = Progress(), Simulation(config, plugins)
+    rows, _ = simulation.run(progress=progress)
     *best, last = progress.tables["right"]
     averages = {
         t: np.mean([r["value"] for r in rows if (r["round"], r["split"]) == (t, VALIDATION)]) for t in (1, 2, 3, 4)
@@ -142,8 +142,8 @@ def test_both_engines_and_several_processes_score_them_alike(cells, plugins, met
     config = by_client(cells[method])
 
     def rows(engine, processes=1):
-        trial, progress = Simulation({**config, "engine": engine}, plugins), Progress()
-        together(processes, lambda team: trial.run(team=team, progress=progress))
+        simulation, progress = Simulation({**config, "engine": engine}, plugins), Progress()
+        together(processes, lambda team: simulation.run(team=team, progress=progress))
         return progress.tables["eval"]
 
     assert rows("cohort", 2) == rows("cohort")
@@ -163,13 +163,13 @@ def test_a_finished_cell_is_reopened_and_exported_with_them(plugins, tmp_path):
     assert (done.exit_code, done.output) == (0, "")
     (folder,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
     rows = read_rows(folder, "eval")
-    trial, predict = reopen(folder, plugins)
-    again = trial.ledger.eval(trial.rounds, trial.evaluation.scores(lambda client: predict))
-    assert again == [row for row in rows if row["round"] == trial.rounds]
+    simulation, predict = reopen(folder, plugins)
+    again = simulation.records.eval(simulation.rounds, simulation.evaluation.scores(lambda client: predict))
+    assert again == [row for row in rows if row["round"] == simulation.rounds]
     blank, _ = reopen(folder, plugins, images=False)
     assert [len(client) for client in blank.federation.clients] == [3, 3]
     assert {share.split for share in blank.evaluation.shares} == {"test"}
     export(folder, "loralib", tmp_path / "out", plugins)
     scores = json.loads((tmp_path / "out/config.json").read_text())["fedbench"]["scores"]["accuracy"]
-    last = {r["domain"]: r["value"] for r in rows if r["round"] == trial.rounds and r["split"] == "test"}
+    last = {r["domain"]: r["value"] for r in rows if r["round"] == simulation.rounds and r["split"] == "test"}
     assert scores["domains"] == last

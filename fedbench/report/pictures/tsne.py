@@ -56,17 +56,19 @@ def embedded(result: Result, registry: Registry, classes: int, images: int) -> P
     """
     from fedbench.simulation.saved_model import reopen
 
-    trial, predict = reopen(result.folder, registry)
+    simulation, predict = reopen(result.folder, registry)
     if not isinstance(predict, Featured):
         raise UserError(
             f"{result.entry.method}: its predictor has no features(x) to draw; see fedbench.models.globalmodel"
         )
-    test = trial.evaluation.test
-    chosen = spread(test.images.y, test.images.domain, classes, images, trial.seed)
+    test = simulation.evaluation.test
+    chosen = spread(test.images.y, test.images.domain, classes, images, simulation.seed)
     if len(chosen) < 3:
         raise UserError(f"{result.entry.method}: {len(chosen)} test images are too few to draw; raise --images")
-    xy = plane(_features(predict, test, chosen), trial.seed)
-    return Points(xy, test.images.y[chosen], test.images.domain[chosen], trial.dataset.classes, trial.dataset.domains)
+    xy = plane(_features(predict, test, chosen), simulation.seed)
+    return Points(
+        xy, test.images.y[chosen], test.images.domain[chosen], simulation.dataset.classes, simulation.dataset.domains
+    )
 
 
 def spread(y: np.ndarray, domain: np.ndarray, classes: int, images: int, seed: int) -> np.ndarray:

@@ -74,13 +74,13 @@ def test_spoilt_uploads_are_recorded_the_same_for_every_method(registry, cells):
 
 def test_a_refused_client_is_not_billed_what_it_would_have_got_back(registry, cells):
     """In a round that averages heads and tails: it has sent its own, and has never seen the mean."""
-    trial, progress = Simulation(cells["spoilt", "fedv"], registry), Progress()
-    _, rounds = trial.run(progress=progress)
+    simulation, progress = Simulation(cells["spoilt", "fedv"], registry), Progress()
+    _, rounds = simulation.run(progress=progress)
     refused = {row["client"] for row in progress.tables["uploads"] if row["round"] == 1}
-    first, price = [row for row in rounds if row["round"] == 1], trial.method.cost(1, 0)
+    first, price = [row for row in rounds if row["round"] == 1], simulation.method.cost(1, 0)
     own = next(sent.down_after for sent in price.sent if sent.what == "weights")
     for row in first:
-        images = trial.ledger.images(row["client"], row["steps"])
+        images = simulation.records.images(row["client"], row["steps"])
         usual = sum(down for _, down, _ in price.exchange(*images))
         if row["arrived"] or row["client"] in refused:
             assert row["bytes_down"] == usual - own * (row["client"] in refused)
