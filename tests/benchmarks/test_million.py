@@ -50,10 +50,10 @@ DEVICES = "devices: {shares: {workstation: 1, phone_low: 3}, jitter: 0.2, wait_f
 PER_CLIENT, IMAGE = 64, 8 + 1 + 16  # bytes of a client, and of an image: its place, its pixels here, label and domain
 HALF = (0.5, 0.5, 0.5)
 PARTITIONS = {
-    "by_domain": lambda n: by_domain.make(n),
-    "dirichlet": lambda n: dirichlet.make(100, n, min_examples=1),
-    "iid": lambda n: iid.make(n),
-    "pathological": lambda n: pathological.make(2, n),
+    "by_domain": lambda n: by_domain(n),
+    "dirichlet": lambda n: dirichlet(100, n, min_examples=1),
+    "iid": lambda n: iid(n),
+    "pathological": lambda n: pathological(2, n),
 }
 STATUS = Path("/proc/self/status")  # knows the largest resident memory of this process alone
 

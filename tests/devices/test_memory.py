@@ -27,7 +27,7 @@ from fedbench.models.counting import _is_held
 from fedbench.models.optimizer import make_optimizer
 from fedbench.runner.runner import load
 from fedbench.simulation.simulation import Simulation
-from fedbench_plugins.methods import ditto, fedavg, fedrod, fjord
+from fedbench_plugins.methods import ditto, fedavg, fedrod, unequal_widths
 
 METHODS = ("fedra", "depthfl", "ffa_lora", "fedavg")
 OTHERS = (
@@ -247,7 +247,7 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
     spied(ditto, "price_of", lambda setup, model, loss: pulled(config, model, loss, 0.75, copies=3))
     heads = two_turns if "hypernetwork" in config["method"].values() else two_heads
     spied(fedrod, "price_of", lambda setup, model, loss: heads(config, model, loss))
-    spied(fjord, "price_of_draws", lambda setup, cuts, ps, loss, distill: draws(config, cuts, ps, distill))
+    spied(unequal_widths, "price_of_draws", lambda setup, cuts, ps, loss, distill: draws(config, cuts, ps, distill))
     spied(split_price, "measure", lambda cut, loss, size: ends(config, cut, loss))
     with torch.device("meta"):
         trial = Simulation(config, registry, "meta")

@@ -13,7 +13,7 @@ from fedbench.models.backbone import HEAD
 from fedbench.seeding import generator
 from fedbench.testing.methods import check_method
 from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_mixer, tiny_vit
-from fedbench_plugins.methods.fedrolex import rolling
+from fedbench_plugins.methods.unequal_widths import rolling
 
 METHODS = ("heterofl", "fedrolex", "fjord")
 RATES = [1, 0.5, 0.25]

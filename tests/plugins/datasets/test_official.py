@@ -14,11 +14,12 @@ from layouts import CONTEXTS, LAYOUTS, STYLES, jpeg, write
 from PIL import Image
 
 from fedbench.errors import UserError
-from fedbench_plugins.datasets import cifar, domainnet, nicopp, tiny_imagenet
+from fedbench_plugins.datasets import cifar, tiny_imagenet
+from fedbench_plugins.datasets.listed import domainnet, nicopp
 
 MAKE = {
-    "domainnet": domainnet.make,
-    "nicopp": nicopp.make,
+    "domainnet": domainnet,
+    "nicopp": nicopp,
     "cifar10": cifar.cifar10,
     "cifar100": cifar.cifar100,
     "tiny_imagenet": tiny_imagenet.make,
@@ -75,7 +76,7 @@ def test_option_values_that_do_not_exist_are_user_errors(name, tmp_path):
 
 @of("domainnet")
 def test_domainnet_has_six_styles_and_its_first_hundred_classes(root):
-    data = domainnet.make(8)
+    data = domainnet(8)
     assert data.domains == STYLES and len(data.classes) == 100
     assert data.classes[:3] == ("aircraft_carrier", "airplane", "class 2")
     splits = data.load()
@@ -83,35 +84,35 @@ def test_domainnet_has_six_styles_and_its_first_hundred_classes(root):
         strata = Counter(zip(images.domain.tolist(), images.y.tolist(), strict=True))
         assert strata == {(d, label): count for d in range(6) for label in (0, 1)}
     assert abs(splits.test.x[3, 0].mean() - (40 + 10 + 2)) < 3  # infograph's airplane 2
-    assert len(domainnet.make(8, classes=345).load().train) == 36
+    assert len(domainnet(8, classes=345).load().train) == 36
 
 
 @of("domainnet")
 def test_domainnet_takes_lists_beside_the_domains(root):
-    first = domainnet.make(8).fingerprint
+    first = domainnet(8).fingerprint
     for file in (root / "splits").iterdir():
         file.rename(root / file.name)
-    assert domainnet.make(8).fingerprint == first
+    assert domainnet(8).fingerprint == first
 
 
 @of("domainnet")
 def test_changed_image_or_list_makes_another_fingerprint(root):
-    first = domainnet.make(8).fingerprint
+    first = domainnet(8).fingerprint
     write(root / "real/airplane/real_002_000000.jpg", jpeg(3))
-    second = domainnet.make(8).fingerprint
+    second = domainnet(8).fingerprint
     write(root / "splits/real_test.txt", "real/airplane/real_002_000002.jpg 1\n")
-    assert len({first, second, domainnet.make(8).fingerprint}) == 3
+    assert len({first, second, domainnet(8).fingerprint}) == 3
 
 
 @of("domainnet")
 def test_single_list_missing_is_named(root):
     (root / "splits/sketch_test.txt").unlink()
-    assert "1 of 18 parts missing" in (said := refused(domainnet.make)) and "splits/sketch_test.txt" in said
+    assert "1 of 18 parts missing" in (said := refused(domainnet)) and "splits/sketch_test.txt" in said
 
 
 @of("nicopp")
 def test_nicopp_reads_paths_with_spaces(root):
-    data = nicopp.make(8)
+    data = nicopp(8)
     assert data.domains == CONTEXTS and len(data.classes) == 60
     assert data.classes[0] == "airplane" and data.classes[7] == "hot air balloon"
     splits = data.load()
@@ -121,17 +122,17 @@ def test_nicopp_reads_paths_with_spaces(root):
 
 @of("nicopp")
 def test_nicopp_root_may_be_the_folder_of_images(root):
-    first = nicopp.make(8).fingerprint
-    assert nicopp.make(8, root=str(root / "NICO_DG")).fingerprint == first  # the lists lie beside it
+    first = nicopp(8).fingerprint
+    assert nicopp(8, root=str(root / "NICO_DG")).fingerprint == first  # the lists lie beside it
     for file in (root / "NICO_DG_official").iterdir():
         file.rename(root / "NICO_DG" / file.name)
-    assert nicopp.make(8, root=str(root / "NICO_DG")).fingerprint == first
+    assert nicopp(8, root=str(root / "NICO_DG")).fingerprint == first
 
 
 @of("nicopp")
 def test_nicopp_has_sixty_classes(root):
     write(root / "NICO_DG_official/dim_test.txt", "NICO_DG/dim/airplane/dim 0003.jpg 60\n")
-    assert "dim_test.txt:1: label 60, but the labels of 60 classes begin with 0" in refused(nicopp.make)
+    assert "dim_test.txt:1: label 60, but the labels of 60 classes begin with 0" in refused(nicopp)
 
 
 def as_png(image: Image.Image, **options) -> bytes:
@@ -155,14 +156,14 @@ def test_images_of_every_kind_are_decoded_and_damaged_ones_told(root):
     for name, content in kinds.items():
         write(root / "real/airplane" / name, content)
     (root / "splits/real_test.txt").write_text("".join(f"real/airplane/{name} 1\n" for name in kinds))
-    test = domainnet.make(8).load().test
+    test = domainnet(8).load().test
     red_ones = test.x[test.domain == STYLES.index("real")].mean((2, 3))
     for shade, expected in zip(red_ones, ([76, 76, 76], [254, 0, 0], [254, 0, 0], [255, 0, 0], [156] * 3), strict=True):
         assert np.abs(shade - expected).max() < 3
     write(root / "real/airplane/cmyk.jpg", kinds["cmyk.jpg"][:300])
     with pytest.raises(UserError, match=r"1 of 39 images cannot be read .*\n.*real/airplane/cmyk\.jpg"):
-        domainnet.make(8).load()
-    assert domainnet.make(8, unreadable="skip").load().skipped == ("real/airplane/cmyk.jpg",)
+        domainnet(8).load()
+    assert domainnet(8, unreadable="skip").load().skipped == ("real/airplane/cmyk.jpg",)
 
 
 # --- CIFAR --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from fedbench.simulation.diagnostics import effects
 from fedbench.testing import check_method
 from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit
-from fedbench_plugins.methods.lora_fair import Search
+from fedbench_plugins.methods.lora_products import Search
 
 L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
 EXAMPLES = [4, 2, 6]

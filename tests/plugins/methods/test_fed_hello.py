@@ -13,7 +13,7 @@ from fedbench.seeding import generator
 from fedbench.testing import check_method
 from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.types import Exit
-from fedbench_plugins.methods.alllarge import alllarge
+from fedbench_plugins.methods.baselines import alllarge
 from fedbench_plugins.methods.fed_hello import (
     BOTTLENECK,
     SHAPES,

@@ -17,9 +17,8 @@ from fedbench.seeding import generator
 from fedbench.testing import check_method
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Scenario
-from fedbench_plugins.methods.flexlora import redistributed
 from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
-from fedbench_plugins.methods.raflora import levels_of, slice_weights
+from fedbench_plugins.methods.unequal_ranks import levels_of, redistributed, slice_weights
 
 NAMES = ["fedit", "hetlora", "flexlora", "raflora", "fed_plora"]
 PAIR = Pair("r/0/fc", "r/0/fc.lora_A", "r/0/fc.lora_B", 2, 3.0)

@@ -17,8 +17,7 @@ from fedbench.models.param_paths import places
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit
-from fedbench_plugins.methods.reefl.method import Running, distillation, evenly, ramp_up
-from fedbench_plugins.methods.reefl.model import Ree, ReeBlocks
+from fedbench_plugins.methods.reefl import Ree, ReeBlocks, RunningTeacher, distillation, evenly, ramp_up
 
 
 def depths(layers, count, depth):
@@ -148,7 +147,7 @@ def test_w_rises_until_its_round():
 def test_the_teacher_is_the_exit_of_the_lowest_running_loss():
     """run_i <- 0.8 run_i + 0.2 CE_i changes the teacher later than the losses themselves."""
     good, bad, better = (torch.tensor([[a, b]]) for a, b in ((5.0, 0.0), (0.0, 2.0), (0.0, 1.5)))
-    y, running = torch.tensor([0]), Running(T_w=1)
+    y, running = torch.tensor([0]), RunningTeacher(T_w=1)
     small, large, less = (F.cross_entropy(o, y).item() for o in (good, bad, better))
     assert small < less < large and 0.8 * 0.2 * large + 0.2 * less > 0.8 * 0.2 * small + 0.2 * large
 

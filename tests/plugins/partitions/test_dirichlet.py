@@ -1,4 +1,4 @@
-"""plugins/partitions/dirichlet.py: every image once, the draw of FedRA's code, and that of flwr-datasets."""
+"""plugins/partitions.py: every image once, the draw of FedRA's code, and that of flwr-datasets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
+from fedbench_plugins import partitions
 from fedbench_plugins.partitions import dirichlet
 
 
@@ -22,7 +23,7 @@ from fedbench_plugins.partitions import dirichlet
 )
 def test_dirichlet_gives_every_image_once(shape, clients_per_domain, alpha, balanced, seed):
     y, domain = labels(**shape)
-    split = dirichlet.make(alpha, clients_per_domain, balanced, min_examples=1)
+    split = dirichlet(alpha, clients_per_domain, balanced, min_examples=1)
     try:
         clients = split(y, domain, shape["num_domains"], np.random.default_rng(seed))
     except UserError as error:  # few images, many clients and a small alpha: said with numbers
@@ -52,7 +53,7 @@ def reference_draw(y: np.ndarray, alpha: float, n: int, least: int, generator: n
 @pytest.mark.parametrize("seed", range(5))
 def test_balanced_draw_is_the_reference_one(seed):
     y, domain = labels(1, 30, 7, seed)
-    clients = dirichlet.make(0.5, 5)(y, domain, 1, np.random.default_rng(seed))
+    clients = dirichlet(0.5, 5)(y, domain, 1, np.random.default_rng(seed))
     expected = reference_draw(y, 0.5, 5, 10, np.random.default_rng(seed))
     assert [client.indices.tolist() for client in clients] == [sorted(own) for own in expected]
 
@@ -85,7 +86,9 @@ def test_the_draw_is_to_the_image_what_it_was_at_first(n, alpha, balanced):
 
 def parts_of(y, alpha, n, balanced, generator) -> list[np.ndarray]:
     """One draw, client by client."""
-    owner, sizes = dirichlet.draw([np.flatnonzero(y == label) for label in np.unique(y)], alpha, n, balanced, generator)
+    owner, sizes = partitions.draw(
+        [np.flatnonzero(y == label) for label in np.unique(y)], alpha, n, balanced, generator
+    )
     assert sizes.tolist() == np.bincount(owner, minlength=n).tolist()
     return [np.flatnonzero(owner == client) for client in range(n)]
 
@@ -93,7 +96,7 @@ def parts_of(y, alpha, n, balanced, generator) -> list[np.ndarray]:
 def test_balanced_client_overshoots_its_share_by_one_class_at_most():
     y, domain = labels(1, 40, 10)
     for seed in range(20):
-        clients = dirichlet.make(0.1, 4, balanced=True)(y, domain, 1, np.random.default_rng(seed))
+        clients = dirichlet(0.1, 4, balanced=True)(y, domain, 1, np.random.default_rng(seed))
         assert max(len(client) for client in clients) < 100 + 40
 
 
@@ -101,7 +104,7 @@ def test_plain_draw_is_more_uneven_than_the_balanced_one():
     y, domain = labels(1, 40, 10)
 
     def largest(balanced: bool) -> float:
-        split = dirichlet.make(0.1, 4, balanced)
+        split = dirichlet(0.1, 4, balanced)
         return np.mean([max(map(len, split(y, domain, 1, np.random.default_rng(s)))) for s in range(20)])
 
     assert largest(False) > largest(True)
@@ -111,7 +114,7 @@ def test_small_alpha_skews_labels_and_a_large_one_does_not():
     y, domain = labels(1, 50, 6)
 
     def skew(alpha: float) -> float:
-        clients = dirichlet.make(alpha, 3)(y, domain, 1, np.random.default_rng(0))
+        clients = dirichlet(alpha, 3)(y, domain, 1, np.random.default_rng(0))
         return np.mean([np.bincount(y[client.indices], minlength=6).max() / len(client) for client in clients])
 
     assert skew(1000) < 0.2 < 0.3 < skew(0.1)
@@ -126,13 +129,13 @@ def test_vanishing_alpha_still_gives_every_image_away():
 def test_where_no_draw_comes_near_ten_are_enough():
     y, domain = labels(1, 400, 6)
     with pytest.raises(UserError, match=r"dirichlet: domain 0: in 10 draws with alpha 0.5 .* smallest of 2400 clients"):
-        dirichlet.make(0.5, 2400, min_examples=1)(y, domain, 1, np.random.default_rng(0))
+        dirichlet(0.5, 2400, min_examples=1)(y, domain, 1, np.random.default_rng(0))
 
 
 def test_each_client_has_min_examples():
     y, domain = labels(2, 20, 5)
     for seed in range(10):
-        clients = dirichlet.make(0.3, 4, min_examples=15)(y, domain, 2, np.random.default_rng(seed))
+        clients = dirichlet(0.3, 4, min_examples=15)(y, domain, 2, np.random.default_rng(seed))
         assert min(len(client) for client in clients) >= 15
 
 

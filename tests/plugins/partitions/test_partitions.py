@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedbench.errors import UserError
 from fedbench.types import MIXED
+from fedbench_plugins import partitions
 from fedbench_plugins.partitions import by_domain, dirichlet, iid, pathological
 
 
@@ -17,7 +18,7 @@ from fedbench_plugins.partitions import by_domain, dirichlet, iid, pathological
 @given(shape=shapes, clients_per_domain=st.integers(1, 5), seed=st.integers(0, 2**32))
 def test_by_domain_gives_every_image_once_and_evenly(shape, clients_per_domain, seed):
     y, domain = labels(**shape)
-    deal = by_domain.make(clients_per_domain=clients_per_domain)
+    deal = by_domain(clients_per_domain=clients_per_domain)
     clients = deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
     check(clients, y, domain, shape["num_domains"], clients_per_domain)
     sizes = [len(client) for client in clients]
@@ -28,7 +29,7 @@ def test_by_domain_gives_every_image_once_and_evenly(shape, clients_per_domain, 
 @given(shape=shapes, n=st.integers(1, 8), seed=st.integers(0, 2**32))
 def test_iid_gives_every_image_once_and_evenly_whatever_its_domain(shape, n, seed):
     y, domain = labels(**shape)
-    deal = iid.make(clients=n)
+    deal = iid(clients=n)
     clients = deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
     assert [client.id for client in clients] == list(range(n))
     assert np.array_equal(np.sort(np.concatenate([client.indices for client in clients])), np.arange(len(y)))
@@ -43,14 +44,14 @@ def test_iid_gives_every_image_once_and_evenly_whatever_its_domain(shape, n, see
 def test_iid_clients_have_the_classes_of_the_whole():
     """100 images a class over five clients: each within four standard deviations of 20."""
     y, domain = labels(2, 50, 6)
-    for client in iid.make(clients=5)(y, domain, 2, np.random.default_rng(0)):
+    for client in iid(clients=5)(y, domain, 2, np.random.default_rng(0)):
         assert client.domain == MIXED and (abs(np.bincount(y[client.indices]) - 20) < 16).all()
 
 
 @given(shape=shapes, n=st.integers(1, 8), c=st.integers(1, 6), seed=st.integers(0, 2**32))
 def test_pathological_gives_every_image_once_and_each_client_that_many_classes(shape, n, c, seed):
     y, domain = labels(**shape)
-    deal = pathological.make(classes_per_client=c, clients_per_domain=n)
+    deal = pathological(classes_per_client=c, clients_per_domain=n)
     if not c <= shape["classes"] <= n * c:
         with pytest.raises(UserError, match="is above the|would be nobody's"):
             deal(y, domain, shape["num_domains"], np.random.default_rng(seed))
@@ -69,14 +70,14 @@ def test_pathological_gives_every_image_once_and_each_client_that_many_classes(s
 def test_by_domain_default_is_one_client_per_domain_and_draws_nothing():
     y, domain = labels(3, 5, 2)
     generator = np.random.default_rng(0)
-    clients = by_domain.make()(y, domain, 3, generator)
+    clients = by_domain()(y, domain, 3, generator)
     assert [client.indices.tolist() for client in clients] == [np.flatnonzero(domain == d).tolist() for d in range(3)]
     assert generator.random() == np.random.default_rng(0).random()
 
 
 def test_generator_matters():
     y, domain = labels(2, 20, 4)
-    for split in (by_domain.make(clients_per_domain=2), dirichlet.make(clients_per_domain=2)):
+    for split in (by_domain(clients_per_domain=2), dirichlet(clients_per_domain=2)):
         assert not same(split(y, domain, 2, np.random.default_rng(0)), split(y, domain, 2, np.random.default_rng(1)))
 
 
@@ -84,44 +85,44 @@ def test_impossible_minimum_is_refused_with_numbers():
     y, domain = labels(2, 5, 4)
     generator = np.random.default_rng(0)
     with pytest.raises(UserError, match="domain 0: 20 training images; 3 clients with min_examples 10 need 30"):
-        dirichlet.make(0.5, 3)(y, domain, 2, generator)
+        dirichlet(0.5, 3)(y, domain, 2, generator)
     with pytest.raises(UserError, match=r"domain 0: in 1,000 draws .* 20 training images, .* never had more than \d+ "):
-        dirichlet.make(1e-6, 4, min_examples=5)(*labels(1, 10, 2), 1, generator)
+        dirichlet(1e-6, 4, min_examples=5)(*labels(1, 10, 2), 1, generator)
     with pytest.raises(UserError, match="domain 1 has 20 training images for 21 clients"):
-        by_domain.make(21)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
+        by_domain(21)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
     with pytest.raises(UserError, match="iid: 41 training images for 42 clients"):
-        iid.make(42)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
+        iid(42)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
 
 
 def test_impossible_classes_are_refused_with_numbers():
     y, domain = labels(1, 2, 10)
     generator = np.random.default_rng(0)
     with pytest.raises(UserError, match="domain 0: classes_per_client 11 is above the 10 classes there are"):
-        pathological.make(11, 5)(y, domain, 1, generator)
+        pathological(11, 5)(y, domain, 1, generator)
     told = "3 clients of 2 classes cover 6 of 10 classes, .* take at least 5 clients_per_domain or 4 classes_per_client"
     with pytest.raises(UserError, match=told):
-        pathological.make(2, 3)(y, domain, 1, generator)
+        pathological(2, 3)(y, domain, 1, generator)
     with pytest.raises(UserError, match="a class has 2 training images, fewer than its 3 clients"):
-        pathological.make(2, 15)(y, domain, 1, generator)
+        pathological(2, 15)(y, domain, 1, generator)
 
 
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (by_domain.make, {"clients_per_domain": 0}, "clients_per_domain: expected a whole number of at least 1, got 0"),
-        (dirichlet.make, {"clients_per_domain": 0}, "clients_per_domain: expected a whole number of at least 1, got 0"),
-        (dirichlet.make, {"alpha": 0}, "alpha: expected a number above 0, got 0"),
-        (dirichlet.make, {"alpha": float("nan")}, "alpha: expected a number above 0, got NaN"),
-        (dirichlet.make, {"alpha": float("inf")}, "alpha: expected a number above 0, got Infinity"),
-        (dirichlet.make, {"min_examples": 0}, "min_examples: expected a whole number of at least 1, got 0"),
-        (iid.make, {"clients": 0}, "clients: expected a whole number of at least 1, got 0"),
+        (by_domain, {"clients_per_domain": 0}, "clients_per_domain: expected a whole number of at least 1, got 0"),
+        (dirichlet, {"clients_per_domain": 0}, "clients_per_domain: expected a whole number of at least 1, got 0"),
+        (dirichlet, {"alpha": 0}, "alpha: expected a number above 0, got 0"),
+        (dirichlet, {"alpha": float("nan")}, "alpha: expected a number above 0, got NaN"),
+        (dirichlet, {"alpha": float("inf")}, "alpha: expected a number above 0, got Infinity"),
+        (dirichlet, {"min_examples": 0}, "min_examples: expected a whole number of at least 1, got 0"),
+        (iid, {"clients": 0}, "clients: expected a whole number of at least 1, got 0"),
         (
-            pathological.make,
+            pathological,
             {"classes_per_client": 0},
             "classes_per_client: expected a whole number of at least 1",
         ),
         (
-            pathological.make,
+            pathological,
             {"clients_per_domain": 0},
             "clients_per_domain: expected a whole number of at least 1, got 0",
         ),
@@ -132,11 +133,10 @@ def test_wrong_options_are_user_errors(make, options, message):
         make(**options)
 
 
-@pytest.mark.parametrize("plugin", [by_domain, dirichlet, iid, pathological])
-def test_plugin_registers_under_its_file_name(plugin):
+def test_partitions_register_under_their_own_names():
     seen = {}
-    plugin.fedbench_register_partitions(lambda name, make: seen.update({name: make}))
-    assert seen == {plugin.__name__.split(".")[-1]: plugin.make}
+    partitions.fedbench_register_partitions(lambda name, make: seen.update({name: make}))
+    assert seen == {"by_domain": by_domain, "dirichlet": dirichlet, "iid": iid, "pathological": pathological}
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 20])
@@ -145,13 +145,13 @@ def test_iid_sizes_are_those_of_flwr_datasets(n):
     from flwr_datasets.partitioner import IidPartitioner
 
     y, domain = labels(1, 10, 5)
-    ours = iid.make(clients=n)(y, domain, 1, np.random.default_rng(0))
+    ours = iid(clients=n)(y, domain, 1, np.random.default_rng(0))
     assert [len(client) for client in ours] == [len(part) for part in flowers(IidPartitioner(n), y)]
 
 
 @pytest.mark.parametrize(("n", "num_classes", "c"), [(50, 6, 2), (7, 6, 4), (40, 10, 4), (9, 5, 5), (11, 7, 1)])
 def test_classes_of_many_clients_are_those_drawn_one_by_one(n, num_classes, c, monkeypatch):
-    monkeypatch.setattr(pathological, "TOGETHER", 13)
+    monkeypatch.setattr(partitions, "TOGETHER", 13)
     draw = np.random.default_rng(n)
     takers, expected = np.zeros(num_classes, dtype=np.int64), np.zeros((n, num_classes), dtype=bool)
     for client in range(n):
@@ -159,7 +159,7 @@ def test_classes_of_many_clients_are_those_drawn_one_by_one(n, num_classes, c, m
         expected[client, chosen] = True
         takers[chosen] += 1
     assert np.array_equal(
-        expected, pathological.classes(n=n, num_classes=num_classes, c=c, generator=np.random.default_rng(n))
+        expected, partitions.classes(n=n, num_classes=num_classes, c=c, generator=np.random.default_rng(n))
     )
 
 
@@ -173,9 +173,9 @@ def test_pathological_counts_are_those_of_flwr_datasets(n, c):
     y, domain = labels(1, 27, 10)
     theirs = flowers(PathologicalPartitioner(n, "y", c, class_assignment_mode="deterministic"), y)
     counts = np.array([np.bincount(y[part], minlength=10) for part in theirs])
-    owner = pathological.divided(y, counts > 0, np.random.default_rng(0))
+    owner = partitions.divided(y, counts > 0, np.random.default_rng(0))
     assert np.array_equal(counts, [np.bincount(y[owner == client], minlength=10) for client in range(n)])
-    own = pathological.make(c, n)(y, domain, 1, np.random.default_rng(0))
+    own = pathological(c, n)(y, domain, 1, np.random.default_rng(0))
     ours = np.array([np.bincount(y[client.indices], minlength=10) for client in own])
     assert ((ours > 0).sum(1) == (counts > 0).sum(1)).all()
     assert sorted(np.sort(ours.T).tolist()) == sorted(np.sort(counts.T).tolist())

@@ -1,5 +1,4 @@
-"""FjORD: ordered dropout, every batch trains a width drawn anew from those that a client can hold (Horvath et al.,
-NeurIPS 2021, arXiv 2102.13451)."""
+"""Methods of unequal width: HeteroFL, FedRolex and FjORD."""
 
 from __future__ import annotations
 
@@ -16,19 +15,96 @@ from fedbench import hookimpl
 from fedbench.families.aggregation import MEAN_BY_EXAMPLES
 from fedbench.families.body import ModelLoss, OnLogits, Tensors, trainable
 from fedbench.families.wholemodel import Visit, fit, price_of
-from fedbench.families.width import Cuts, Part, Rates, offered, widthwise
+from fedbench.families.width import (
+    PLAIN_MEAN,
+    RATES,
+    Cuts,
+    Part,
+    Rates,
+    averaged_slices,
+    count,
+    first,
+    offered,
+    widthwise,
+)
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.weight_init import Begin
 from fedbench.options import judged
 from fedbench.types import ClientCost
 
-P = (0.2, 0.4, 0.6, 0.8, 1.0)
+# HeteroFL: clients train the first units of every layer, as many as they can hold (Diao et al., ICLR 2021, arXiv
+# 2010.01264)
+
+
+@judged("heterofl")
+def heterofl(
+    setup: Setup,
+    rates: Rates = RATES,
+    body: Begin = "pretrained",
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+    scale: bool = True,
+    mask: bool = True,
+) -> Method:
+    """A client of rate g trains the first ceil(K g) of K hidden units of every layer, of every head the first
+    ceil(d_head g); every coordinate becomes the unweighted mean over the clients that hold it, and one that nobody
+    holds keeps its value (Section 3, Algorithm 1).
+
+    rates: the widths offered; a client takes the largest it can hold: up to its width where the scenario gives
+    `widths`, else with g^2 at most L_n / L; one that can hold none takes no part. `rates: [1]` is the control in which
+    full models alone take part. body: `pretrained`, as the backbone is, or `random`; the paper trains from scratch.
+    scale: the Scaler, outputs of hidden layers divided by g in training alone. mask: the masking trick, logits of
+    classes that a client has no image of are 0 in its training (0, and not minus infinity, in the paper's code), and
+    its rows of the classifier are not averaged.
+
+    The paper's static batch norm has no use here: no backbone keeps running statistics. Ours: group norms normalise
+    every group of the whole model over those of its channels that are held; the code keeps the number of groups. The
+    global model is that of full width.
+    """
+    return averaged_slices(setup, "heterofl", first, rates, body, aggregator, objective, scale, mask)
+
+
+# FedRolex: HeteroFL's slices as windows that roll over the units round by round (Alam et al., NeurIPS 2022, arXiv
+# 2212.01548)
+
+
+def rolling(K: int, g: float, t: int) -> Tensor:
+    """t, t + 1, ..., t + ceil(K g) - 1, modulo K (Equation 2)."""
+    return (torch.arange(count(K, g), device="cpu") + t) % K
+
+
+@judged("fedrolex")
+def fedrolex(
+    setup: Setup,
+    rates: Rates = RATES,
+    body: Begin = "pretrained",
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+    scale: bool = True,
+    mask: bool = True,
+) -> Method:
+    """In round t a client of rate g trains ceil(K g) of K hidden units of every layer from unit t mod K on, so that all
+    units are trained evenly; every coordinate becomes the unweighted mean over the clients that hold it (Algorithm 1).
+
+    rates, body, aggregator, objective, scale, mask: as for HeteroFL, on whose code the authors' stands. t counts from
+    0. Of the heads of an attention each rolls by itself. The text takes floor(K g) units, the code ceil(K g), as here;
+    the code's window moves the other way, which is the same but for the numbering. At the commit read the code's server
+    for transformers computes the mean and then loads the old weights again; this does not.
+    """
+    return averaged_slices(setup, "fedrolex", rolling, rates, body, aggregator, objective, scale, mask)
+
+
+# FjORD: ordered dropout, every batch trains a width drawn anew from those that a client can hold (Horvath et al.,
+# NeurIPS 2021, arXiv 2102.13451)
+
+
+FJORD_RATES = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 @judged("fjord")
 def fjord(
     setup: Setup,
-    rates: Rates = P,
+    rates: Rates = FJORD_RATES,
     distill: bool = False,
     body: Begin = "pretrained",
     aggregator: Ref = MEAN_BY_EXAMPLES,
@@ -111,6 +187,15 @@ def up_to(ps: Sequence[float], p_max: float) -> list[float]:
 
 @hookimpl
 def fedbench_register_methods(register):
+    register(
+        "heterofl", heterofl, ignores=["ranks", "adapter"], paper="Diao et al., HeteroFL, ICLR 2021, arXiv 2010.01264"
+    )
+    register(
+        "fedrolex",
+        fedrolex,
+        ignores=["ranks", "adapter"],
+        paper="Alam et al., FedRolex, NeurIPS 2022, arXiv 2212.01548",
+    )
     register(
         "fjord", fjord, ignores=["ranks", "adapter"], paper="Horvath et al., FjORD, NeurIPS 2021, arXiv 2102.13451"
     )

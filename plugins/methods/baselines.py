@@ -1,0 +1,122 @@
+"""Baselines that share FedRA's training: its ceiling and floor, exclusive learning, a linear probe, no federation."""
+
+from __future__ import annotations
+
+from fedbench import hookimpl
+from fedbench.errors import NotApplicable, UserError
+from fedbench.families import owndepth
+from fedbench.families.aggregation import weighted_mean
+from fedbench.families.deployed_submodel import deepest
+from fedbench.families.layerwise import head_at_end, layerwise
+from fedbench.families.regularizer import refuse_feddyn
+from fedbench.method import Method, Ref, Setup
+from fedbench.models.globalmodel import GlobalModel
+from fedbench.options import Count, judged
+
+# AllLarge: a ceiling that no real federation reaches (FedRA, Sec. 4.1)
+
+
+def alllarge(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy") -> Method:
+    """Every client trains all L layers, whatever its capacity."""
+    L = setup.backbone.num_layers
+    return layerwise(setup, "prefix", aggregator, objective, depth_of=lambda L_n: L)
+
+
+# AllSmall: the model that the weakest client can hold, for everybody (FedRA, Sec. 4.1)
+
+
+@judged("allsmall")
+def allsmall(
+    setup: Setup, depth: Count | None = None, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy"
+) -> Method:
+    """Every client trains the first `depth` layers, and the global model is that shallow model, at test time too.
+
+    depth: by default the smallest capacity that may occur; where clients have devices, the largest depth that fits all
+    of those that any fits.
+    """
+    weakest = depth is None
+    depth = int(setup.scenario.capacities.min()) if depth is None else depth
+    L = setup.backbone.num_layers
+    if not 1 <= depth <= L:
+        raise UserError(
+            f"allsmall: depth must lie between 1 and {L}, the backbone's layers; it is {depth}", option="depth"
+        )
+    return layerwise(
+        setup,
+        "prefix",
+        aggregator,
+        objective,
+        depth_of=lambda L_n: L_n if weakest and setup.scenario.fitting else depth,
+        predict=lambda model, state: GlobalModel(model, range(depth), head_at_end(depth)),
+        at=deepest,
+    )
+
+
+# Exclusive learning: only the clients that can hold the whole model take part (DepthFL, Sec. 4)
+
+
+def exclusive(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy") -> Method:
+    """FedAvg of the adapters over the clients with L_n = L; the data of all others is left out.
+
+    Not applicable where no client can ever hold the whole model. A round in which none of them takes part
+    changes nothing.
+    """
+    L = setup.backbone.num_layers
+    if setup.scenario.capacities.max() < L:
+        raise NotApplicable(f"no client can hold all {L} layers")
+    return layerwise(setup, "prefix", aggregator, objective, depth_of=lambda L_n: L if L_n >= L else None)
+
+
+# Head only: a linear probe of the frozen backbone, the control that shows what the adapters add
+
+
+def head_only(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "cross_entropy") -> Method:
+    """Every client trains the classifier alone, on the full frozen depth whatever its capacity: a control, not a
+    method."""
+    L = setup.backbone.num_layers
+    return layerwise(setup, "prefix", aggregator, objective, adapt=False, depth_of=lambda L_n: L)
+
+
+# Local only: no federation. Every client trains by itself, the control that shows what sharing is worth to it
+
+
+def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
+    """Every client trains the adapters of its first L_n layers and a classifier on its own images, in the rounds it
+    takes part in, and goes on from where it stopped: nothing but the frozen layers is ever sent. A control, not a
+    method.
+
+    The model of a client is its own, as deep as it was when it last trained; use `evaluation: {by: client}`. There is
+    no global model: what answers in its place, and for a client that never came back, is the start, the adapters as
+    they were drawn and a classifier that nobody has trained, which is no better than chance. A client whose work is
+    lost has not kept it. Not applicable under FedDyn, which corrects a global model.
+    """
+    refuse_feddyn(setup, "corrects one global model, and local_only has none")
+    mean_of_nothing = owndepth.remembering(weighted_mean)  # for nothing is sent
+    return owndepth.answering(layerwise(setup, "prefix", mean_of_nothing, objective, keeps=("*",)))
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register(
+        "alllarge",
+        alllarge,
+        ignores=["capacities", "ranks", "widths"],
+        role="ceiling",
+        paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
+    )
+    register(
+        "allsmall",
+        allsmall,
+        ignores=["ranks", "widths"],
+        role="floor",
+        paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
+    )
+    register(
+        "exclusive",
+        exclusive,
+        ignores=["ranks", "widths"],
+        role="control",
+        paper="Kim et al., DepthFL, ICLR 2023, Sec. 4",
+    )
+    register("head_only", head_only, ignores=["capacities", "ranks", "widths", "adapter"], role="control")
+    register("local_only", local_only, ignores=["ranks", "widths"], role="control")

@@ -1,1 +1,0 @@
-"""ReeFL (Lee et al., ICML 2024): its model, and the method."""
