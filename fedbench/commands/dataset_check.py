@@ -17,7 +17,7 @@ from fedbench.data.cache import entry_of, holds
 from fedbench.data.checked import fault_of_images, loaded, repeated, told_repeated, told_untrained, too_many
 from fedbench.data.decode import check_options, told_unreadable
 from fedbench.data.lists import read_list
-from fedbench.data.sources import INCOMPLETE, PACKED, READY, Part, Source, root_of
+from fedbench.data.sources import INCOMPLETE, PACKED, READY, DataPart, DataSource, root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED
 from fedbench.registry.registry import Registry
@@ -128,7 +128,7 @@ class Shelf:
         said = told_unreadable(str, splits.skipped, splits.listed, why, what)
         return Finding("note" if self.skips else "WRONG", said)
 
-    def _archives(self, source: Source) -> Iterator[Finding]:
+    def _archives(self, source: DataSource) -> Iterator[Finding]:
         archives = {part.archive: part for part in source.parts if part.archive}
         untold = []
         for name, part in archives.items():
@@ -140,13 +140,13 @@ class Shelf:
         if untold:
             yield Finding("note", f"checksum not compared: {', '.join(untold)}")
 
-    def _checksum(self, part: Part, file: Path) -> Finding:
+    def _checksum(self, part: DataPart, file: Path) -> Finding:
         found = md5(file)
         if found == part.md5:
             return Finding("ok", f"{part.archive} has the official md5")
         return Finding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
 
-    def _lists(self, source: Source) -> Iterator[Finding]:
+    def _lists(self, source: DataSource) -> Iterator[Finding]:
         known = [(part, file) for part in source.parts if part.lines is not None and (file := part.find(self.root))]
         right = 0
         for part, file in known:

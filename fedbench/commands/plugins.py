@@ -35,7 +35,7 @@ class NewKind(click.ParamType):
 
     def convert(self, value: str, *_: object) -> str:
         from fedbench.errors import UserError
-        from fedbench.scaffold.package import kinds
+        from fedbench.scaffold import kinds
         from fedbench.words import suggestion
 
         if value not in (known := kinds()):
@@ -213,8 +213,7 @@ def new(name: str, kind: str, into: str | None) -> None:
     import shlex
     from pathlib import Path
 
-    from fedbench.scaffold import put
-    from fedbench.scaffold.package import kinds, package
+    from fedbench.scaffold import kinds, package, put
 
     made = package(kind, name)
     _refuse_taken(kind, name)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from fedbench.data.files import progress
+from fedbench.data.image_files import progress
 from fedbench.disk import NO_ROOM
 from fedbench.errors import UserError
 

@@ -1,4 +1,4 @@
-"""From image files to a data set: decoding in threads, and what to do with an image that cannot be read."""
+"""From image files to a data set: decoding in threads, and what to do with unreadable images."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 
 from fedbench.data.cache import NewArray, cached
-from fedbench.data.files import Folder, Store, Unreadable, in_threads
-from fedbench.data.options import Interpolation, OnUnreadable, Resize
+from fedbench.data.image_files import Folder, ImageStore, UnreadableFile, in_threads
 from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
+from fedbench.options import Text
 from fedbench.types import Dataset, Images, Splits
 from fedbench.words import human_bytes, on_a_line, suggestion
 
 if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
+
+Root = Annotated[str, Text("a folder")]
+Interpolation = Literal["bicubic", "bilinear", "lanczos", "nearest"]
+OnUnreadable = Literal["fail", "skip"]
+Resize = Literal["antialiased", "reference"]
+
 
 DECODE_VERSION = 1
 WIDE = {"I": "32-bit integers", "F": "32-bit floats"}  # by Pillow's mode
@@ -38,7 +44,7 @@ class Sample(NamedTuple):
 
 
 def image_dataset(
-    root: Path | Store,
+    root: Path | ImageStore,
     domains: Sequence[str],
     classes: Sequence[str],
     train: Sequence[Sample],
@@ -90,7 +96,7 @@ def image_dataset(
 
 
 def _decoded(
-    store: Store,
+    store: ImageStore,
     train: Sequence[Sample],
     test: Sequence[Sample],
     image_size: int,
@@ -123,7 +129,7 @@ def check_options(
 
 
 def decode(
-    store: Store, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: Mapping[str, str]
+    store: ImageStore, samples: Sequence[Sample], x: np.ndarray, interpolation: str, hashes: Mapping[str, str]
 ) -> tuple[Images, list[str]]:
     """Fill x (n, 3, H, H), uint8 or float32: the images that can be read, and the paths of those that cannot."""
     import numpy as np
@@ -237,7 +243,7 @@ def _strict_pillow() -> Iterator[None]:
 
 
 def _judge_skipped(
-    store: Store,
+    store: ImageStore,
     splits: Splits,
     halves: Mapping[str, tuple[Sequence[Sample], Images]],
     unreadable: str,
@@ -278,14 +284,14 @@ def told_unreadable(
     return f"{len(paths):,} of {of:,} images cannot be read {what}:{''.join(lines)}{more}"
 
 
-def _complaint(store: Store, path: str) -> str:
+def _complaint(store: ImageStore, path: str) -> str:
     try:
         encoded = store.read(path)
         if not encoded:
             return "an empty file"
         with _strict_pillow():
             pixels(encoded, 8, "nearest")
-    except Unreadable as error:
+    except UnreadableFile as error:
         return error.why
     except Exception as error:
         unknown = type(error).__name__ == "UnidentifiedImageError"

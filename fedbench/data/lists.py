@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbench.data.decode import Sample, image_dataset
-from fedbench.data.files import Unreadable, content, in_threads
+from fedbench.data.image_files import UnreadableFile, content, in_threads
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 from fedbench.words import counted
@@ -33,7 +33,7 @@ def read_list(file: Path) -> list[Listed]:
     """
     try:
         text = content(file.parent, file.name).decode("utf-8-sig", "surrogateescape")
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise UserError(f"cannot read {file}: {error.why}") from error
     found = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -49,7 +49,7 @@ def read_list(file: Path) -> list[Listed]:
     return found
 
 
-class Place(NamedTuple):
+class ListPlace(NamedTuple):
     """A line of a list."""
 
     file: Path
@@ -59,19 +59,19 @@ class Place(NamedTuple):
         return f"{self.file}:{self.number}"
 
 
-class Said:
+class ListConsistency:
     """What the lines have said, and where first: an image is listed once, a class has one folder and one label."""
 
     def __init__(self) -> None:
-        self._images: dict[str, Place] = {}
-        self._names: dict[int, tuple[str, Place]] = {}
-        self._labels: dict[str, tuple[int, Place]] = {}
+        self._images: dict[str, ListPlace] = {}
+        self._names: dict[int, tuple[str, ListPlace]] = {}
+        self._labels: dict[str, tuple[int, ListPlace]] = {}
 
     def name_of(self, label: int) -> str:
         """The folder of a class, or `class 3` where no line has that label."""
         return self._names[label][0] if label in self._names else f"class {label}"
 
-    def add(self, here: Place, path: str, label: int) -> None:
+    def add(self, here: ListPlace, path: str, label: int) -> None:
         """Take in that the image <domain>/<class>/<file> has this label. Raises: UserError naming both places."""
         there = self._images.setdefault(path, here)
         if there is not here:
@@ -107,13 +107,13 @@ class Lists:
         """
         if self.classes < 2:
             raise UserError(f"classes must be at least 2, not {self.classes}")
-        said = Said()
+        said = ListConsistency()
         train, test = (self._split(split, said) for split in (0, 1))
         classes = [said.name_of(label) for label in range(self.classes)]
         options = image_size, interpolation, unreadable, resize
         return image_dataset(self.images, list(self.files), classes, train, test, *options)
 
-    def _split(self, split: int, said: Said) -> list[Sample]:
+    def _split(self, split: int, said: ListConsistency) -> list[Sample]:
         samples = []
         for index, (domain, files) in enumerate(self.files.items()):
             file = files[split]
@@ -122,7 +122,7 @@ class Lists:
                 raise UserError(f"{file} names no image of the first {self.classes} classes")
             paths = [_below(file, line, domain) for line in lines]
             for line, path in zip(lines, paths, strict=True):
-                said.add(Place(file, line.number), path, line.label)
+                said.add(ListPlace(file, line.number), path, line.label)
             self._all_there(file, lines, paths)
             samples += [Sample(path, line.label, index) for line, path in zip(lines, paths, strict=True)]
         return samples

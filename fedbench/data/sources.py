@@ -50,7 +50,7 @@ def located(data: Mapping[str, Any], base: str | Path | Mapping[str, str]) -> Ma
 
 
 @dataclass(frozen=True)
-class Part:
+class DataPart:
     """A file or folder that has to lie below the root.
 
     paths: the places it may have, the usual one first · archive: the file beside which it is unpacked, into the
@@ -74,7 +74,7 @@ class Part:
         return next((root / path for path in self.paths if (root / path).exists()), None)
 
     def at(self, root: Path) -> Path:
-        """Where it lies; for whoever knows, as after `Source.require`, that it is there."""
+        """Where it lies; for whoever knows, as after `DataSource.require`, that it is there."""
         found = self.find(root)
         assert found is not None, self.paths
         return found
@@ -85,7 +85,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """What a data set consists of and where it comes from: the fact `source` of `register`.
 
     page: the official page · licence: what it says of use · counts: {domain: (training, test)}, the official
@@ -95,7 +95,7 @@ class Source:
     """
 
     page: str
-    parts: tuple[Part, ...]
+    parts: tuple[DataPart, ...]
     licence: str = ""
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -104,9 +104,9 @@ class Source:
     hub: str = ""
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> Source:
+    def from_json(cls, facts: Mapping[str, Any]) -> DataSource:
         """The source whose `dataclasses.asdict` was written to JSON and read again."""
-        parts = tuple(Part(**{**part, "paths": tuple(part["paths"])}) for part in facts["parts"])
+        parts = tuple(DataPart(**{**part, "paths": tuple(part["paths"])}) for part in facts["parts"])
         counts = {domain: tuple(numbers) for domain, numbers in facts["counts"].items()}
         return cls(**{**facts, "parts": parts, "counts": counts})
 
@@ -163,7 +163,7 @@ class Source:
         lines += [f"{file} is of no use: {why}" for file, why in self.refused.items() if (root / file).exists()]
         return "\n  ".join(lines)
 
-    def _where(self, parts: list[Part]) -> str:
+    def _where(self, parts: list[DataPart]) -> str:
         files = [f"{part.archive} ({part.size})" for part in parts if part.archive and part.size]
         take = f"{shortened(files, PARTS_TOLD)} from " if files else ""
         return f"{take}{self.page}" + (f"\n  licence: {self.licence}" if self.licence else "")

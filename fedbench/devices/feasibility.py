@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbench.devices.clock import RoundSeconds, round_bytes, round_seconds
-from fedbench.devices.fitting import Costs, Fit, Work, offered
+from fedbench.devices.fitting import Costs, Fit, RoundSeconds, Work, offered, round_bytes, round_seconds
 from fedbench.devices.table import numbers_of
 from fedbench.errors import DataMissing
 from fedbench.registry.assets import Assets

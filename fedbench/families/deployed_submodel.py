@@ -1,4 +1,4 @@
-"""The model that a client of some size would be handed: what of a depth-allocated method's global model it can run."""
+"""Sizes that a method offers, and the model that a client of one size is handed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,49 @@ from torch import Tensor
 
 from fedbench import seeding
 from fedbench.families.allocation import nothing_known
-from fedbench.families.personal_params import Fresh, Own
+from fedbench.families.personal_params import FreshParams, PersonalParams
 from fedbench.method import Predict, Setup, State
 from fedbench.models.adapter import fold
 from fedbench.models.backbone import Blocks, load
 from fedbench.models.cost import holding_of
 from fedbench.models.counting import to_run
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.lowrank import FROZEN, Terms, load_additions, scaled
+from fedbench.models.lowrank import FROZEN, Terms, load_additions, rank_of, scaled
 from fedbench.models.param_paths import places
 from fedbench.types import GLOBAL, Cohort, Exit, Plan, Size
 
+SizesOf = Callable[[Blocks], Sequence[Size]]
+
+
+def depths(depth_of: Callable[[int], int | None]) -> SizesOf:
+    """Every number of layers that depth_of(L_n) gives some L_n, told as that number where a client that can hold so
+    many is given it, else as the largest L_n that is."""
+
+    def of(model: Blocks) -> list[Size]:
+        given: dict[int, int] = {}  # depth -> L_n
+        for L_n in range(1, model.num_layers + 1):
+            depth = depth_of(L_n)
+            if depth is not None and given.get(depth, 0) < depth:
+                given[depth] = L_n
+        return [Size(given[depth]) for depth in sorted(given)]
+
+    return of
+
+
+def capacities(model: Blocks) -> list[Size]:
+    """Every number of layers, whatever becomes of it."""
+    return [Size(L_n) for L_n in range(1, model.num_layers + 1)]
+
+
+def ranks(model: Blocks) -> list[Size]:
+    """All layers, with powers of two of the adapters' rank-one terms, and with all R of them."""
+    R = rank_of(model)
+    powers = [2**k for k in range(R.bit_length()) if 2**k < R]
+    return [Size(model.num_layers, rank=r) for r in [*powers, R]]
+
+
 # (model, state, layers held, their classifiers) -> how such a client's model answers
-Answer = Callable[[Blocks, State, Sequence[int], Sequence[Exit]], Predict]
+SubmodelAnswer = Callable[[Blocks, State, Sequence[int], Sequence[Exit]], Predict]
 
 
 def deepest(model: Blocks, state: State, layers: Sequence[int], exits: Sequence[Exit]) -> GlobalModel:
@@ -32,7 +62,7 @@ def deepest(model: Blocks, state: State, layers: Sequence[int], exits: Sequence[
 
 
 @dataclass(frozen=True, eq=False)
-class Handed:
+class DeployedSubmodel:
     """What a client of a size would begin the round after the last one with, if it were the only one: the layers that
     the method's allocation gives it (FedRA: a random subset, drawn from the seed), the rank-one terms that it holds,
     and the classifiers of its depth.
@@ -44,9 +74,9 @@ class Handed:
     model: Blocks
     plan: Callable[..., tuple[Plan, Cohort]]
     start: Callable[..., State]
-    fresh: Fresh
-    own: Own | None
-    answer: Answer
+    fresh: FreshParams
+    own: PersonalParams | None
+    answer: SubmodelAnswer
 
     def at(self, state: State, size: Size, client: int | None = None) -> Predict:
         """The model of `size`; client: whose own tensors it has, where clients keep some. Valid until the method's next

@@ -13,10 +13,9 @@ from torch import Generator, Tensor
 
 from fedbench import seeding
 from fedbench.families import allocation as alloc
-from fedbench.families.deployed_submodel import Answer, Handed, deepest
-from fedbench.families.personal_params import Fresh, Names, Own, known
+from fedbench.families.deployed_submodel import DeployedSubmodel, SizesOf, SubmodelAnswer, deepest, depths
+from fedbench.families.personal_params import FreshParams, Names, PersonalParams, known
 from fedbench.families.regularizer import first_books, pull_of, refuse_feddyn, server_step
-from fedbench.families.sizes import SizesOf, depths
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
@@ -67,7 +66,7 @@ def layerwise(
     fixed: Names = (),
     fresh: Names = (),
     sizes: SizesOf | None = None,
-    at: Answer | None = None,
+    at: SubmodelAnswer | None = None,
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable, UserError.
 
@@ -87,8 +86,8 @@ def layerwise(
     if kept or anew:
         refuse_feddyn(setup, "corrects one global model, and here clients start from tensors of their own")
     refs = (("allocation", allocation), ("aggregator", aggregator), ("objective", objective))
-    own = Own(setup.store, kept, setup.device) if kept else None
-    drawn = Fresh(model, anew, setup.seed if anew else 0)  # what reads no seed is priced once for all
+    own = PersonalParams(setup.store, kept, setup.device) if kept else None
+    drawn = FreshParams(model, anew, setup.seed if anew else 0)  # what reads no seed is priced once for all
     allocate, aggregate, loss = (setup.component(kind, ref) for kind, ref in refs)
     made = Layerwise(
         setup=setup, model=model, allocate=allocate, aggregate=aggregate, objective=loss,
@@ -121,8 +120,8 @@ class Layerwise:
     pull: PullOf
     view: Callable[[State], State]
     predict: Callable[[Blocks, State], Predict]
-    own: Own | None
-    fresh: Fresh
+    own: PersonalParams | None
+    fresh: FreshParams
     fixed: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -131,9 +130,9 @@ class Layerwise:
             with torch.device("cpu"):  # also where the model is but a shape
                 check(self.smallest())
 
-    def handing(self, method: Method, answer: Answer) -> Method:
+    def handing(self, method: Method, answer: SubmodelAnswer) -> Method:
         """The method, with what clients can run of its model."""
-        handed = Handed(self.setup, self.model, self.plan, self.start, self.fresh, self.own, answer)
+        handed = DeployedSubmodel(self.setup, self.model, self.plan, self.start, self.fresh, self.own, answer)
         return replace(method, at=handed.at, running=functools.cache(handed.running))
 
     def init(self, generator: Generator) -> State:

@@ -1,21 +1,23 @@
-"""Tensors of which every client has its own to start from: those that it keeps, and those that it draws anew."""
+"""Parameters of which every client has its own: those that it keeps, and those that it draws in every round."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
-from fedbench.method import State, Store
-from fedbench.models.backbone import Blocks
+from fedbench.method import Method, Predict, State, Store
+from fedbench.models.backbone import HEAD, Blocks
+from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.param_paths import holders, mapped, matches, name_of, places, trainers
 from fedbench.seeding import generator
-from fedbench.types import Cohort, Plan, Uploads
+from fedbench.types import Cohort, Exit, Plan, Size, Uploads
 from fedbench.words import suggestion
 
 Names = Sequence[str] | Callable[[Blocks], Sequence[str]]  # patterns of tensors' names, or what tells them of a model
@@ -37,7 +39,7 @@ def known(model: Blocks, option: str, given: Names) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Own:
+class PersonalParams:
     """Which tensors clients train and keep, and where: none of it travels; a state has their keys in the store as
     `clients`, by client."""
 
@@ -99,7 +101,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class Fresh:
+class FreshParams:
     """Tensors that every client draws anew in each round, from (seed, round, client), by their patterns."""
 
     model: Blocks
@@ -121,3 +123,38 @@ class Fresh:
                     rows[place].append(trained[place].detach().clone())
         stacked = {place: torch.stack(own) for place, own in rows.items() if own}
         return {**start, **mapped(lambda place, value: stacked.get(place, value), start)}
+
+
+Aggregate = Callable[[State, Uploads, Plan, Cohort], State]
+DEPTHS = "depths"  # in a state's memory, by client: how many layers it last held
+
+
+def remembering(aggregate: Aggregate) -> Aggregate:
+    """The same, which also notes how deep the models are that have come back."""
+
+    @functools.wraps(aggregate)
+    def remembered(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        depths, M = dict(state["memory"].get(DEPTHS, {})), plan.M.sum(1).tolist()
+        depths |= {str(client): M[n] for n, client in enumerate(cohort.ids) if uploads.arrived[n]}
+        new = aggregate(state, uploads, plan, cohort)
+        return {**new, "memory": {**new["memory"], DEPTHS: depths}}
+
+    return remembered
+
+
+def answering(made: Method) -> Method:
+    """The same, in which a client's model has its first layers, as many as it last held, and the head behind them; one
+    that never came back answers with all."""
+    whole, small = (cast(Callable[..., GlobalModel], answer) for answer in (made.predictor, made.at))
+
+    def of_own_depth(model: GlobalModel, state: State, client: int | None) -> GlobalModel:
+        depth = min(len(model.layers), state["memory"].get(DEPTHS, {}).get(str(client), len(model.layers)))
+        return replace(model, layers=range(depth), exits=[Exit(depth, HEAD)])
+
+    def predictor(state: State, client: int | None = None) -> Predict:
+        return of_own_depth(whole(state, client), state, client)
+
+    def at(state: State, size: Size, client: int | None = None) -> Predict:
+        return of_own_depth(small(state, size, client), state, client)
+
+    return replace(made, predictor=predictor, at=at)

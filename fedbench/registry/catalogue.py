@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fedbench.data.sources import Source
+from fedbench.data.sources import DataSource
 from fedbench.errors import UserError
 from fedbench.options import declared, place
 from fedbench.results.metric_direction import Measure
@@ -119,7 +119,7 @@ class Component:
     exact: bool = True
     later: Sequence[str] = ()
     elsewhere: bool = False
-    source: Source | None = None
+    source: DataSource | None = None
     details: str = ""
     paper: str = ""
     look: int | None = None
@@ -181,7 +181,7 @@ class Component:
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Component:
         """What `to_json` made of a component."""
-        return cls(**{**facts, "source": Source.from_json(facts["source"]) if facts["source"] else None})
+        return cls(**{**facts, "source": DataSource.from_json(facts["source"]) if facts["source"] else None})
 
 
 def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
         raise Unfit(
             f"{kind} {name!r}: `register` takes no {odd[0]!r}; {meant(odd[0], FACTS, f'it takes {FACTS_TOLD}')}"
         )
-    if not isinstance(facts.get("source"), Source | None):
+    if not isinstance(facts.get("source"), DataSource | None):
         raise Unfit(f"the source of the {kind} {name!r} is no Source")
     if facts.get("role", "method") not in (ROLES if kind == "method" else ("method",)):
         raise Unfit(

@@ -205,7 +205,7 @@ class Registry:
         if known and (not known.get("lost") or self._file_of(plugin) in _lost_here):
             return known
         asked = {"plugin": plugin, "files": [str(path) for path in self.files.values()]}
-        found: dict[str, Any] = supervisor.call("fedbench.registry.reading:registrations", asked, timeout=self.reading)
+        found: dict[str, Any] = supervisor.call("fedbench.registry.assets:registrations", asked, timeout=self.reading)
         if "broken" not in found or plugin not in self.files:
             keep(self._file_of(plugin), found)
         return found
@@ -329,7 +329,7 @@ class Registry:
                 else:
                     files = [str(path) for path in self.files.values()]
                     asked = {"plugin": plugin, "files": files, "hook": hook, "facts": facts}
-                    found = supervisor.call("fedbench.registry.reading:hook", asked, timeout=TRACKING)
+                    found = supervisor.call("fedbench.registry.assets:hook", asked, timeout=TRACKING)
                     sys.stderr.write(found["printed"])
                     if found["why"]:
                         raise UserError(found["why"])

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from fedbench.families.width.cuts import rate_of
+from fedbench.families.width.narrow import rate_of
 from fedbench.method import Method, Predict, State
 from fedbench.simulation.evaluation import Score
 from fedbench.simulation.federation import Federation

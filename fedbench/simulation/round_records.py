@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedbench.devices.clock import RoundSeconds
+from fedbench.devices.fitting import RoundSeconds
 from fedbench.disk import hash_of_bytes
 from fedbench.errors import UserError
 from fedbench.families.aggregation import WEIGHTS

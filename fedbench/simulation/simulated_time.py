@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedbench.devices.clock import RoundSeconds, round_seconds
+from fedbench.devices.fitting import RoundSeconds, round_seconds
 from fedbench.method import Method
 from fedbench.results.columns import SIMULATED
 from fedbench.seeding import numpy_generator

@@ -6,8 +6,8 @@ from typing import Any
 
 from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
 from fedbench.schema import schema_of
-from fedbench.suite.keys import SuiteFile
-from fedbench.suite.overlay import NESTED
+from fedbench.suite.keys import SuiteKeys
+from fedbench.suite.layers import NESTED
 from fedbench.suite.references import implied
 
 
@@ -19,7 +19,7 @@ def json_schema(catalogue: Catalogue) -> dict[str, Any]:
 class _Schema:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self.made = schema_of(SuiteFile)
+        self.made = schema_of(SuiteKeys)
         self.shapes = self.made.pop("$defs")
         self.replaced: set[str] = set()
 

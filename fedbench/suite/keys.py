@@ -40,14 +40,14 @@ _SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 @_open
-class Component(TypedDict, total=False):
+class ComponentKeys(TypedDict, total=False):
     """A component by name, with its options beside the name."""
 
     name: str
 
 
 @_closed
-class Proxy(TypedDict, total=False):
+class ProxyKeys(TypedDict, total=False):
     """How many of the training images are the server's own, and nobody's else."""
 
     images: Count
@@ -55,23 +55,25 @@ class Proxy(TypedDict, total=False):
 
 
 @_open
-class Data(Component, total=False):
+class DataKeys(ComponentKeys, total=False):
     """A data set by name, with its options, how it is shared out and how its images enter the backbone."""
 
-    partition: Annotated[Component, Kind("partition"), Field(description="how the images are shared out to clients")]
+    partition: Annotated[
+        ComponentKeys, Kind("partition"), Field(description="how the images are shared out to clients")
+    ]
     image_size: Annotated[Count | None, Field(description="side in pixels; null: what the backbone wants")]
     normalize: Annotated[
         Literal["backbone", "clip", "imagenet", "half"],
         Field(description="mean and deviation of the colours; backbone: those it was pre-trained with"),
     ]
     proxy: Annotated[
-        Annotated[Proxy, OneOf("images", "fraction")] | None,
+        Annotated[ProxyKeys, OneOf("images", "fraction")] | None,
         Field(description="training images held out of everybody's training for the server; null: none"),
     ]
 
 
 @_closed
-class Participation(TypedDict, total=False):
+class ParticipationKeys(TypedDict, total=False):
     """Who takes part in a round."""
 
     all: Literal[True]
@@ -81,7 +83,7 @@ class Participation(TypedDict, total=False):
 
 
 @_closed
-class Optimizer(TypedDict, total=False):
+class OptimizerKeys(TypedDict, total=False):
     """The clients' optimiser."""
 
     name: Literal["sgd", "adamw"]
@@ -91,7 +93,7 @@ class Optimizer(TypedDict, total=False):
 
 
 @_closed
-class Regularizer(TypedDict, total=False):
+class RegularizerKeys(TypedDict, total=False):
     """What pulls clients towards the global model."""
 
     feddyn: Annotated[Positive, Field(description="FedDyn with this a")]
@@ -99,14 +101,14 @@ class Regularizer(TypedDict, total=False):
 
 
 @_closed
-class Guard(TypedDict, total=False):
+class GuardKeys(TypedDict, total=False):
     """Which uploads the server refuses, beside malformed ones."""
 
     max_norm: Annotated[Positive, Field(description="largest norm of a client's update over all its tensors")]
 
 
 @_closed
-class Train(TypedDict, total=False):
+class TrainKeys(TypedDict, total=False):
     """The work of a round."""
 
     rounds: Annotated[Count, Field(description="T")]
@@ -119,20 +121,20 @@ class Train(TypedDict, total=False):
         ),
     ]
     batch_size: Count
-    optimizer: Optimizer
+    optimizer: OptimizerKeys
     clip: Annotated[Positive | None, Field(description="largest norm of a client's gradient; null: no limit")]
     guard: Annotated[
-        Annotated[Guard, OneOf("max_norm")] | None,
+        Annotated[GuardKeys, OneOf("max_norm")] | None,
         Field(description="which uploads the server refuses beside malformed ones; null: none"),
     ]
     regularizer: Annotated[
-        Annotated[Regularizer, OneOf("feddyn", "fedprox")] | None,
+        Annotated[RegularizerKeys, OneOf("feddyn", "fedprox")] | None,
         Field(description="what pulls clients towards the global model; null: nothing, plain FedAvg"),
     ]
 
 
 @_closed
-class Evaluation(TypedDict, total=False):
+class EvaluationKeys(TypedDict, total=False):
     """When and how the models are tested."""
 
     every: Annotated[
@@ -158,11 +160,11 @@ class Evaluation(TypedDict, total=False):
         bool, Field(description="score the last model at every size that a device could run, and what each client can")
     ]
     batch_size: Count
-    metrics: Annotated[list[Annotated[Component, Kind("metric")]], Field(min_length=1)]
+    metrics: Annotated[list[Annotated[ComponentKeys, Kind("metric")]], Field(min_length=1)]
 
 
 @_closed
-class Capacities(TypedDict, total=False):
+class CapacityKeys(TypedDict, total=False):
     """How many layers a client can hold: all, by client, by its domain, or drawn anew for each client and round."""
 
     all: Literal[True]
@@ -172,7 +174,7 @@ class Capacities(TypedDict, total=False):
 
 
 @_closed
-class Ranks(TypedDict, total=False):
+class RankKeys(TypedDict, total=False):
     """How many rank-one terms of each adapter a client can hold: by client, by its domain, or drawn anew."""
 
     by_client: Annotated[list[Count], Field(min_length=1)]
@@ -181,7 +183,7 @@ class Ranks(TypedDict, total=False):
 
 
 @_closed
-class Widths(TypedDict, total=False):
+class WidthKeys(TypedDict, total=False):
     """Which share of the hidden units of every layer a client can hold: by client, by its domain, or drawn anew."""
 
     by_client: Annotated[list[Share], Field(min_length=1)]
@@ -194,24 +196,24 @@ def _listed(items: Any, noun: str) -> dict[str, Any]:
 
 
 GivenCapacities = Annotated[
-    Capacities,
+    CapacityKeys,
     OneOf("all", "by_client", "by_domain", "uniform"),
     Shorthand({"anyOf": [_listed(_COUNT, "depth"), {"const": "all"}]}),
 ]
 GivenRanks = Annotated[
-    Ranks,
+    RankKeys,
     OneOf("by_client", "by_domain", "uniform"),
     Shorthand({"anyOf": [_listed(_COUNT, "rank"), _COUNT]}),
 ]
 GivenWidths = Annotated[
-    Widths,
+    WidthKeys,
     OneOf("by_client", "by_domain", "uniform"),
     Shorthand({"anyOf": [_listed(_SHARE, "width"), _SHARE]}),
 ]
 
 
 @_closed
-class Device(TypedDict, total=False):
+class DeviceKeys(TypedDict, total=False):
     """A device of a suite's own, or what it says anew of a shipped one."""
 
     extends: Annotated[str, Field(description="the shipped device whose numbers it has where it says none")]
@@ -225,7 +227,7 @@ class Device(TypedDict, total=False):
 
 
 @_closed
-class Numbers(TypedDict, total=False):
+class DeviceNumberKeys(TypedDict, total=False):
     """A device as a configuration has it."""
 
     memory: Natural
@@ -240,7 +242,7 @@ _Names = Annotated[list[str], Field(min_length=1)]
 
 
 @_closed
-class Devices(TypedDict, total=False):
+class DevicesKeys(TypedDict, total=False):
     """Who has which device: by client, by its domain, or in shares that are drawn by the seed."""
 
     by_client: Annotated[_Names, Field(description="a device for each client")]
@@ -251,11 +253,13 @@ class Devices(TypedDict, total=False):
     server: Annotated[str, Field(description="what the server computes with; default: server_gpu")]
     jitter: Annotated[NotNegative, Field(description="how much speeds vary from round to round, see device_jitter")]
     wait_for: Annotated[Count, Field(description="how many clients the server waits for, see wait_for beside devices")]
-    known: Annotated[dict[str, Numbers], Field(description="numbers of devices, where they are not those of the table")]
+    known: Annotated[
+        dict[str, DeviceNumberKeys], Field(description="numbers of devices, where they are not those of the table")
+    ]
 
 
 @_closed
-class Fit(TypedDict, total=False):
+class FitKeys(TypedDict, total=False):
     """What a client's size must fit into, in every round."""
 
     memory: Annotated[Literal[True], Field(description="what training needs, into the device's memory")]
@@ -264,7 +268,7 @@ class Fit(TypedDict, total=False):
 
 
 @_closed
-class Scale(TypedDict, total=False):
+class ScaleKeys(TypedDict, total=False):
     """What the numbers of all devices are multiplied by, for models that are smaller than real ones."""
 
     memory: Positive
@@ -274,7 +278,7 @@ class Scale(TypedDict, total=False):
 
 _NAME = {"type": "string"}
 GivenDevices = Annotated[
-    Devices,
+    DevicesKeys,
     in_one_way(*GIVEN),
     Shorthand(
         {
@@ -286,12 +290,12 @@ GivenDevices = Annotated[
         }
     ),
 ]
-GivenFit = Annotated[Fit, AfterValidator(not_empty), Shorthand({"const": "memory"})]
-OwnDevices = dict[Name, Device]
+GivenFit = Annotated[FitKeys, AfterValidator(not_empty), Shorthand({"const": "memory"})]
+OwnDevices = dict[Name, DeviceKeys]
 
 
 @_closed
-class Stragglers(TypedDict, total=False):
+class StragglerKeys(TypedDict, total=False):
     """Slow clients, and how long the server waits for them; a suite that has any says all four."""
 
     probability: Annotated[Probability, Field(description="of each client in each round")]
@@ -306,7 +310,7 @@ class Stragglers(TypedDict, total=False):
 
 
 @_closed
-class Corrupted(TypedDict, total=False):
+class CorruptedKeys(TypedDict, total=False):
     """Uploads that are spoilt on their way; a suite that has any says how many and how."""
 
     probability: Annotated[Probability, Field(description="of each client in each round")]
@@ -318,21 +322,21 @@ class Corrupted(TypedDict, total=False):
 
 
 @_closed
-class Faults(TypedDict, total=False):
+class FaultKeys(TypedDict, total=False):
     """What goes wrong in a round; the draws are the same for every method."""
 
     dropout: Annotated[float, Field(ge=0, lt=1, description="probability that a client is lost in a round")]
-    stragglers: Annotated[Stragglers | None, Field(description="slow clients; null: none, whatever lies beneath")]
-    corrupted: Annotated[Corrupted | None, Field(description="uploads that are spoilt on their way; null: none")]
+    stragglers: Annotated[StragglerKeys | None, Field(description="slow clients; null: none, whatever lies beneath")]
+    corrupted: Annotated[CorruptedKeys | None, Field(description="uploads that are spoilt on their way; null: none")]
 
 
 @_closed
 class Settings(TypedDict, total=False):
     """What describes a cell besides its method and its seed; every layer may leave out what another one says."""
 
-    backbone: Annotated[Component, Kind("backbone")]
-    adapter: Annotated[Component, Kind("adapter")]
-    data: Annotated[Data, Kind("dataset")]
+    backbone: Annotated[ComponentKeys, Kind("backbone")]
+    adapter: Annotated[ComponentKeys, Kind("adapter")]
+    data: Annotated[DataKeys, Kind("dataset")]
     capacities: GivenCapacities
     ranks: Annotated[GivenRanks | None, Field(description="r_n; a number is everybody's; null: nobody is given one")]
     widths: Annotated[
@@ -345,7 +349,7 @@ class Settings(TypedDict, total=False):
     ]
     fit: Annotated[GivenFit, Field(description="what the sizes of methods must fit into; default: memory")]
     device_scale: Annotated[
-        Scale | None, Field(description="what the numbers of all devices are multiplied by; null: nothing")
+        ScaleKeys | None, Field(description="what the numbers of all devices are multiplied by; null: nothing")
     ]
     device_jitter: Annotated[
         NotNegative | None,
@@ -359,42 +363,44 @@ class Settings(TypedDict, total=False):
         bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]
     participation: Annotated[
-        Participation, OneOf("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})
+        ParticipationKeys, OneOf("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})
     ]
-    faults: Faults
-    train: Train
-    evaluation: Annotated[Evaluation, AfterValidator(not_both)]
+    faults: FaultKeys
+    train: TrainKeys
+    evaluation: Annotated[EvaluationKeys, AfterValidator(not_both)]
     precision: Literal["fp32", "bf16"]
     engine: Literal["auto", "sequential", "cohort"]
 
 
 @_open
-class Method(TypedDict, total=False):
+class MethodKeys(TypedDict, total=False):
     """A method by name; or a name of its own for a variation of another method. It may bring settings of its own."""
 
     name: Name
-    adapter: Annotated[Component, Kind("adapter"), Field(description="its own, over everybody's, key by key")]
-    train: Annotated[Train, Field(description="its own, over everybody's, key by key; rounds are everybody's")]
+    adapter: Annotated[ComponentKeys, Kind("adapter"), Field(description="its own, over everybody's, key by key")]
+    train: Annotated[TrainKeys, Field(description="its own, over everybody's, key by key; rounds are everybody's")]
     extends: Annotated[str, Field(description="the method, or another name of this list, whose options it starts from")]
 
 
 @_open
-class OwnWords(TypedDict, total=False):
+class ScenarioMethodKeys(TypedDict, total=False):
     """What a scenario says of one method: options, and settings of its own."""
 
-    adapter: Annotated[Component, Kind("adapter")]
-    train: Train
+    adapter: Annotated[ComponentKeys, Kind("adapter")]
+    train: TrainKeys
 
 
 @_closed
-class Scenario(Settings, total=False):
+class ScenarioKeys(Settings, total=False):
     """What a scenario says besides the defaults."""
 
-    methods: Annotated[dict[Name, OwnWords], Field(description="by a method's name: its options and own settings here")]
+    methods: Annotated[
+        dict[Name, ScenarioMethodKeys], Field(description="by a method's name: its options and own settings here")
+    ]
 
 
 @_closed
-class Expected(TypedDict):
+class ExpectedKeys(TypedDict):
     """A number from a paper, to be shown beside the measured one."""
 
     scenario: NotRequired[Annotated[str, Field(description="may be left out where the suite has only one")]]
@@ -410,7 +416,7 @@ class Expected(TypedDict):
 
 
 @_closed
-class ExpectedFile(TypedDict):
+class ExpectedFileKeys(TypedDict):
     """Rows of a CSV file: those of one paper, of one of its tables, or of one data set in it."""
 
     file: Annotated[str, Field(description="a CSV file, relative to the suite")]
@@ -420,7 +426,7 @@ class ExpectedFile(TypedDict):
 
 
 @_closed
-class Range(TypedDict, total=False):
+class RangeKeys(TypedDict, total=False):
     """What a key may be: a number between two, evenly or in their logarithm, a whole number between two, or one of a
     list."""
 
@@ -431,12 +437,12 @@ class Range(TypedDict, total=False):
 
 
 @_closed
-class Tune(TypedDict):
+class TuneKeys(TypedDict):
     """The same budget of tuning for every method of every scenario."""
 
     trials: Annotated[int, Field(ge=2, le=MOST_CANDIDATES, description="how many candidates each method tries")]
     space: Annotated[
-        dict[str, Annotated[Range, OneOf("log", "uniform", "integer", "choice")]],
+        dict[str, Annotated[RangeKeys, OneOf("log", "uniform", "integer", "choice")]],
         Field(min_length=1, description="dotted keys of train and adapter, or methods.NAME.option, and their ranges"),
     ]
     seeds: NotRequired[
@@ -458,7 +464,7 @@ class Tune(TypedDict):
 
 
 @_closed
-class SuiteFile(TypedDict):
+class SuiteKeys(TypedDict):
     """A suite: scenarios x methods x sweep points x seeds."""
 
     suite: Annotated[Name, Field(description="its name, and its folder under results/")]
@@ -466,8 +472,8 @@ class SuiteFile(TypedDict):
     profile: NotRequired[Literal["paper", "reference"]]
     devices: NotRequired[Annotated[OwnDevices, Field(description="devices of its own, or others' numbers said anew")]]
     defaults: NotRequired[Annotated[Settings, Field(description="what all scenarios share")]]
-    scenarios: Annotated[dict[Name, Scenario], Field(min_length=1)]
-    methods: Annotated[list[Annotated[Method, Kind("method")]], Field(min_length=1)]
+    scenarios: Annotated[dict[Name, ScenarioKeys], Field(min_length=1)]
+    methods: Annotated[list[Annotated[MethodKeys, Kind("method")]], Field(min_length=1)]
     sweep: NotRequired[
         Annotated[
             dict[str, Annotated[list[Any], Field(min_length=1)]],
@@ -475,7 +481,7 @@ class SuiteFile(TypedDict):
         ]
     ]
     seeds: NotRequired[Annotated[list[Seed], AfterValidator(distinct), Field(min_length=1)]]
-    tune: NotRequired[Annotated[Tune, Field(description="what every method chooses on validation images first")]]
+    tune: NotRequired[Annotated[TuneKeys, Field(description="what every method chooses on validation images first")]]
     overlays: NotRequired[Annotated[dict[Name, Settings], Field(description="named settings for --data NAME")]]
     timeout: NotRequired[Annotated[Positive | None, Field(description="seconds a cell may take; null: no limit")]]
-    expected: NotRequired[Annotated[list[Expected], Instead(ExpectedFile)]]
+    expected: NotRequired[Annotated[list[ExpectedKeys], Instead(ExpectedFileKeys)]]

@@ -12,10 +12,9 @@ from fedbench.options import place
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
 from fedbench.registry.plugin_checks import unset_options
 from fedbench.schema import TRUTHS, Schema, faults
-from fedbench.suite.key_hints import belongs
+from fedbench.suite.layers import BESIDE, NESTED, stack, written_out
 from fedbench.suite.node import INVALID, Mark, Node, Problems
-from fedbench.suite.overlay import BESIDE, NESTED, stack, written_out
-from fedbench.suite.validate import COMPONENTS
+from fedbench.suite.validate import COMPONENTS, belongs
 from fedbench.suite.yaml import parse_value
 from fedbench.words import nearest, shown, suggestion
 

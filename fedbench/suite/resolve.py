@@ -12,14 +12,13 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import Catalogue
 from fedbench.schema import adapter
-from fedbench.suite import expected, profiles, space, validate
-from fedbench.suite.choices import Choice, Choices, replaced
+from fedbench.suite import layers, paper_numbers, tuning_space, validate
+from fedbench.suite.device_numbers import Known
 from fedbench.suite.keys import Settings
+from fedbench.suite.layers import stack
 from fedbench.suite.limits import Facts, Limits
-from fedbench.suite.methods import Methods
 from fedbench.suite.node import INVALID, Mark, Node, Problems
-from fedbench.suite.numbers import Known
-from fedbench.suite.overlay import stack
+from fedbench.suite.overrides import Choice, Choices, Methods, replaced
 from fedbench.suite.points import Candidate, Group, Suite
 from fedbench.suite.references import References
 from fedbench.suite.shipped import found
@@ -59,15 +58,15 @@ class _Resolver:
     def __init__(self, path: str | Path, catalogue: Catalogue, profile: str | None, data: str | None) -> None:
         self.path, self.catalogue, self.data = path, catalogue, data
         self.problems = Problems()
-        tree = expected.written_out(read(path, self.problems), path, self.problems)
+        tree = paper_numbers.written_out(read(path, self.problems), path, self.problems)
         self.tree = validate.suite_file(tree, self.problems, catalogue)
         if not self.tree.is_mapping:
             self.problems.raise_any()
         own = self._plain("profile", "paper")
-        self.profile = profile or (own if own in profiles.PROFILES else "paper")
-        if self.profile not in profiles.PROFILES:
+        self.profile = profile or (own if own in layers.PROFILES else "paper")
+        if self.profile not in layers.PROFILES:
             raise UserError(
-                f"--profile {shown(self.profile)}: no such profile{suggestion(self.profile, profiles.PROFILES)}"
+                f"--profile {shown(self.profile)}: no such profile{suggestion(self.profile, layers.PROFILES)}"
             )
         self.called = [f"data={data}"] if data else []
         self.called += [f"profile={profile}"] if profile and profile != own else []
@@ -116,7 +115,7 @@ class _Resolver:
             groups = [tuple(group_of(*point) for point in points) for points in trials]
             tried = [Candidate(values, own) for (values, _), own in zip(drawn, groups, strict=True)]
             suite = replace(
-                suite, tuning=space.tuning(self.tree.at("tune"), suite.groups, tried, suite.seeds, self.problems)
+                suite, tuning=tuning_space.tuning(self.tree.at("tune"), suite.groups, tried, suite.seeds, self.problems)
             )
             self.problems.raise_any()
         return suite
@@ -124,7 +123,7 @@ class _Resolver:
     def _expected(self) -> tuple[dict[str, Any], ...]:
         scenarios = self.tree.get("scenarios")
         names = list(scenarios.value) if scenarios is not None and scenarios.is_mapping else []
-        return expected.check(self.tree.get("expected"), names, self.methods.entries, self.points, self.problems)
+        return paper_numbers.check(self.tree.get("expected"), names, self.methods.entries, self.points, self.problems)
 
     def _overlay(self) -> Node | None:
         if self.data is None:
@@ -132,9 +131,9 @@ class _Resolver:
         own = self.tree.get("overlays", self.data)
         if own is not None:
             return own
-        if self.data in profiles.OVERLAYS:
+        if self.data in layers.OVERLAYS:
             mark = Mark(f"overlay {self.data}")
-            return validate.settings(Node.of(profiles.OVERLAYS[self.data], mark), self.problems)
+            return validate.settings(Node.of(layers.OVERLAYS[self.data], mark), self.problems)
         mark = Mark(f"--data {self.data}")
         if self.data not in self.catalogue.components["dataset"]:
             near = suggestion(self.data, [*self._overlays(), *self.catalogue.components["dataset"]])
@@ -145,7 +144,7 @@ class _Resolver:
     def _overlays(self) -> list[str]:
         """The names of fedbench's overlays and of the suite's."""
         own = self.tree.get("overlays")
-        return list(dict.fromkeys([*profiles.OVERLAYS, *(own.value if own and own.is_mapping else ())]))
+        return list(dict.fromkeys([*layers.OVERLAYS, *(own.value if own and own.is_mapping else ())]))
 
     def _replaced(self, key: str, swept: Choice) -> bool:
         return replaced(key, swept.label, self.sets, self.overlay)
@@ -156,13 +155,13 @@ class _Resolver:
         tune = self.tree.get("tune")
         if tune is None or not tune.is_valid or not {"trials", "space"} <= tune.value.keys():
             return []
-        space.check(tune, self.problems, validate.keys.Settings.__annotations__)
+        tuning_space.check(tune, self.problems, validate.keys.Settings.__annotations__)
         ranges = {
             key: node
             for key, node in tune.at("space").value.items()
             if node.value and not replaced(key, self.methods.label_of(key), self.sets, None) and self._holds(key, node)
         }
-        drawn = space.candidates(ranges, tune) if ranges else []
+        drawn = tuning_space.candidates(ranges, tune) if ranges else []
         return [
             (
                 values,
@@ -177,7 +176,7 @@ class _Resolver:
     def _holds(self, key: str, node: Node) -> bool:
         """Whether the ends of a range of the tuning are values that the key takes, each judged where it stands."""
         before = len(self.problems)
-        for end in space.ends(node):
+        for end in tuning_space.ends(node):
             for _ in self._points([self.choices.of(key, end, node.named)]):
                 pass
         return len(self.problems) == before
@@ -205,8 +204,8 @@ class _Resolver:
         """Every scenario at every sweep point, complete: (scenario, variant, settings, methods, the settings of those
         methods that have some of their own), with what a candidate of the tuning chooses."""
         base = [
-            Node.of(profiles.DEFAULTS, Mark("defaults")),
-            Node.of(profiles.PROFILES[self.profile], Mark(f"profile {self.profile}")),
+            Node.of(layers.DEFAULTS, Mark("defaults")),
+            Node.of(layers.PROFILES[self.profile], Mark(f"profile {self.profile}")),
             self.tree.get("defaults") or Node({}, self.tree.mark),
         ]
         scenarios = self.tree.get("scenarios")
@@ -303,9 +302,9 @@ def _plain(settings: Node) -> tuple[dict[str, Any], bool]:
     """The settings once more through the model, which turns 1 into 1.0 where it must; and whether they rotate."""
     plain = adapter(Settings).validate_python(settings.plain())
     rotate: bool = plain.pop("rotate_capacities")
-    plain["engine"] = profiles.ENGINES[plain["engine"]]
+    plain["engine"] = layers.ENGINES[plain["engine"]]
     if plain["train"]["max_steps"] == "smallest" and plain["train"]["local_epochs"] > 1:
-        plain["train"]["max_steps"] = profiles.EACH_EPOCH
+        plain["train"]["max_steps"] = layers.EACH_EPOCH
     _leave_out_nothing(plain)
     return plain, rotate
 

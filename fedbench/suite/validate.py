@@ -1,22 +1,75 @@
-"""A layer of a suite against the models: short spellings written out, faults told plainly, wrong parts taken out."""
+"""Validation of a layer of a suite: short spellings written out, faults reported, wrong parts taken out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
 
 from fedbench.registry.catalogue import Catalogue
-from fedbench.schema import Fault, adapter, explained, keys_of
+from fedbench.schema import Fault, adapter, explained, keys_of, schema_of
 from fedbench.suite import keys
-from fedbench.suite.key_hints import belongs, near_home, schema
-from fedbench.suite.keys import Stragglers
+from fedbench.suite.keys import Settings, StragglerKeys
 from fedbench.suite.node import INVALID, Node, Path, Problems
 from fedbench.suite.values import A_NAME
 from fedbench.types import SIZES
-from fedbench.words import nearest, shown, suggestion
+from fedbench.words import nearest, shortened, shown, suggestion
+
+# Where components are named whose options may be looked for elsewhere: kind -> dotted path.
+PLACES = {
+    "adapter": "adapter",
+    "dataset": "data",
+    "partition": "data.partition",
+    "backbone": "backbone",
+    "method": "methods",
+}
+WITHOUT_HOME = (*SIZES, "participation", "proxy", "devices", "fit", "device_scale")  # whose keys mean nothing elsewhere
+MOST_NAMED = 3  # components that are named
+
+
+@cache
+def schema(shape: Any) -> dict[str, Any]:
+    """The JSON Schema of a typed dictionary of `keys`."""
+    return schema_of(shape)
+
+
+@cache
+def homes() -> list[str]:
+    """Every dotted key of the settings."""
+    found: list[str] = []
+    paths: list[tuple[str, ...]] = [()]
+    for path in paths:  # which grows meanwhile
+        keys = [(*path, key) for key in keys_of(schema(Settings), path)]
+        found += [".".join(key) for key in keys if key[-1] != "name" or key[0] == "train"]
+        paths += [key for key in keys if key[-1] not in WITHOUT_HOME]
+    return found
+
+
+def belongs(key: str, catalogue: Catalogue | None, known: Iterable[str] = ()) -> str:
+    """`; it belongs to adapter (an option of lora)`: nothing where no place is known for the key, or it is one of
+    `known`, which is what there is in its own place."""
+    if key in known:
+        return ""
+    home = next((home for home in homes() if home.split(".")[-1] == key), None)
+    places = [] if home is None else [home.rpartition(".")[0] or "the settings, under defaults or a scenario"]
+    for kind, place in PLACES.items() if catalogue else ():
+        having = (
+            [name for name, found in catalogue.components[kind].items() if key in found.options] if catalogue else []
+        )
+        if having:
+            places.append(f"{place} (an option of {shortened(having, MOST_NAMED)})")
+    return f"; it belongs to {' or '.join(places)}" if places else ""
+
+
+def near_home(key: str) -> str:
+    """`; did you mean "train.local_epochs"?`, where a key of the settings is near, wherever it stands."""
+    places = {home.split(".")[-1]: home for home in reversed(homes())}
+    near = nearest(key, places) if len(key) > 2 else []  # of two letters, every other name has one
+    return f"; did you mean {shown(places[near[0]])}?" if near else ""
+
 
 MOST = 500  # faults of a layer that are looked into; nobody reads more, and each costs a copy of its mapping
 
@@ -25,7 +78,7 @@ NEEDED = ("backbone", "data")
 
 # What these mappings must say where a suite has them; no default does.
 WHOLE = {
-    ("faults", "stragglers"): tuple(Stragglers.__annotations__),
+    ("faults", "stragglers"): tuple(StragglerKeys.__annotations__),
     ("faults", "corrupted"): ("probability", "kind"),
 }
 
@@ -49,7 +102,7 @@ def suite_file(node: Node, problems: Problems, catalogue: Catalogue | None = Non
     if methods and isinstance(methods.value, list):
         listed = [_change(_named(method), ("adapter",), _named) for method in methods.value]
         node = node.put(("methods",), replace(methods, value=listed))
-    node = _validated(node, keys.SuiteFile, problems, "", catalogue)
+    node = _validated(node, keys.SuiteKeys, problems, "", catalogue)
     for path in (("defaults",), *_names(node, "scenarios"), *_names(node, "overlays")):
         _change(node, path, lambda layer: _told_once(layer, problems))
     return node
@@ -66,7 +119,7 @@ def _told_once(layer: Node, problems: Problems) -> Node:
 
 def expected_file(node: Node, problems: Problems) -> Node:
     """Which rows of which file `expected` means, checked."""
-    return _validated(node, keys.ExpectedFile, problems, "expected")
+    return _validated(node, keys.ExpectedFileKeys, problems, "expected")
 
 
 def _names(node: Node, *section: str | int) -> list[Path]:
@@ -102,7 +155,7 @@ def _devices(node: Node) -> Node:
     """A list as {by_client: ...}, one name as everybody's, names with numbers as {shares: ...}."""
     if isinstance(node.value, str):
         return _wrap(node, "shares", _wrap(node, node.value, replace(node, value=1.0)))
-    if not node.is_mapping or not node.value or node.value.keys() & keys.Devices.__annotations__.keys():
+    if not node.is_mapping or not node.value or node.value.keys() & keys.DevicesKeys.__annotations__.keys():
         return _listed(node)
     return _wrap(node, "shares", node)
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from fedbench.data.sources import relative_root
 from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
-from fedbench.suite import profiles
+from fedbench.suite.layers import EACH_EPOCH
 from fedbench.suite.node import Problems
 from fedbench.suite.points import Group, Suite
 from fedbench.suite.resolve import load
@@ -85,7 +85,7 @@ def _settings(group: Group, base: Path, folder: Path) -> Plain:
     found = {**group.settings, **({"rotate_capacities": True} if group.rotate else {})}
     if "devices" in found:  # of which capacities come
         del found["capacities"]
-    if found["train"]["max_steps"] == profiles.EACH_EPOCH:
+    if found["train"]["max_steps"] == EACH_EPOCH:
         found["train"] = {**found["train"], "max_steps": "smallest"}
     if relative_root(found["data"]) and base.resolve() != folder.resolve():
         found["data"] = {**found["data"], "root": os.path.relpath(base / found["data"]["root"], folder)}

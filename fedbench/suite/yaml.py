@@ -31,7 +31,7 @@ _HINTS = {  # by how the parser's own words begin
 }
 
 
-class Unreadable(Exception):
+class NotYaml(Exception):
     """The text cannot be read any further: (mark, message)."""
 
 
@@ -58,7 +58,7 @@ def parse(text: str, source: str, problems: Problems) -> Node:
     """The one document in `text`. Raises UserError where it is not YAML, or too much of it."""
     try:
         return _Composer(text, source, problems).document()
-    except Unreadable as error:
+    except NotYaml as error:
         raise UserError("{}: {}".format(*error.args)) from None
 
 
@@ -92,12 +92,12 @@ class _Composer:
         for event in events:
             if isinstance(event, ev.DocumentStartEvent):
                 if root is not None:
-                    raise Unreadable(self._mark(event), "a second document starts here; a suite is one document")
+                    raise NotYaml(self._mark(event), "a second document starts here; a suite is one document")
                 if event.version not in (None, (1, 2)):
-                    raise Unreadable(self._mark(event), "suites are YAML 1.2; remove the %YAML line")
+                    raise NotYaml(self._mark(event), "suites are YAML 1.2; remove the %YAML line")
                 root = self._node(next(events), events, 0)
         if root is None:
-            raise Unreadable(Mark(self.source, 1, 1), "empty")
+            raise NotYaml(Mark(self.source, 1, 1), "empty")
         return root
 
     def _events(self) -> Iterator[ev.Event]:
@@ -108,13 +108,13 @@ class _Composer:
             mark = Mark(self.source, at.line + 1, at.column + 1) if at else Mark(self.source, 1, 1)
             problem = error.problem or error.context or ""
             hint = next((hint for begins, hint in _HINTS.items() if problem.startswith(begins)), "")
-            raise Unreadable(mark, f"not valid YAML: {problem}{hint}") from None
+            raise NotYaml(mark, f"not valid YAML: {problem}{hint}") from None
         except ReaderError as error:
             line = self.text.count("\n", 0, error.position) + 1
             column = error.position - self.text.rfind("\n", 0, error.position)
-            raise Unreadable(Mark(self.source, line, column), "a control character; YAML is plain text") from None
+            raise NotYaml(Mark(self.source, line, column), "a control character; YAML is plain text") from None
         except (YAMLError, ValueError, RecursionError) as error:
-            raise Unreadable(Mark(self.source, 1, 1), f"not valid YAML: {error}") from None
+            raise NotYaml(Mark(self.source, 1, 1), f"not valid YAML: {error}") from None
 
     def _mark(self, event: ev.Event) -> Mark:
         return Mark(self.source, event.start_mark.line + 1, event.start_mark.column + 1)
@@ -122,13 +122,13 @@ class _Composer:
     def _count(self, event: ev.Event, nodes: int) -> None:
         self.size += nodes
         if self.size > MAX_NODES:
-            raise Unreadable(self._mark(event), f"more than {MAX_NODES:,} values once aliases are written out")
+            raise NotYaml(self._mark(event), f"more than {MAX_NODES:,} values once aliases are written out")
 
     def _node(self, event: ev.Event, events: Iterator[ev.Event], depth: int) -> Node:
         if isinstance(event, ev.AliasEvent):
             return self._alias(event)
         if depth > MAX_DEPTH:
-            raise Unreadable(self._mark(event), f"nested deeper than {MAX_DEPTH} levels")
+            raise NotYaml(self._mark(event), f"nested deeper than {MAX_DEPTH} levels")
         before = self.size
         self._count(event, 1)
         if isinstance(event, ev.ScalarEvent):
@@ -145,7 +145,7 @@ class _Composer:
 
     def _alias(self, event: ev.AliasEvent) -> Node:
         if event.anchor not in self.anchors:
-            raise Unreadable(self._mark(event), f"*{event.anchor} stands for nothing written before it")
+            raise NotYaml(self._mark(event), f"*{event.anchor} stands for nothing written before it")
         node, size = self.anchors[event.anchor]
         self._count(event, size)
         return node

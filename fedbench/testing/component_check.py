@@ -24,7 +24,15 @@ from fedbench.registry.plugin_checks import fault_of_parameters, unset_options
 from fedbench.registry.registry import LIFECYCLE, Registry
 from fedbench.results.metric_direction import measure
 from fedbench.simulation.failure_reason import beginning
-from fedbench.testing import adapters, aggregators, allocations, assets, components, ignoring, methods
+from fedbench.testing import (
+    adapter_check,
+    aggregator_check,
+    allocation_check,
+    asset_check,
+    function_check,
+    ignores_check,
+    method_check,
+)
 from fedbench.testing.world import setup_of, tiny_vit
 from fedbench.words import meant
 
@@ -62,32 +70,34 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
     fresh = partial(registry.again, component.plugin)
     if kind == "method":
         make = partial(_method, registry, ref)
-        methods.check_method(make, registry, again=lambda: partial(_method, fresh(), ref))
-        ignoring.check_ignores(make, component.ignores, registry)
+        method_check.check_method(make, registry, again=lambda: partial(_method, fresh(), ref))
+        ignores_check.check_ignores(make, component.ignores, registry)
     elif kind == "dataset":
         _check_dataset(registry, ref, fresh)
     elif kind == "backbone":
         _check_backbone(registry, ref, fresh)
     elif kind == "aggregator":
-        setup = aggregators.setup_for_aggregators(registry)
+        setup = aggregator_check.setup_for_aggregators(registry)
         assert isinstance(setup.backbone, Blocks)
         made = registry.make(kind, ref, setup=setup)
-        aggregators.check_aggregator(made, setup.backbone, lambda: fresh().make(kind, ref, setup=setup))
-        ignoring.check_aggregator_ignores(lambda setup: registry.make(kind, ref, setup=setup), component.ignores)
+        aggregator_check.check_aggregator(made, setup.backbone, lambda: fresh().make(kind, ref, setup=setup))
+        ignores_check.check_aggregator_ignores(lambda setup: registry.make(kind, ref, setup=setup), component.ignores)
     elif kind == "executor":
         registry.make(kind, ref, workers=1, most=None, timeout=None, memory_limit=None, gpu=0.0)
     else:
         checks: dict[str, Callable[..., None]] = {
-            "allocation": allocations.check_allocation,
-            "adapter": adapters.check_adapter,
-            "objective": components.check_objective,
-            "partition": components.check_partition,
-            "metric": partial(components.check_metric, percent=(component.unit or measure(name).unit) == "%"),
+            "allocation": allocation_check.check_allocation,
+            "adapter": adapter_check.check_adapter,
+            "objective": function_check.check_objective,
+            "partition": function_check.check_partition,
+            "metric": partial(function_check.check_metric, percent=(component.unit or measure(name).unit) == "%"),
         }
         setup = setup_of(registry, tiny_vit(), [4, 3, 1])
         checks[kind](registry.make(kind, ref, setup=setup), again=lambda: fresh().make(kind, ref, setup=setup))
         if kind == "objective" and "setup" in inspect.signature(registry.component(kind, ref)[0]).parameters:
-            ignoring.check_objective_ignores(lambda setup: registry.make(kind, ref, setup=setup), component.ignores)
+            ignores_check.check_objective_ignores(
+                lambda setup: registry.make(kind, ref, setup=setup), component.ignores
+            )
 
 
 def _method(registry: Registry, ref: dict[str, Any], setup: Any) -> Any:
@@ -106,7 +116,7 @@ def _check_dataset(registry: Registry, ref: dict[str, Any], fresh: Callable[[], 
     make, component = registry.load(registry.catalogue.find("dataset", ref["name"]).plugin)["dataset", ref["name"]]
     sized = "image_size" in inspect.signature(make).parameters
     official = component.source is not None
-    assets.check_dataset(made(), lambda: made(fresh()), variants(), IMAGE_SIZE if sized else None, official)
+    asset_check.check_dataset(made(), lambda: made(fresh()), variants(), IMAGE_SIZE if sized else None, official)
 
 
 def _check_backbone(registry: Registry, ref: dict[str, Any], fresh: Callable[[], Registry]) -> None:
@@ -121,7 +131,7 @@ def _check_backbone(registry: Registry, ref: dict[str, Any], fresh: Callable[[],
     small = isinstance(source, Source) and sum(p.numel() for p in source.model.parameters()) <= MOST
     others = _others(registry, "backbone", ref) if small else ()
     variants = ((what, partial(_suppressed, made, **other)) for what, other in others)
-    assets.check_backbone(source, lambda load=True: made(fresh() if load else registry, load), variants)
+    asset_check.check_backbone(source, lambda load=True: made(fresh() if load else registry, load), variants)
 
 
 def _others(registry: Registry, kind: str, ref: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

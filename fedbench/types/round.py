@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fedbench.types.client_cost import ClientCost
+from fedbench.types.client_plan import Plan
 from fedbench.types.clients import Cohort
-from fedbench.types.cost import ClientCost
-from fedbench.types.plan import Plan
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedbench import hookimpl
-from fedbench.data import NewArray, Part, Source, cached, root_of
-from fedbench.data.decode import check_options, resized
-from fedbench.data.files import content, content_hashes, in_threads
-from fedbench.data.options import Interpolation, Root
+from fedbench.data import DataPart, DataSource, NewArray, cached, root_of
+from fedbench.data.decode import Interpolation, Root, check_options, resized
+from fedbench.data.image_files import content, content_hashes, in_threads
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.options import judged
@@ -39,7 +38,7 @@ class Version:
     names: str
     label_bytes: int
     num_classes: int
-    source: Source
+    source: DataSource
 
     def dataset(self, image_size: int, root: str | None, interpolation: str) -> Dataset:
         import PIL
@@ -93,11 +92,11 @@ def _resize(x: np.ndarray, out: np.ndarray, interpolation: str) -> None:
     in_threads(work, len(x), "resizing images")
 
 
-def _source(first: str, archive: str, md5: str, size: str, pickled: str) -> Source:
-    part = Part((first, first.rpartition("/")[2]), archive, md5, size)
+def _source(first: str, archive: str, md5: str, size: str, pickled: str) -> DataSource:
+    part = DataPart((first, first.rpartition("/")[2]), archive, md5, size)
     refused = dict.fromkeys(pickled.split(), f"it holds Python pickles, which fedbench does not open; take {archive}")
     licence = "none stated; the page asks to cite the report of 2009"
-    return Source(PAGE, (part,), licence, {"all": (50_000, 10_000)}, refused)
+    return DataSource(PAGE, (part,), licence, {"all": (50_000, 10_000)}, refused)
 
 
 CIFAR10 = Version(

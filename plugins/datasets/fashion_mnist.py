@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from fedbench import hookimpl
-from fedbench.data import NewArray, Part, Source, cached
-from fedbench.data.decode import check_options, resized
-from fedbench.data.files import Store, in_threads
-from fedbench.data.options import Interpolation, Root
+from fedbench.data import DataPart, DataSource, NewArray, cached
+from fedbench.data.decode import Interpolation, Root, check_options, resized
+from fedbench.data.image_files import ImageStore, in_threads
 from fedbench.disk import hash_of_bytes, hash_of_json, remembered
 from fedbench.errors import DataMissing, UserError
 from fedbench.options import Count, Natural, judged
@@ -73,13 +72,13 @@ HALVES = (
 )
 
 
-def _part(name: str) -> Part:
+def _part(name: str) -> DataPart:
     """A file as it is published, unpacked, or where torchvision keeps it."""
     folders = ("", "FashionMNIST/raw/", "raw/")
-    return Part(tuple(f"{folder}{name}{end}" for folder in folders for end in (".gz", "")))
+    return DataPart(tuple(f"{folder}{name}{end}" for folder in folders for end in (".gz", "")))
 
 
-SOURCE = Source(
+SOURCE = DataSource(
     page="https://github.com/zalandoresearch/fashion-mnist",
     parts=tuple(_part(name) for half in HALVES for name, _, _ in half.files()),
     licence="MIT",
@@ -238,7 +237,7 @@ def _fetch(half: Half) -> tuple[np.ndarray, np.ndarray]:
     return x, y.astype("int64")
 
 
-def _decoded(rows: Store, split: str, count: int) -> np.ndarray:
+def _decoded(rows: ImageStore, split: str, count: int) -> np.ndarray:
     """(count, 28, 28) uint8, row by row. Raises: what Pillow does, and ValueError where an image has another size."""
     from PIL import Image
 

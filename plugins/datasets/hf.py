@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fedbench import hookimpl
-from fedbench.data.decode import Sample, image_dataset
-from fedbench.data.files import Unreadable, content, in_threads, scanned
-from fedbench.data.options import Interpolation, OnUnreadable
+from fedbench.data.decode import Interpolation, OnUnreadable, Sample, image_dataset
+from fedbench.data.image_files import UnreadableFile, content, in_threads, scanned
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
 from fedbench.options import Text, judged
@@ -176,7 +175,7 @@ class Rows:
     def read(self, path: str) -> bytes:
         cell = self._row(path)
         if cell is None or cell["bytes"] is None and cell["path"] is None:
-            raise Unreadable(self.place(path), f"no image in column {self.image!r}")
+            raise UnreadableFile(self.place(path), f"no image in column {self.image!r}")
         return cell["bytes"] if cell["bytes"] is not None else content(Path("/"), cell["path"])
 
     def hashes(self, paths: Sequence[str]) -> dict[str, str]:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from fedbench import hookimpl
 from fedbench.data import root_of
-from fedbench.data.decode import Sample, check_options, image_dataset
-from fedbench.data.options import Interpolation, OnUnreadable, Resize, Root
+from fedbench.data.decode import Interpolation, OnUnreadable, Resize, Root, Sample, check_options, image_dataset
 from fedbench.errors import UserError
 from fedbench.options import Length, Natural, Range, Text, judged
 from fedbench.seeding import seed_of

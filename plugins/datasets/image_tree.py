@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fedbench.data.files import Unreadable, checked
+from fedbench.data.image_files import UnreadableFile, checked
 from fedbench.errors import UserError
 from fedbench.words import counted, meant, on_a_line, shortened, suggestion
 
@@ -172,7 +172,7 @@ class Tree:
 def _odd(file: Path) -> str:
     try:
         return "" if checked(file).st_size else "an empty file"
-    except Unreadable as error:
+    except UnreadableFile as error:
         return error.why
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedbench import hookimpl
-from fedbench.data import Part, Source, root_of
+from fedbench.data import DataPart, DataSource, root_of
+from fedbench.data.decode import Interpolation, OnUnreadable, Resize, Root
 from fedbench.data.lists import Lists
-from fedbench.data.options import Interpolation, OnUnreadable, Resize, Root
 from fedbench.options import Count, judged
 from fedbench.types import Dataset
 
@@ -25,15 +25,15 @@ DOMAINNET_DOMAINS = {
 }
 
 
-def _domainnet_list(domain: str, split: str, lines: int | None = None) -> Part:
+def _domainnet_list(domain: str, split: str, lines: int | None = None) -> DataPart:
     name = f"{domain}_{split}.txt"
-    return Part((f"splits/{name}", name), lines=lines)
+    return DataPart((f"splits/{name}", name), lines=lines)
 
 
-DOMAINNET_SOURCE = Source(
+DOMAINNET_SOURCE = DataSource(
     page="http://ai.bu.edu/M3SDA/",
     parts=(
-        *(Part((domain,), f"{domain}.zip", size=size) for domain, (size, _, _) in DOMAINNET_DOMAINS.items()),
+        *(DataPart((domain,), f"{domain}.zip", size=size) for domain, (size, _, _) in DOMAINNET_DOMAINS.items()),
         *(
             _domainnet_list(domain, split, lines)
             for domain, (_, *numbers) in DOMAINNET_DOMAINS.items()
@@ -76,16 +76,16 @@ NICOPP_DOMAINS = ("autumn", "dim", "grass", "outdoor", "rock", "water")
 IMAGES, LISTS = "NICO_DG", "NICO_DG_official"
 
 
-def _images(domain: str) -> Part:
-    return Part((f"{IMAGES}/{domain}", domain), f"{IMAGES}.zip")
+def _images(domain: str) -> DataPart:
+    return DataPart((f"{IMAGES}/{domain}", domain), f"{IMAGES}.zip")
 
 
-def _nicopp_list(domain: str, split: str) -> Part:
+def _nicopp_list(domain: str, split: str) -> DataPart:
     name = f"{domain}_{split}.txt"
-    return Part((f"{LISTS}/{name}", name, f"../{LISTS}/{name}"), f"{LISTS}.zip")
+    return DataPart((f"{LISTS}/{name}", name, f"../{LISTS}/{name}"), f"{LISTS}.zip")
 
 
-NICOPP_SOURCE = Source(
+NICOPP_SOURCE = DataSource(
     page="https://nicochallenge.com/dataset",
     parts=(
         *(_images(domain) for domain in NICOPP_DOMAINS),

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedbench import hookimpl
-from fedbench.data import Part, Source, root_of
-from fedbench.data.decode import Sample, image_dataset
-from fedbench.data.files import Unreadable, content
-from fedbench.data.options import Interpolation, OnUnreadable, Root
+from fedbench.data import DataPart, DataSource, root_of
+from fedbench.data.decode import Interpolation, OnUnreadable, Root, Sample, image_dataset
+from fedbench.data.image_files import UnreadableFile, content
 from fedbench.errors import UserError
 from fedbench.options import judged
 from fedbench.types import Dataset
 
-WNIDS = Part(("tiny-imagenet-200/wnids.txt", "wnids.txt"), "tiny-imagenet-200.zip", size="237 MB")
-SOURCE = Source(
+WNIDS = DataPart(("tiny-imagenet-200/wnids.txt", "wnids.txt"), "tiny-imagenet-200.zip", size="237 MB")
+SOURCE = DataSource(
     page="http://cs231n.stanford.edu/tiny-imagenet-200.zip",
     parts=(WNIDS,),
     licence="ImageNet's terms: non-commercial research and education",
@@ -76,7 +75,7 @@ def _validation(base: Path, label: dict[str, int]) -> list[Sample]:
 def _lines(file: Path) -> list[str]:
     try:
         text = content(file.parent, file.name).decode("utf-8-sig", "surrogateescape")
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise UserError(f"cannot read {file}: {error.why}") from error
     return [line.rstrip("\r") for line in text.split("\n")]
 

@@ -40,7 +40,7 @@ class Probe:
 
 
 @dataclass
-class Scores:
+class InversionScores:
     """PSNR in dB and correlation of one guess for each victim."""
 
     psnr: list[float] = field(default_factory=list)
@@ -50,21 +50,21 @@ class Scores:
         self.psnr.append(psnr(guess, truth))
         self.correlation.append(correlation(guess, truth))
 
-    def extend(self, other: Scores) -> None:
+    def extend(self, other: InversionScores) -> None:
         self.psnr.extend(other.psnr)
         self.correlation.extend(other.correlation)
 
 
 @dataclass
-class Finding:
+class Inversion:
     """One attack on several victims, beside two controls: the mean training image as the guess (`mean`), and the same
     attack on noise (`blind`). images: what it rebuilt, (3, H, W) for each victim."""
 
     seen: str
     how: str
-    attack: Scores = field(default_factory=Scores)
-    mean: Scores = field(default_factory=Scores)
-    blind: Scores = field(default_factory=Scores)
+    attack: InversionScores = field(default_factory=InversionScores)
+    mean: InversionScores = field(default_factory=InversionScores)
+    blind: InversionScores = field(default_factory=InversionScores)
     images: list[np.ndarray] = field(default_factory=list)
 
     def add(self, truth: Tensor, guess: Tensor, mean: Tensor, blind: Tensor) -> None:
@@ -74,7 +74,7 @@ class Finding:
         self.blind.add(blind, truth)
         self.images.append(guess[0].numpy())
 
-    def extend(self, other: Finding) -> None:
+    def extend(self, other: Inversion) -> None:
         """More victims of the same attack, such as another seed's."""
         self.attack.extend(other.attack)
         self.mean.extend(other.mean)
@@ -93,7 +93,7 @@ def split_methods(registry: Registry) -> list[str]:
     return sorted(method.name for method in methods if method.options.keys() >= OPTIONS)
 
 
-def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Finding], list[np.ndarray]]:
+def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Inversion], list[np.ndarray]]:
     """The probe's attacks on training images drawn from the cell's seed, each a batch of its own; and these images
     (3, H, W), in [0, 1].
 
@@ -109,7 +109,7 @@ def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Fin
     test = simulation.evaluation.test  # normalised like the training images
     observer = Observer(cut, test.mean, test.std)
     learner, images, labels, mean = _learner(cut, simulation, options), *_images(simulation, probe.victims)
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, str], Inversion] = {}
     with sdpa_kernel(SDPBackend.MATH):  # the other kernels' gradients have no gradients
         for v in range(probe.victims):
             x, y = images[v : v + 1], labels[v : v + 1]
@@ -117,7 +117,7 @@ def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Fin
             for one in observer.attacks(x, y, g_s, generator(simulation.seed, client=v, use="blind")):
                 if one.how not in probe.attacks:
                     continue
-                finding = found.setdefault((one.seen, one.how), Finding(one.seen, one.how))
+                finding = found.setdefault((one.seen, one.how), Inversion(one.seen, one.how))
                 guess, blind = (_inverted(m, x, probe.descent, simulation.seed, v) for m in (one.mismatch, one.blind))
                 finding.add(x, guess, mean, blind)
     return list(found.values()), [image.numpy() for image in images]

@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from fedbench.report.pictures.style import GREY, paper
 
 if TYPE_CHECKING:
-    from .report import Report
+    from .report import InversionReport
 
 COLUMNS = 8  # victims at most
 SIZE = 0.62  # inches a side of an image
 
 
-def reconstructions(found: Sequence[Report]) -> Figure:
+def reconstructions(found: Sequence[InversionReport]) -> Figure:
     """For each method the true images, and a row for each attack with its scores (means over all victims)."""
     shown = min(COLUMNS, max(len(report.truth) for report in found))
     rows = sum(1 + len(report.findings) for report in found)

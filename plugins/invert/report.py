@@ -13,7 +13,7 @@ from fedbench.errors import UserError
 from fedbench.report.frames import Format, Frame, frame
 from fedbench.report.grouping import by_label, settings
 
-from .findings import Finding, Probe, findings, is_split, split_methods
+from .findings import Inversion, Probe, findings, is_split, split_methods
 
 if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
@@ -33,12 +33,12 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class Report:
+class InversionReport:
     """The findings on one method of one leaderboard, its seeds together; truth: the victims (3, H, W), in order."""
 
     where: Mapping[str, str]
     method: str
-    findings: Sequence[Finding]
+    findings: Sequence[Inversion]
     truth: Sequence[np.ndarray]
 
     @property
@@ -46,7 +46,7 @@ class Report:
         return " · ".join(filter(None, self.where.values()))
 
 
-def reports(results: Sequence[Result], registry: Registry, probe: Probe) -> list[Report]:
+def reports(results: Sequence[Result], registry: Registry, probe: Probe) -> list[InversionReport]:
     """Attack images of every finished cell of a split method; one whose server has nothing that these attacks take has
     no report. Raises: UserError where there is none."""
     found = []
@@ -71,15 +71,17 @@ def _either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _report(where: Mapping[str, str], label: str, seeds: Sequence[tuple[list[Finding], list[np.ndarray]]]) -> Report:
-    together: dict[tuple[str, str], Finding] = {}
+def _report(
+    where: Mapping[str, str], label: str, seeds: Sequence[tuple[list[Inversion], list[np.ndarray]]]
+) -> InversionReport:
+    together: dict[tuple[str, str], Inversion] = {}
     for found, _ in seeds:
         for one in found:
-            together.setdefault((one.seen, one.how), Finding(one.seen, one.how)).extend(one)
-    return Report(where, label, list(together.values()), [image for _, truth in seeds for image in truth])
+            together.setdefault((one.seen, one.how), Inversion(one.seen, one.how)).extend(one)
+    return InversionReport(where, label, list(together.values()), [image for _, truth in seeds for image in truth])
 
 
-def framed(found: Sequence[Report]) -> Frame:
+def framed(found: Sequence[InversionReport]) -> Frame:
     """A row for each method, thing seen and attack, with means over the victims, and each victim's score."""
     titles = dict(zip(NUMBERS, TITLES, strict=True))
     numbers = {name: Format(title, "decibels" if name.endswith("db") else "decimal") for name, title in titles.items()}
@@ -95,7 +97,7 @@ def framed(found: Sequence[Report]) -> Frame:
     )
 
 
-def _records(found: Sequence[Report]) -> list[dict[str, Any]]:
+def _records(found: Sequence[InversionReport]) -> list[dict[str, Any]]:
     records = []
     for report in found:
         for one in report.findings:

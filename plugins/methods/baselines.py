@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable, UserError
-from fedbench.families import owndepth
+from fedbench.families import personal_params
 from fedbench.families.aggregation import weighted_mean
 from fedbench.families.deployed_submodel import deepest
 from fedbench.families.layerwise import head_at_end, layerwise
@@ -91,8 +91,8 @@ def local_only(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     lost has not kept it. Not applicable under FedDyn, which corrects a global model.
     """
     refuse_feddyn(setup, "corrects one global model, and local_only has none")
-    mean_of_nothing = owndepth.remembering(weighted_mean)  # for nothing is sent
-    return owndepth.answering(layerwise(setup, "prefix", mean_of_nothing, objective, keeps=("*",)))
+    mean_of_nothing = personal_params.remembering(weighted_mean)  # for nothing is sent
+    return personal_params.answering(layerwise(setup, "prefix", mean_of_nothing, objective, keeps=("*",)))
 
 
 @hookimpl

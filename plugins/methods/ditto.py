@@ -6,9 +6,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.body import OnLogits, Tensors, trainable
 from fedbench.families.regularizer import towards
-from fedbench.families.wholemodel import Answer, Visit, copies, fit, price_of, wholemodel
+from fedbench.families.wholemodel import Answer, OnLogits, Tensors, Visit, copies, fit, price_of, trainable, wholemodel
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.weight_init import Begin
 from fedbench.options import Count, NotNegative, judged

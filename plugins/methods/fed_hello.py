@@ -13,8 +13,8 @@ from torch import Generator, Tensor, nn
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
 from fedbench.families.allocation import prefix
+from fedbench.families.deployed_submodel import capacities
 from fedbench.families.layerwise import layerwise
-from fedbench.families.sizes import capacities
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.options import Count, Natural, judged
@@ -103,11 +103,11 @@ def fed_hello(
     base = layerwise(setup, "prefix", aggregator, objective, depth_of=lambda L_n: L, share=share, sizes=capacities)
     if strategy != "fisher":
         return base
-    return Scored(setup, base, prior_rounds, fisher_every).method()
+    return FisherScored(setup, base, prior_rounds, fisher_every).method()
 
 
 @dataclass(frozen=True)
-class Scored:
+class FisherScored:
     """A method whose server scores the layers before every `every`th round from `prior` on."""
 
     setup: Setup

@@ -10,8 +10,7 @@ from typing import cast
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.families.body import OnLogits, Tensors, trainable
-from fedbench.families.wholemodel import Answer, Visit, fit, price_of, wholemodel
+from fedbench.families.wholemodel import Answer, OnLogits, Tensors, Visit, fit, price_of, trainable, wholemodel
 from fedbench.families.width import narrowed
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.weight_init import Begin

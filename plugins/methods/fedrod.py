@@ -11,8 +11,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.families.body import Tensors, WholeModel, read, trainable
-from fedbench.families.wholemodel import Answer, Visit, copies, fit, price_of, wholemodel
+from fedbench.families.wholemodel import (
+    Answer,
+    Tensors,
+    Visit,
+    WholeModel,
+    copies,
+    fit,
+    price_of,
+    read,
+    trainable,
+    wholemodel,
+)
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.backbone import HEAD, Classifier
 from fedbench.models.weight_init import Begin

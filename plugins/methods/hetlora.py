@@ -12,10 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import hookimpl
-from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import (
-    Came,
-    came,
+from fedbench.families.adapter_ranks import (
+    ArrivedAdapter,
+    arrived_adapters,
     depth_under_ranks,
     first_terms,
     only_without_feddyn,
@@ -24,7 +23,8 @@ from fedbench.families.lowrank import (
     with_pairs,
     zero_padded,
 )
-from fedbench.families.sizes import ranks
+from fedbench.families.deployed_submodel import ranks
+from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import Blocks, in_layers
 from fedbench.models.param_paths import places
@@ -106,10 +106,10 @@ class HetLoRA:
 
     def aggregate(self, state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         """Prune, weigh, and average zero-padded factors."""
-        found, r_n = list(came(self.model, uploads, plan, cohort)), self.ranks(state, cohort)
+        found, r_n = list(arrived_adapters(self.model, uploads, plan, cohort)), self.ranks(state, cohort)
         c_n = self.pruned(r_n)
         begun = [_begun(one, state) for one in found]
-        trained = found if uploads.sent is None else list(came(self.model, uploads.own, plan, cohort))
+        trained = found if uploads.sent is None else list(arrived_adapters(self.model, uploads.own, plan, cohort))
         prunes = uploads.arrived & (c_n < r_n) & (tails(trained, c_n) < tails(begun, c_n))
         kept = torch.where(prunes, c_n, r_n)
         cut = [_cut(one, kept) for one in found]
@@ -121,7 +121,7 @@ class HetLoRA:
         return {**new, "memory": {**state["memory"], GIVEN_UP: gone}}
 
 
-def tails(found: Sequence[Came], c_n: Tensor) -> Tensor:
+def tails(found: Sequence[ArrivedAdapter], c_n: Tensor) -> Tensor:
     """(N,) float64: sum over the adapters of ||B_n[:, c_n:]||_F ||A_n[c_n:, :]||_F."""
     total = torch.zeros(len(c_n), dtype=torch.float64)
     for one in found:
@@ -131,7 +131,7 @@ def tails(found: Sequence[Came], c_n: Tensor) -> Tensor:
     return total
 
 
-def sparsity_weights(found: Sequence[Came], N: int) -> list[Tensor]:
+def sparsity_weights(found: Sequence[ArrivedAdapter], N: int) -> list[Tensor]:
     """Of every adapter q_n (n,), summing to 1 over the clients that have it: S_n = ||B_n A_n||_F over all adapters of a
     client; equal where all are 0."""
     squared = torch.zeros(N, dtype=torch.float64)
@@ -142,14 +142,14 @@ def sparsity_weights(found: Sequence[Came], N: int) -> list[Tensor]:
     return [q / q.sum() for q in each]
 
 
-def _begun(one: Came, state: State) -> Came:
+def _begun(one: ArrivedAdapter, state: State) -> ArrivedAdapter:
     """The same adapter as its clients began with it."""
     server = dict(places(state))
     A, B = (server[place].double().flatten(1) for place in (one.pair.A, one.pair.B))
     return replace(one, A=A * one.terms[:, :, None], B=B * one.terms[:, None, :])
 
 
-def _cut(one: Came, kept: Tensor) -> Came:
+def _cut(one: ArrivedAdapter, kept: Tensor) -> ArrivedAdapter:
     """Without the terms that its clients have given up. kept (N,)."""
     held = (torch.arange(one.pair.rank) < kept[one.rows, None]).to(one.A)
     return replace(one, A=one.A * held[:, :, None], B=one.B * held[:, None, :])

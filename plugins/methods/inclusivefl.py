@@ -13,9 +13,9 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.families.aggregation import Weights, client_weights, mean, shared_mean
 from fedbench.families.allocation import prefix
+from fedbench.families.deployed_submodel import SizesOf, capacities
 from fedbench.families.layerwise import layerwise
 from fedbench.families.regularizer import refuse_feddyn
-from fedbench.families.sizes import SizesOf, capacities
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
 from fedbench.options import Range, judged

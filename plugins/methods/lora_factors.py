@@ -9,9 +9,9 @@ from torch import Generator
 
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable
-from fedbench.families import owndepth
+from fedbench.families import personal_params
+from fedbench.families.adapter_ranks import names_of
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import names_of
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks, in_layers
 from fedbench.options import judged
@@ -95,8 +95,8 @@ def fedsa_lora(
 
     if allocation not in ("prefix", {"name": "prefix"}):
         return layerwise(setup, allocation, aggregator, objective, keeps=own)
-    aggregate = owndepth.remembering(setup.component("aggregator", aggregator))
-    return owndepth.answering(layerwise(setup, allocation, aggregate, objective, keeps=own))
+    aggregate = personal_params.remembering(setup.component("aggregator", aggregator))
+    return personal_params.answering(layerwise(setup, allocation, aggregate, objective, keeps=own))
 
 
 @hookimpl

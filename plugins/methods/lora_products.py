@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fedbench import hookimpl
+from fedbench.families.adapter_ranks import added, arrived_adapters, names_of, only_without_feddyn, replaced
 from fedbench.families.aggregation import Weights, weighted_mean
 from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import added, came, names_of, only_without_feddyn, replaced
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.param_paths import places
@@ -55,7 +55,7 @@ def exact_mean(setup: Setup, weights: Weights = "examples") -> Callable[[State, 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         new = weighted_mean(state, uploads, plan, cohort, weights)
         means, residuals, ranks = dict(places(new)), {}, {}
-        for one in came(model, uploads, plan, cohort, weights):
+        for one in arrived_adapters(model, uploads, plan, cohort, weights):
             if one.single():
                 continue
             A, B = (means[place].double().flatten(1) for place in (one.pair.A, one.pair.B))
@@ -108,12 +108,12 @@ def refined_mean(
     of `examples`, or `uniform`.
     """
     only_without_feddyn(setup)
-    model, search = in_layers(setup.backbone), Search(lam, squared, steps, lr)
+    model, search = in_layers(setup.backbone), CorrectionSearch(lam, squared, steps, lr)
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         new = weighted_mean(state, uploads, plan, cohort, weights)
         means, refined = dict(places(new)), {}
-        for one in came(model, uploads, plan, cohort, weights):
+        for one in arrived_adapters(model, uploads, plan, cohort, weights):
             A, B = (means[place].double().flatten(1) for place in (one.pair.A, one.pair.B))
             refined[one.pair.B] = B + search.correction(one.product(), B, A)
         return replaced(new, refined)
@@ -122,7 +122,7 @@ def refined_mean(
 
 
 @dataclass(frozen=True)
-class Search:
+class CorrectionSearch:
     """How D is looked for, see `refined_mean`."""
 
     lam: float

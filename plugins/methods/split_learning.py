@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedbench import hookimpl
-from fedbench.families.split import PLAIN_MEAN, Optimizer, ServerOptimizer, split
+from fedbench.families.split import PLAIN_MEAN, ClientOptimizer, ServerOptimizer, split
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.weight_init import Begin
 from fedbench.options import Count, Natural, NotNegative, Positive, judged
@@ -20,7 +20,7 @@ def fedv(
     tail_blocks: Natural = 0,
     client_start: Begin = "random",
     encoder: Begin = "pretrained",
-    optimizer: Optimizer | None = None,
+    optimizer: ClientOptimizer | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
     server_optimizer: ServerOptimizer | None = None,
@@ -66,7 +66,7 @@ def fedvz(
     tail_blocks: Natural = 0,
     client_start: Begin = "random",
     encoder: Begin = "pretrained",
-    optimizer: Optimizer | None = None,
+    optimizer: ClientOptimizer | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:
@@ -111,7 +111,7 @@ def festa(
     tail_blocks: Natural = 0,
     client_start: Begin = "random",
     encoder: Begin = "random",
-    optimizer: Optimizer | None = None,
+    optimizer: ClientOptimizer | None = None,
     aggregator: Ref = PLAIN_MEAN,
     objective: Ref = "cross_entropy",
 ) -> Method:

@@ -8,12 +8,10 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import hookimpl
-from fedbench.families.aggregation import Weights, weighted_mean
-from fedbench.families.layerwise import layerwise
-from fedbench.families.lowrank import (
-    Came,
+from fedbench.families.adapter_ranks import (
+    ArrivedAdapter,
     added,
-    came,
+    arrived_adapters,
     depth_under_ranks,
     factored,
     first_terms,
@@ -25,7 +23,9 @@ from fedbench.families.lowrank import (
     with_pairs,
     zero_padded,
 )
-from fedbench.families.sizes import ranks
+from fedbench.families.aggregation import Weights, weighted_mean
+from fedbench.families.deployed_submodel import ranks
+from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
 from fedbench.models.lowrank import pairs, rank_of
@@ -62,7 +62,7 @@ def fedit(
         return first_terms(model, plan, torch.full_like(r_n, smallest_rank(model, setup.scenario)) if least else r_n)
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
-        found = came(model, uploads, plan, cohort, weights)
+        found = arrived_adapters(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, zero_padded(state), weights)
 
     return layerwise(setup, "prefix", aggregate, objective, share=share, depth_of=depth_under_ranks(setup), sizes=ranks)
@@ -99,7 +99,7 @@ def flexlora(setup: Setup, weights: Weights = "examples", objective: Ref = "cros
         return {**state, **mapped(lambda place, value: own.get(place, value), state)}
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
-        found = came(model, uploads, plan, cohort, weights)
+        found = arrived_adapters(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, redistributed, weights)
 
     return layerwise(
@@ -107,7 +107,7 @@ def flexlora(setup: Setup, weights: Weights = "examples", objective: Ref = "cros
     )
 
 
-def redistributed(one: Came) -> tuple[Tensor, Tensor]:
+def redistributed(one: ArrivedAdapter) -> tuple[Tensor, Tensor]:
     """A = V^T (R, in) and B = U Sigma R / alpha (out, R) of dW = sum_n w_n s_n B_n A_n."""
     shares = (one.weights * one.scales).to(one.B)
     U, sigma, Vt = factored(one.B * shares[:, None, None], one.A, one.pair.rank)
@@ -137,10 +137,10 @@ def raflora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross
         return first_terms(model, plan, ranks_of(model, cohort))
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
-        found = came(model, uploads, plan, cohort, weights)
+        found = arrived_adapters(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, by_slice, weights)
 
-    def by_slice(one: Came) -> tuple[Tensor, Tensor]:
+    def by_slice(one: ArrivedAdapter) -> tuple[Tensor, Tensor]:
         w = slice_weights(one.terms.sum(1).cpu(), one.weights, levels_of(setup, one.pair.rank)).to(one.B)
         U, sigma, Vt = factored(one.B * w[:, None, :], one.A, one.pair.rank)
         root = sigma.sqrt()
@@ -204,7 +204,7 @@ def flora(
         new = weighted_mean(state, uploads, plan, cohort, weights)
         old, sums, ranks = dict(places(state)), {}, {}
         left: dict[str, Tensor] = {}
-        for one in came(model, uploads, plan, cohort, weights):
+        for one in arrived_adapters(model, uploads, plan, cohort, weights):
             sums[one.pair.place] = one.product()
             ranks[one.pair.place] = int(one.terms.sum())
             left |= {one.pair.A: old[one.pair.A].clone(), one.pair.B: torch.zeros_like(old[one.pair.B])}

@@ -13,13 +13,12 @@ from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.families.aggregation import MEAN_BY_EXAMPLES
-from fedbench.families.body import ModelLoss, OnLogits, Tensors, trainable
-from fedbench.families.wholemodel import Visit, fit, price_of
+from fedbench.families.wholemodel import ModelLoss, OnLogits, Tensors, Visit, fit, price_of, trainable
 from fedbench.families.width import (
     PLAIN_MEAN,
     RATES,
     Cuts,
-    Part,
+    NarrowModel,
     Rates,
     averaged_slices,
     count,
@@ -127,7 +126,7 @@ def fjord(
     cuts = Cuts(trainable(setup, body))
     loss = setup.component("objective", objective)
 
-    def of_batch(weights: Tensors, part: Part, p: float, x: Tensor, y: Tensor, t: int) -> Tensor:
+    def of_batch(weights: Tensors, part: NarrowModel, p: float, x: Tensor, y: Tensor, t: int) -> Tensor:
         small = cuts.at(p)
         own = weights if p == part.rate else small.slice.within(part.slice).of(weights)
         drawn = small.model.logits(own, x)
@@ -136,7 +135,7 @@ def fjord(
         whole = part.model.logits(weights, x)
         return cast(Tensor, loss([whole], y, t)) + F.cross_entropy(drawn, whole.detach().softmax(1))
 
-    def train(visit: Visit, part: Part, draws: Generator) -> float:
+    def train(visit: Visit, part: NarrowModel, draws: Generator) -> float:
         own = up_to(ps, part.rate)
 
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
@@ -154,7 +153,7 @@ def price_of_draws(
     ps: Sequence[float],
     one_image: ModelLoss,
     distill: bool,
-) -> Callable[[Part], ClientCost]:
+) -> Callable[[NarrowModel], ClientCost]:
     """What a client pays whose part is of width p_max: FLOPs are the mean over its p, memory that of the largest step.
 
     one_image(model, x, y): the loss of a model of any width.
@@ -165,7 +164,7 @@ def price_of_draws(
         """FLOPs of one image at width p, and bytes of the activations saved."""
         return cuts.at(p).model.to_train(one_image, setup.image_size)
 
-    def price(part: Part) -> ClientCost:
+    def price(part: NarrowModel) -> ClientCost:
         whole = price_of(setup, part.model, one_image)
         _, saved = measured(part.rate)
         flops, memory = [], []

@@ -16,7 +16,7 @@ WELL = ("finished", "not_applicable", "halved")  # how a cell ends that is no fa
 PARAMETERS = ("config", "versions", "fingerprints", "machine")
 
 
-class Told:
+class ReportedOnce:
     """Decorates the hooks of a tracker: the first that raises is told, and from then on none is called in this process.
 
     A cell, and a run, go on as if there were no tracker.

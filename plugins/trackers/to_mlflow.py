@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from fedbench import hookimpl
-from fedbench_plugins.trackers.following import REPORT, WELL, Told, named, of_round, parameters, report
+from fedbench_plugins.trackers.following import REPORT, WELL, ReportedOnce, named, of_round, parameters, report
 
 CELL = "fedbench.simulation"  # the tag by which a run is found again
 ENDED = {**dict.fromkeys(WELL, "FINISHED"), "interrupted": "KILLED"}
@@ -27,7 +27,7 @@ CHOSEN = {
 }
 
 NEEDS = "mlflow"  # the package, and the extra that brings it
-told = Told("mlflow")
+told = ReportedOnce("mlflow")
 _runs: dict[str, str] = {}  # by folder, of this process
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from fedbench import hookimpl
 from fedbench.disk import write_atomically
-from fedbench_plugins.trackers.following import REPORT, WELL, Told, named, of_round, parameters, report
+from fedbench_plugins.trackers.following import REPORT, WELL, ReportedOnce, named, of_round, parameters, report
 
 VARIABLE = "FEDBENCH_TENSORBOARD"
 
 NEEDS = "tensorboard"  # the package
-told = Told("tensorboard")
+told = ReportedOnce("tensorboard")
 
 
 def logs(folder: str) -> Path:

@@ -17,7 +17,7 @@ from fedbench.errors import UserError
 from fedbench.registry import catalogue
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
-from fedbench.scaffold.package import kinds
+from fedbench.scaffold import kinds
 from fedbench.testing import check_component
 
 SHORT = ("--set", "train.rounds=2", "--set", "train.max_steps=1")

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedbench.data import files
+from fedbench.data import image_files
 from fedbench.data.decode import Sample, decode, image_dataset, pixels
-from fedbench.data.files import Folder, content_hashes, in_threads
+from fedbench.data.image_files import Folder, content_hashes, in_threads
 from fedbench.errors import UserError
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
@@ -292,12 +292,12 @@ def test_decode_fills_the_array_it_is_given(tmp_path):
 
 def test_unchanged_files_are_not_read_again(tmp_path, monkeypatch):
     tree(tmp_path, {"a.png": b"one", "b.png": b"two"})
-    later = files.time.time_ns() + 10**10  # the scan happens ten seconds after the files were written
-    monkeypatch.setattr(files.time, "time_ns", lambda: later)
+    later = image_files.time.time_ns() + 10**10  # the scan happens ten seconds after the files were written
+    monkeypatch.setattr(image_files.time, "time_ns", lambda: later)
     first = content_hashes(tmp_path, ["a.png", "b.png"])
     assert first["a.png"] == hashlib.sha256(b"one").hexdigest()
     read = []
-    monkeypatch.setattr(files, "content", lambda root, path: read.append(path) or (root / path).read_bytes())
+    monkeypatch.setattr(image_files, "content", lambda root, path: read.append(path) or (root / path).read_bytes())
     assert content_hashes(tmp_path, ["a.png", "b.png"]) == first and read == []
     (tmp_path / "b.png").write_bytes(b"2wo")
     assert content_hashes(tmp_path, ["a.png", "b.png"])["b.png"] == hashlib.sha256(b"2wo").hexdigest()
@@ -306,8 +306,8 @@ def test_unchanged_files_are_not_read_again(tmp_path, monkeypatch):
 
 def test_same_size_and_time_do_not_hide_a_changed_file(tmp_path, monkeypatch):
     tree(tmp_path, {"a.png": b"one"})
-    later = files.time.time_ns() + 10**10
-    monkeypatch.setattr(files.time, "time_ns", lambda: later)
+    later = image_files.time.time_ns() + 10**10
+    monkeypatch.setattr(image_files.time, "time_ns", lambda: later)
     content_hashes(tmp_path, ["a.png"])
     times = (tmp_path / "a.png").stat()
     (tmp_path / "a.png").write_bytes(b"two")
@@ -318,8 +318,8 @@ def test_same_size_and_time_do_not_hide_a_changed_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("left", ["", "{", "[1]", '{"a.png": 3}'])
 def test_damaged_record_of_hashes_is_written_anew(tmp_path, monkeypatch, left):
     tree(tmp_path, {"a.png": b"one"})
-    later = files.time.time_ns() + 10**10
-    monkeypatch.setattr(files.time, "time_ns", lambda: later)
+    later = image_files.time.time_ns() + 10**10
+    monkeypatch.setattr(image_files.time, "time_ns", lambda: later)
     content_hashes(tmp_path, ["a.png"])
     [sidecar] = (tmp_path / "cache" / "hashes").iterdir()
     whole = sidecar.read_text()
@@ -330,8 +330,8 @@ def test_damaged_record_of_hashes_is_written_anew(tmp_path, monkeypatch, left):
 
 def test_hashes_need_no_writable_cache(tmp_path, monkeypatch):
     tree(tmp_path, {"a.png": b"one"})
-    later = files.time.time_ns() + 10**10
-    monkeypatch.setattr(files.time, "time_ns", lambda: later)
+    later = image_files.time.time_ns() + 10**10
+    monkeypatch.setattr(image_files.time, "time_ns", lambda: later)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "file"))
     assert content_hashes(tmp_path, ["a.png"])["a.png"] == hashlib.sha256(b"one").hexdigest()

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.data import Part, Source, data_dir, root_of
+from fedbench.data import DataPart, DataSource, data_dir, root_of
 from fedbench.errors import UserError
 
-SOURCE = Source(
+SOURCE = DataSource(
     page="https://example.org",
     parts=(
-        Part(("one/a.txt", "a.txt"), "one.zip", md5="0" * 32, size="3 GB"),
-        Part(("two",), "two.zip"),
-        Part(("lists/l.txt",), lines=7),
+        DataPart(("one/a.txt", "a.txt"), "one.zip", md5="0" * 32, size="3 GB"),
+        DataPart(("two",), "two.zip"),
+        DataPart(("lists/l.txt",), lines=7),
     ),
     licence="free",
     counts={"all": (3, 4)},
@@ -74,4 +74,4 @@ def test_what_is_missing_is_told_with_the_way_to_get_it(tmp_path, monkeypatch):
 
 
 def test_source_survives_json():
-    assert Source.from_json(json.loads(json.dumps(asdict(SOURCE)))) == SOURCE
+    assert DataSource.from_json(json.loads(json.dumps(asdict(SOURCE)))) == SOURCE

@@ -13,7 +13,7 @@ from PIL import Image
 
 from fedbench.data.cache import entry_of
 from fedbench.data.decode import Sample, image_dataset, pixels, unclamped
-from fedbench.data.files import Folder
+from fedbench.data.image_files import Folder
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedbench.devices.clock import round_bytes, round_seconds
+from fedbench.devices.fitting import round_bytes, round_seconds
 from fedbench.types import ClientCost, Device, Sent, ServerCost
 
 PHONE = Device("phone", memory=10, flops=100.0, flops_bf16=400.0, down=50.0, up=5.0)

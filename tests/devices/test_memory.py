@@ -16,11 +16,10 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from fedbench.families.regularizer import towards
-from fedbench.families.split import price as split_price
+from fedbench.families.split import split_cost
 from fedbench.families.split.cut import Cut
 from fedbench.families.wholemodel import copies
-from fedbench.families.width import Cuts
-from fedbench.families.width import method as width_method
+from fedbench.families.width import Cuts, widthwise
 from fedbench.models import cost
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.counting import _is_held
@@ -242,13 +241,13 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
         monkeypatch.setattr(module, name, spy)
 
     spied(cost, "measure", lambda model, holding, objective, *_: layers(config, model, holding, objective))
-    for module in (fedavg, width_method):
+    for module in (fedavg, widthwise):
         spied(module, "price_of", lambda setup, model, loss: whole(config, model, loss))
     spied(ditto, "price_of", lambda setup, model, loss: pulled(config, model, loss, 0.75, copies=3))
     heads = two_turns if "hypernetwork" in config["method"].values() else two_heads
     spied(fedrod, "price_of", lambda setup, model, loss: heads(config, model, loss))
     spied(unequal_widths, "price_of_draws", lambda setup, cuts, ps, loss, distill: draws(config, cuts, ps, distill))
-    spied(split_price, "measure", lambda cut, loss, size: ends(config, cut, loss))
+    spied(split_cost, "measure", lambda cut, loss, size: ends(config, cut, loss))
     with torch.device("meta"):
         trial = Simulation(config, registry, "meta")
     (charged,) = trial.method.prices(trial.federation.cohort(0).only([0]), 0)

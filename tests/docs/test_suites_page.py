@@ -6,14 +6,14 @@ import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
 from fedbench.suite import keys, load
-from fedbench.suite.key_hints import homes
 from fedbench.suite.node import Problems
+from fedbench.suite.validate import homes
 from fedbench.suite.yaml import parse
 
 # What a fragment leaves out, and what its own settings may.
 AROUND = {"suite": "suite: fragment", "defaults": "defaults: {}", "methods": "methods: [fedra]"}
 NEEDED = {"backbone": "micro_vit", "data": "{name: strokes6}", "capacities": "[12, 10, 8, 6, 4, 3]"}
-GEAR = {"devices": keys.Devices, "fit": keys.Fit, "device_scale": keys.Scale}
+GEAR = {"devices": keys.DevicesKeys, "fit": keys.FitKeys, "device_scale": keys.ScaleKeys}
 FRAGMENTS = [block for page in PAGES for block in blocks(page, "yaml")]
 
 
@@ -37,13 +37,18 @@ def keys_of(shape) -> set[str]:
 
 def test_every_key_of_a_suite_stands_on_a_page():
     said = in_code("suites.md") | in_code("clients.md")
-    wanted = set(homes()) | keys_of(keys.SuiteFile) | keys_of(keys.Method)
-    wanted |= keys_of(keys.Expected) | keys_of(keys.ExpectedFile)
-    for key, shape in {"capacities": keys.Capacities, "ranks": keys.Ranks, "widths": keys.Widths, **GEAR}.items():
+    wanted = set(homes()) | keys_of(keys.SuiteKeys) | keys_of(keys.MethodKeys)
+    wanted |= keys_of(keys.ExpectedKeys) | keys_of(keys.ExpectedFileKeys)
+    for key, shape in {
+        "capacities": keys.CapacityKeys,
+        "ranks": keys.RankKeys,
+        "widths": keys.WidthKeys,
+        **GEAR,
+    }.items():
         wanted |= {f"{key}.{part}" for part in keys_of(shape)}
-    wanted |= keys_of(keys.Tune) | keys_of(keys.Range) | keys_of(keys.Device)
-    wanted |= {f"data.proxy.{key}" for key in keys_of(keys.Proxy)}
-    wanted |= {f"participation.{key}" for key in keys_of(keys.Participation)}
+    wanted |= keys_of(keys.TuneKeys) | keys_of(keys.RangeKeys) | keys_of(keys.DeviceKeys)
+    wanted |= {f"data.proxy.{key}" for key in keys_of(keys.ProxyKeys)}
+    wanted |= {f"participation.{key}" for key in keys_of(keys.ParticipationKeys)}
     assert not wanted - said
 
 

@@ -14,7 +14,7 @@ from fedbench.errors import NotApplicable
 from fedbench.families.layerwise import head_at_end
 from fedbench.families.regularizer import first_books, pull_of, server_step, towards
 from fedbench.seeding import generator
-from fedbench.testing.methods import check_method
+from fedbench.testing.method_check import check_method
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Plan, Uploads
 

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from fedbench.data.cache import cached
-from fedbench.data.files import content_hashes
+from fedbench.data.image_files import content_hashes
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.types import Images, Splits

@@ -22,7 +22,7 @@ from fedbench.commands.trackers import files
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_rows
-from fedbench_plugins.trackers.following import Told, of_round, parameters
+from fedbench_plugins.trackers.following import ReportedOnce, of_round, parameters
 
 TESTED = [*eval_rows({2: {"solid": 0.5, "sketch": 0.7}}), *eval_rows({2: {"solid": 0.4}}, split="validation")]
 ROWS = [round_row(2, 0, [0, 1], loss=1.0), round_row(2, 1, [0], loss=float("nan"), arrived=False)]
@@ -192,7 +192,7 @@ def test_a_run_says_the_same_with_a_tracker_and_with_one_that_fails(tmp_path):
 
 
 def test_a_tracker_that_fails_is_told_once_and_called_no_more(capsys):
-    told, calls = Told("mine"), []
+    told, calls = ReportedOnce("mine"), []
 
     @told
     def hook(round):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedbench.errors import UserError
 from fedbench.runner.runner import load
-from fedbench.suite import space
+from fedbench.suite import tuning_space
 from fedbench.suite.keys import CANDIDATES_SEED
 from fedbench.suite.node import Mark, Node
 
@@ -146,7 +146,7 @@ def test_seeds_of_candidates_report_nothing(suite_of):
 def drawn(ranges, trials, draw=0):
     mark = Mark("here")
     tune = Node.of({"trials": trials, "draw": draw}, mark)
-    return space.candidates({key: Node.of(one, mark) for key, one in ranges.items()}, tune)
+    return tuning_space.candidates({key: Node.of(one, mark) for key, one in ranges.items()}, tune)
 
 
 @settings(max_examples=20, deadline=None)

@@ -1,4 +1,4 @@
-"""fedbench/testing/components.py against examples that break the contract of each kind."""
+"""fedbench/testing/function_check.py against examples that break the contract of each kind."""
 
 from __future__ import annotations
 

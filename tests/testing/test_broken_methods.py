@@ -1,4 +1,4 @@
-"""fedbench/testing/methods.py against methods and states that break their contract."""
+"""fedbench/testing/method_check.py against methods and states that break their contract."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from fedbench.families.layerwise import layerwise
 from fedbench.testing import check_method, check_state
-from fedbench.testing.methods import least_bytes
+from fedbench.testing.method_check import least_bytes
 
 
 def altered(**parts):

@@ -40,7 +40,7 @@ def test_the_sound_ones_that_the_faulty_are_made_of_pass(tmp_path):
 
 
 PAIRS = """
-from fedbench.families.lowrank import came, with_pairs
+from fedbench.families.adapter_ranks import came, with_pairs
 
 def it(setup):
     def aggregate(state, uploads, plan, cohort):

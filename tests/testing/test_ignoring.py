@@ -1,4 +1,4 @@
-"""fedbench/testing/ignoring.py and registry/cache_key.py: what components ignore, and that they do."""
+"""fedbench/testing/ignores_check.py and registry/cache_key.py: what components ignore, and that they do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faults import plugin, why
 from fedbench.registry.cache_key import essence, unread
 from fedbench.registry.catalogue import PARTS, SET_UP, Component, Unfit
 from fedbench.testing import check_ignores
-from fedbench.testing.ignoring import check_aggregator_ignores, check_objective_ignores
+from fedbench.testing.ignores_check import check_aggregator_ignores, check_objective_ignores
 from fedbench.types import SIZES
 
 

@@ -1,7 +1,7 @@
 """Split learning: client i has a head H_i and a tail T_i, the server the encoder E between them."""
 
 from fedbench.families.aggregation import PLAIN_MEAN
-from fedbench.families.split.method import split
-from fedbench.families.split.options import LEARNS, Optimizer, ServerOptimizer
+from fedbench.families.split.algorithm import split
+from fedbench.families.split.rules import LEARNS, ClientOptimizer, ServerOptimizer
 
-__all__ = ["LEARNS", "PLAIN_MEAN", "Optimizer", "ServerOptimizer", "split"]
+__all__ = ["LEARNS", "PLAIN_MEAN", "ClientOptimizer", "ServerOptimizer", "split"]

@@ -4,16 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedbench.families.split.cut import Cut
-from fedbench.families.split.optimizer import OwnOptimizer
 from fedbench.families.spsa import Direction, descend, losses_beside
+from fedbench.models.optimizer import make_optimizer
 
 Values = dict[str, Tensor]
+Tensors = Mapping[str, Tensor]
 LOSSES = "model.losses"  # the place of FedVZ's losses in what a client sends
+
+
+class OwnOptimizer:
+    """The server's own optimizer of w_E, where FedV's Algorithm 1 writes a plain step (line 19).
+
+    It steps w_E in place; its moments and numbers of steps last from round to round.
+    """
+
+    def __init__(self, w_E: Tensors, options: Mapping[str, Any], kept: Mapping[str, Tensors]) -> None:
+        """Args:
+        w_E: the encoder's weights, by name.
+        options: as a suite's, without the learning rate.
+        kept: by parameter, as `kept` gave it; empty before the first step.
+        """
+        self.w_E = w_E
+        self.optimizer = make_optimizer(list(w_E.values()), {**options, "lr": 0.0})
+        for name, parts in kept.items():
+            # Torch counts steps on the CPU, wherever the weights are.
+            place = {part: "cpu" if part == "step" else w_E[name].device for part in parts}
+            self.optimizer.state[w_E[name]] = {part: value.to(place[part], copy=True) for part, value in parts.items()}
+
+    def step(self, gradient: Tensors, lr: float) -> None:
+        """One step on this gradient."""
+        self.optimizer.param_groups[0]["lr"] = lr
+        for name, w in self.w_E.items():
+            w.grad = gradient[name]
+        self.optimizer.step()
+        for w in self.w_E.values():
+            w.grad = None
+
+    def kept(self) -> dict[str, dict[str, Tensor]]:
+        """Copies of the moments and numbers of steps, from which the next round resumes."""
+        of_all = {name: self.optimizer.state.get(w) or {} for name, w in self.w_E.items()}
+        found = {
+            name: {part: value.detach().clone() for part, value in parts.items() if isinstance(value, Tensor)}
+            for name, parts in of_all.items()
+        }
+        return {name: parts for name, parts in found.items() if parts}
 
 
 class Backward:

@@ -1,16 +1,15 @@
 """Unequal width: clients train slices of a whole model's tensors, and the server counts by coordinate."""
 
 from fedbench.families.aggregation import PLAIN_MEAN
-from fedbench.families.width.cuts import RATES, Cuts, Part, Rates, offered
-from fedbench.families.width.method import averaged_slices, widthwise
-from fedbench.families.width.narrow import narrowed
+from fedbench.families.width.narrow import RATES, Cuts, NarrowModel, Rates, narrowed, offered
 from fedbench.families.width.units import count, first
+from fedbench.families.width.widthwise import averaged_slices, widthwise
 
 __all__ = [
     "PLAIN_MEAN",
     "RATES",
     "Cuts",
-    "Part",
+    "NarrowModel",
     "Rates",
     "averaged_slices",
     "count",

@@ -1,4 +1,4 @@
-"""fedbench/families/split/price.py: what split learning costs either side, against counts by hand."""
+"""fedbench/families/split/split_cost.py: what split learning costs either side, against counts by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from memory import Allocated
 from uncut import C, D, H, L, T
 
-from fedbench.families.split import price, split
+from fedbench.families.split import split, split_cost
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import ZerothOrder
 from fedbench.method import Method
@@ -99,7 +99,7 @@ def test_bytes_move_with_the_cut(registry):
 def test_memory_is_what_each_side_holds(registry):
     setup = setup_of(registry, tiny_vit(), [L])
     cut = Cut(Blocks(tiny_vit()), C)
-    prices = price.measure(cut, cross_entropy, 8)
+    prices = split_cost.measure(cut, cross_entropy, 8)
     own, encoder = BYTES * (OF_HEAD + OF_TAIL), BYTES * (L * OF_BLOCK + 2 * D)
     assert (prices.H.weights + prices.T.weights, prices.E_trained.weights) == (own, encoder)
     batch = setup.train["batch_size"]
@@ -109,12 +109,12 @@ def test_memory_is_what_each_side_holds(registry):
         ("losses", 1, fc, prices.E),
         (None, 1, 0, prices.E),
     ):
-        c = price.of_client(prices, TRAIN, learns=learns, directions=learns == "losses")
+        c = split_cost.of_client(prices, TRAIN, learns=learns, directions=learns == "losses")
         assert c.server.memory_bytes == copies * encoder + more + batch * part.passes.saved
         assert c.memory_bytes == 3 * own + batch * (prices.H.passes.saved + prices.T.passes.saved)  # with momentum
     assert 0 < prices.E.passes.saved < prices.E_trained.passes.saved
     plain, *others = (
-        price.of_client(prices, TRAIN, learns="every_step", server_optimizer=optimizer).server.memory_bytes
+        split_cost.of_client(prices, TRAIN, learns="every_step", server_optimizer=optimizer).server.memory_bytes
         for optimizer in (None, {"name": "adamw"}, {"name": "sgd", "momentum": 0.9}, {"name": "sgd", "momentum": 0.0})
     )
     assert [other - plain for other in others] == [2 * encoder, encoder, 0]  # what it remembers of every weight
@@ -140,8 +140,8 @@ def test_the_memory_of_a_server_that_learns_from_losses_is_what_it_allocates(reg
     for block in vit.blocks:
         block.attn.fused_attn = False
     cut, B = Cut(Blocks(vit), C, *blocks), 4
-    billed = price.of_client(
-        price.measure(cut, cross_entropy, 8), {**TRAIN, "batch_size": B}, learns="losses", directions=3
+    billed = split_cost.of_client(
+        split_cost.measure(cut, cross_entropy, 8), {**TRAIN, "batch_size": B}, learns="losses", directions=3
     )
     server, y = ZerothOrder(cut, 0, 1e-4, 3), torch.zeros(B, dtype=torch.long)
     h = cut.H(torch.randn(B, 3, 8, 8)).detach().requires_grad_(True)

@@ -17,7 +17,7 @@ from fedbench.simulation.clientstore import ClientStore
 from fedbench.simulation.faults import Faults
 from fedbench.simulation.state import load, save
 from fedbench.simulation.upload_filter import Guard, received
-from fedbench.testing.methods import check_method
+from fedbench.testing.method_check import check_method
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import NotApplicable
-from fedbench.families.body import WholeModel
+from fedbench.families.wholemodel import WholeModel
 from fedbench.families.width.maps import map_of
 from fedbench.families.width.units import Axis
 from fedbench.models.backbone import body_of

@@ -10,14 +10,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedbench.errors import UserError
-from fedbench.families import body
-from fedbench.families.body import OnLogits, WholeModel
-from fedbench.families.width.cuts import Cuts
-from fedbench.families.width.narrow import HeldGroupNorm, narrowed
+from fedbench.families import wholemodel
+from fedbench.families.wholemodel import OnLogits, WholeModel
+from fedbench.families.width.narrow import Cuts, HeldGroupNorm, narrowed
 from fedbench.families.width.units import count, first
 from fedbench.models import counting, shape_cache
 from fedbench.models.backbone import body_of
-from fedbench.testing.methods import check_method
+from fedbench.testing.method_check import check_method
 from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
 
 
@@ -170,7 +169,7 @@ def spread(K, g, t):
 
 def test_equal_models_are_counted_once_and_what_shapes_do_not_tell_is_told_apart(registry, monkeypatch):
     counted = []
-    monkeypatch.setattr(body, "counted", lambda *given: counted.append(1) or counting.counted(*given))
+    monkeypatch.setattr(wholemodel, "counted", lambda *given: counted.append(1) or counting.counted(*given))
     monkeypatch.setattr(shape_cache, "_found", {})
 
     def priced(origin="a CNN", loss=mean_loss, rule=first, scaled=False):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.errors import UserError
-from fedbench.families.width.cuts import offered, rate_of
+from fedbench.families.width.narrow import offered, rate_of
 from fedbench.families.width.units import Axis, Units, WidthMap, count, first
 
 MAP = WidthMap(

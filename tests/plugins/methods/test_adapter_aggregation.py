@@ -14,7 +14,7 @@ from fedbench.simulation.diagnostics import effects
 from fedbench.testing import check_method
 from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit
-from fedbench_plugins.methods.lora_products import Search
+from fedbench_plugins.methods.lora_products import CorrectionSearch
 
 L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
 EXAMPLES = [4, 2, 6]
@@ -172,7 +172,7 @@ def test_lora_fairs_descent_suits_factors_of_any_size(size):
     draw = generator(0)
     B, A, dW = (torch.randn(*shape, generator=draw, dtype=torch.float64) for shape in ((8, 2), (2, 8), (8, 8)))
     B *= size / B.norm()
-    search = Search(lam=0.01, squared=True, steps=100, lr=0.5)
+    search = CorrectionSearch(lam=0.01, squared=True, steps=100, lr=0.5)
 
     def value(D):
         X = (B + D) @ A

@@ -11,7 +11,7 @@ from ragged import same as close
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.errors import NotApplicable, UserError
-from fedbench.families.lowrank import Came, best_of_rank, factored, zero_padded
+from fedbench.families.adapter_ranks import ArrivedAdapter, best_of_rank, factored, zero_padded
 from fedbench.models.lowrank import Pair
 from fedbench.seeding import generator
 from fedbench.testing import check_method
@@ -31,7 +31,7 @@ B = torch.tensor([[[1.0, 0], [0, 2]], [[0.0, 0], [4, 0]]]).double()
 def came_of(scales=(3.0, 3.0), weights=(0.25, 0.75)):
     terms = torch.tensor([[True, True], [True, False]])
     w, s = (torch.tensor(values).double() for values in (weights, scales))
-    return Came(PAIR, A, B, terms, w, s, torch.arange(2))
+    return ArrivedAdapter(PAIR, A, B, terms, w, s, torch.arange(2))
 
 
 STATE = {"r": [{"fc.lora_A": torch.full((2, 3), 7.0), "fc.lora_B": torch.full((2, 2), 7.0)}], "shared": {}}
@@ -104,7 +104,9 @@ def test_hetlora_weighs_clients_by_the_norm_of_their_products():
     (q,) = sparsity_weights([came_of()], 2)
     torch.testing.assert_close(q, torch.tensor([3.0, 128**0.5]).double() / (3 + 128**0.5))
     nothing = came_of()
-    (q,) = sparsity_weights([Came(PAIR, A, 0 * B, nothing.terms, nothing.weights, nothing.scales, nothing.rows)], 2)
+    (q,) = sparsity_weights(
+        [ArrivedAdapter(PAIR, A, 0 * B, nothing.terms, nothing.weights, nothing.scales, nothing.rows)], 2
+    )
     assert q.tolist() == [0.5, 0.5]
     third = replace(nothing, B=torch.zeros(3, 2, 2).double(), A=torch.zeros(3, 2, 3).double(), rows=torch.arange(3))
     (q,) = sparsity_weights([third], 3)

@@ -30,7 +30,7 @@ _OTHERS = (
 )
 
 
-class Unreadable(UserError):
+class UnreadableFile(UserError):
     """A file, or a row of a table, whose bytes cannot be had. why: the reason, without its place."""
 
     def __init__(self, place: object, why: str) -> None:
@@ -38,7 +38,7 @@ class Unreadable(UserError):
         self.why = why
 
 
-class Store(Protocol):
+class ImageStore(Protocol):
     """Where encoded images are read from: a folder, or the rows of a table."""
 
     def read(self, path: str) -> bytes:
@@ -71,7 +71,7 @@ def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:
     """sha256 of every file, as `scanned` has it. Raises: UserError where one cannot be opened."""
     hashes, lost = scanned(root, paths)
     for path, why in lost.items():
-        raise Unreadable(root / path, why)
+        raise UnreadableFile(root / path, why)
     return hashes
 
 
@@ -88,7 +88,7 @@ def scanned(root: Path, paths: Sequence[str]) -> tuple[dict[str, str], dict[str,
             facts = [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
             seen = known.get(paths[i])
             return (facts, seen[1] if seen and seen[0] == facts else hash_of_bytes(content(root, paths[i])))
-        except Unreadable as error:
+        except UnreadableFile as error:
             return error.why
 
     done = dict(zip(paths, in_threads(work, len(paths), "hashing images"), strict=True))
@@ -108,13 +108,13 @@ def checked(file: Path) -> os.stat_result:
         found = file.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Unreadable(file, "a link that leads back to itself") from error
+            raise UnreadableFile(file, "a link that leads back to itself") from error
         if error.errno in (errno.ENOENT, errno.ENOTDIR) and os.path.islink(file):
-            raise Unreadable(file, "a link that leads nowhere") from error
-        raise Unreadable(file, error.strerror or str(error)) from error
+            raise UnreadableFile(file, "a link that leads nowhere") from error
+        raise UnreadableFile(file, error.strerror or str(error)) from error
     for is_one, noun in _OTHERS:
         if is_one(found.st_mode):
-            raise Unreadable(file, f"{noun}, not a file")
+            raise UnreadableFile(file, f"{noun}, not a file")
     return found
 
 
@@ -159,4 +159,4 @@ def content(root: Path, path: str) -> bytes:
     try:
         return (root / path).read_bytes()
     except OSError as error:
-        raise Unreadable(root / path, error.strerror or str(error)) from error
+        raise UnreadableFile(root / path, error.strerror or str(error)) from error

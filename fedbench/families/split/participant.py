@@ -91,14 +91,14 @@ class Participant:
     def arrived(self) -> bool:
         return self.arrives and not self.refused
 
-    def outcome(self, with_own: bool) -> Outcome:
+    def outcome(self, with_own: bool) -> ClientOutcome:
         """with_own: head and tail were to be sent."""
         own = self.received if with_own else {}
-        return Outcome(self.arrived, self.refused, self.told, self.seconds, own, self.spoilt)
+        return ClientOutcome(self.arrived, self.refused, self.told, self.seconds, own, self.spoilt)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClientOutcome:
     """What the server and the record keep of a client's round: why it was refused, if it was; told: the loss of each
     step; own: (w_H, w_T) as they were received, where they were to be sent; spoilt: whether a fault has changed any of
     its messages."""
@@ -116,7 +116,7 @@ def plan_of(N: int, L: int) -> Plan:
     return Plan(torch.zeros(N, L, dtype=torch.bool, device="cpu"), [[Exit(L, HEAD)]] * N)
 
 
-def uploads_of(done: list[Outcome], cohort: Cohort, L: int) -> Uploads:
+def uploads_of(done: list[ClientOutcome], cohort: Cohort, L: int) -> Uploads:
     """The round as the record and an aggregator see it: heads and tails where they were sent, else nothing. Waits for a
     GPU once."""
     names, told = done[0].own if done else {}, [loss for one in done for loss in one.told]

@@ -12,10 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
-from fedbench.families.body import OnLogits, trainable
 from fedbench.families.regularizer import refuse_books
-from fedbench.families.wholemodel import Answer, Visit, Whole, fit, price_of
-from fedbench.families.width.cuts import Cuts, Part, offered, rate_of
+from fedbench.families.wholemodel import Answer, OnLogits, Visit, Whole, fit, price_of, trainable
+from fedbench.families.width.narrow import Cuts, NarrowModel, offered, rate_of
 from fedbench.families.width.units import Rule
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
@@ -24,7 +23,7 @@ from fedbench.types import ClientCost, Cohort, Report, Size, Uploads
 
 # Trains a visit's weights, which are those of the part; returns their mean training loss. The generator is the
 # client's own of this round.
-Train = Callable[[Visit, Part, Generator], float]
+Train = Callable[[Visit, NarrowModel, Generator], float]
 
 
 def widthwise(
@@ -32,7 +31,7 @@ def widthwise(
     cuts: Cuts,
     rates: Sequence[float],
     train: Train,
-    price: Callable[[Part], ClientCost],
+    price: Callable[[NarrowModel], ClientCost],
     aggregator: Ref = "weighted_mean",
     own_classes: bool = False,
 ) -> Method:
@@ -51,7 +50,9 @@ def widthwise(
     if not any(_rate(setup, rates, most, most) for _, most in given):
         raise NotApplicable(f"no client can hold {min(rates):g} of the width, the smallest of the rates")
     whole = Whole(setup, cuts.model, _never, _never, aggregate, None)
-    made = Widths(setup, whole, cuts, tuple(rates), train, functools.cache(lambda g: price(cuts.at(g, 0))), own_classes)
+    made = Widthwise(
+        setup, whole, cuts, tuple(rates), train, functools.cache(lambda g: price(cuts.at(g, 0))), own_classes
+    )
     return Method(
         whole.init,
         made.round,
@@ -74,7 +75,7 @@ def _rate(setup: Setup, rates: Sequence[float], L_n: float, width: float | None)
 
 
 @dataclass(frozen=True, eq=False)
-class Widths:
+class Widthwise:
     """The method itself, of the parts that `widthwise` names; what it shares with whole models is theirs (`whole`)."""
 
     setup: Setup
@@ -121,7 +122,7 @@ class Widths:
         parts = {f"shared/{name}": mask for name, mask in trained.items() if not mask.all()}
         return Uploads.of(cohort, [{} for _ in state["r"]], rows, told, took, parts)
 
-    def coordinates(self, name: str, whole: Tensor, part: Part, visit: Visit) -> Tensor:
+    def coordinates(self, name: str, whole: Tensor, part: NarrowModel, visit: Visit) -> Tensor:
         """Which coordinates of a tensor a client has trained."""
         mask = part.slice.mask(name, whole)
         if self.own_classes and name.startswith(f"{HEAD}."):
@@ -142,7 +143,7 @@ class Widths:
         """Bytes that a device needs to answer one image with it."""
         return self._part(size).model.to_run(self.setup.image_size)
 
-    def _part(self, size: Size) -> Part:
+    def _part(self, size: Size) -> NarrowModel:
         return self.cuts.at(1.0 if size.width is None else size.width, int(self.setup.train["rounds"]))
 
 
@@ -172,7 +173,7 @@ def averaged_slices(
     cuts = Cuts(trainable(setup, body), rule, scale)
     loss = setup.component("objective", objective)
 
-    def train(visit: Visit, part: Part, draws: Generator) -> float:
+    def train(visit: Visit, part: NarrowModel, draws: Generator) -> float:
         there = classes_of(visit, setup.num_classes).to(setup.device)
 
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
@@ -181,7 +182,7 @@ def averaged_slices(
 
         return fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
 
-    def price(part: Part) -> ClientCost:
+    def price(part: NarrowModel) -> ClientCost:
         return price_of(setup, part.model, OnLogits(loss))
 
     return widthwise(setup, cuts, taken, train, price, aggregator, own_classes=mask)

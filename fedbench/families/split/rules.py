@@ -22,7 +22,7 @@ class ServerOptimizer(TypedDict, total=False):
     weight_decay: NotNegative
 
 
-class Optimizer(ServerOptimizer, total=False):
+class ClientOptimizer(ServerOptimizer, total=False):
     """The clients' optimiser, as `train.optimizer` says it."""
 
     lr: Positive

@@ -20,7 +20,7 @@ BATCH = 32  # images, of which there are enough for activations to outweigh the 
 
 
 @dataclass(frozen=True)
-class Pass:
+class PartPass:
     """One image through one part: FLOPs forward, and backward; bytes that the backward pass needs saved."""
 
     forward: int
@@ -29,32 +29,32 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Part:
+class CutPart:
     """A part of the cut model, and what of it is sent: bytes of its weights, and of what it computes of one image.
     largest: bytes of the weights of that of its modules that has most."""
 
     weights: int
-    passes: Pass
+    passes: PartPass
     sends: int = 0
     largest: int = 0
 
 
 @dataclass(frozen=True)
-class Prices:
+class SplitPrices:
     """The parts H, E and T, E with gradients for its input alone, and E with those of its weights too. at_once: bytes
     of the most that a client computes at once in a step, saved or not: whatever the batch, and more for each image."""
 
-    H: Part
-    E: Part
-    E_trained: Part
-    T: Part
+    H: CutPart
+    E: CutPart
+    E_trained: CutPart
+    T: CutPart
     at_once: tuple[int, int] = (0, 0)
 
 
-def measure(cut: Cut, loss: Objective, image_size: int) -> Prices:
+def measure(cut: Cut, loss: Objective, image_size: int) -> SplitPrices:
     """From shapes alone, once for models of one origin that are cut alike."""
 
-    def anew() -> Prices:
+    def anew() -> SplitPrices:
         prices = quickest(lambda device: _measure(cut, loss, image_size, device), cut.model, image_size)
         return replace(prices, at_once=_at_once(cut, loss, image_size))
 
@@ -62,7 +62,7 @@ def measure(cut: Cut, loss: Objective, image_size: int) -> Prices:
     return once(cut.model.origin, parameters_of(cut.model), key, anew)
 
 
-def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> Prices:
+def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> SplitPrices:
     head_blocks, tail_blocks = cut.first, cut.model.num_layers - cut.last
     twin = Cut(blank(cut.model, device=device), 0, head_blocks, tail_blocks)
     x, y = one_image(twin.model, image_size)
@@ -70,7 +70,7 @@ def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> Prices:
     E, b = _part(twin, {}, twin.E, h)
     E_trained, _ = _part(twin, twin.w_E, twin.E, h)
     T, _ = _part(twin, twin.w_T, lambda b: loss([twin.T(b)], y, 0), b)
-    return Prices(H, E, replace(E_trained, largest=_largest(twin)), T)
+    return SplitPrices(H, E, replace(E_trained, largest=_largest(twin)), T)
 
 
 def _at_once(cut: Cut, loss: Objective, image_size: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def _at_once(cut: Cut, loss: Objective, image_size: int) -> tuple[int, int]:
 
 def _part(
     twin: Cut, trained: Mapping[str, Tensor], compute: Callable[[Tensor], Tensor], given: Tensor
-) -> tuple[Part, Tensor]:
+) -> tuple[CutPart, Tensor]:
     """The part's numbers, and what it hands on. Where gradients reach `given`, they are computed."""
     for parameter in trained.values():
         parameter.requires_grad_(True)
@@ -106,11 +106,11 @@ def _part(
     backward, _ = count(twin.model, lambda: out.backward(torch.empty_like(out)))
     handed_on = out.detach().requires_grad_(True)
     weights = sum(w.nbytes for w in trained.values())
-    return Part(weights, Pass(forward, backward, saved), out.nbytes), handed_on
+    return CutPart(weights, PartPass(forward, backward, saved), out.nbytes), handed_on
 
 
 def of_client(
-    prices: Prices,
+    prices: SplitPrices,
     train: Mapping[str, Any],
     *,
     learns: str | None,
@@ -146,7 +146,7 @@ def of_client(
     )
 
 
-def _server(E: Part, full: Part, batch: int, learns: str | None, losses: int, states: int) -> ServerCost:
+def _server(E: CutPart, full: CutPart, batch: int, learns: str | None, losses: int, states: int) -> ServerCost:
     """`full.weights` are w_E's bytes; back-propagation holds one gradient of a client and the sum over clients, and
     `states` times as much for the server's optimiser; SPSA one module's weights moved."""
     back_propagates = learns in ("every_step", "last_step")

@@ -15,12 +15,11 @@ from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
 from fedbench.families.aggregation import PLAIN_MEAN
-from fedbench.families.split import price
-from fedbench.families.split.client import Outcome, Participant, plan_of, uploads_of
+from fedbench.families.split import split_cost
 from fedbench.families.split.cut import Cut
-from fedbench.families.split.optimizer import OwnOptimizer
-from fedbench.families.split.options import Rules, of_server, with_own
-from fedbench.families.split.server import Backward, Frozen, Server, ZerothOrder
+from fedbench.families.split.participant import ClientOutcome, Participant, plan_of, uploads_of
+from fedbench.families.split.rules import Rules, of_server, with_own
+from fedbench.families.split.server import Backward, Frozen, OwnOptimizer, Server, ZerothOrder
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import HEAD, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
@@ -128,7 +127,7 @@ class Split:
         averages, N, L = self.rules.averages(t), len(cohort), self.cut.model.num_layers
         optimizer, kept = self.optimizer(state), dict(state["clients"])
         server = self.server(optimizer)
-        done: list[Outcome] = []
+        done: list[ClientOutcome] = []
         load(self.cut.w_E, state["encoder"])
         # Where the encoder stands still until the round's end, clients in parallel are clients one after another, and
         # no more than one of them is in memory.
@@ -183,12 +182,12 @@ class Split:
     @functools.cached_property
     def _costs(self) -> tuple[ClientCost, ClientCost]:
         """Of a round whose heads and tails stay where they are, and of one that averages them."""
-        prices = price.measure(self.cut, self.l_c, self.setup.image_size)
+        prices = split_cost.measure(self.cut, self.l_c, self.setup.image_size)
         learns = self.rules.learns if self.rules.lr else None
         directions = self.rules.directions if learns == "losses" else 0
 
         def of_client(averages: bool) -> ClientCost:
-            return price.of_client(
+            return split_cost.of_client(
                 prices,
                 self.setup.train,
                 learns=learns,

@@ -15,9 +15,9 @@ from fedbench.models.backbone import Blocks
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.simulation.clientstore import ClientStore
-from fedbench.testing.aggregators import setup_for_aggregators, two_rounds
-from fedbench.testing.components import loss_of
-from fedbench.testing.methods import answers, some_images, three_layers
+from fedbench.testing.aggregator_check import setup_for_aggregators, two_rounds
+from fedbench.testing.function_check import loss_of
+from fedbench.testing.method_check import answers, some_images, three_layers
 from fedbench.testing.world import cohort_of, expect, same, setup_of
 from fedbench.types import Objective
 

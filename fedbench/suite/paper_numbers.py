@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.suite import validate
-from fedbench.suite.keys import Expected
+from fedbench.suite.keys import ExpectedKeys
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.words import counted, shortened, shown, suggestion
 
@@ -18,7 +18,7 @@ from fedbench.words import counted, shortened, shown, suggestion
 CHOOSING = ("paper", "table")
 ASKED = (*CHOOSING, "dataset")
 FOR_PEOPLE = ("setting", "client_depths")
-COLUMNS = (*CHOOSING, *Expected.__annotations__, *FOR_PEOPLE)
+COLUMNS = (*CHOOSING, *ExpectedKeys.__annotations__, *FOR_PEOPLE)
 NEEDED = ("backbone", "dataset", "method", "metric", "value_percent")
 NUMBERS = ("value_percent", "std", "rounds")
 

@@ -64,7 +64,7 @@ def first_terms(model: Blocks, plan: Plan, r_n: Tensor) -> Plan:
 
 
 @dataclass(frozen=True)
-class Came:
+class ArrivedAdapter:
     """What arrived of one low-rank adapter from n clients.
 
     A: (n, R, in) and B: (n, out, R), 0 outside of the terms that a client trained; a convolution's kernel counts as
@@ -91,7 +91,9 @@ class Came:
         return len(self.rows) == 1 and float(self.scales) == self.pair.scaling and bool(self.terms.all())
 
 
-def came(model: Blocks, uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples") -> Iterator[Came]:
+def arrived_adapters(
+    model: Blocks, uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples"
+) -> Iterator[ArrivedAdapter]:
     """Every low-rank adapter of which anything arrived, in float64. weights: `examples` or `uniform`."""
     rows_of, w = dict(places({"r": uploads.r, "shared": uploads.shared})), client_weights(cohort, weights)
     for pair in pairs(model):
@@ -105,7 +107,9 @@ def came(model: Blocks, uploads: Uploads, plan: Plan, cohort: Cohort, weights: s
         if pair.A in uploads.coordinates:
             terms = uploads.coordinates[pair.A][arrived].flatten(1)
         scales = torch.full_like(w[rows], pair.scaling) if plan.scales is None else plan.scales[rows].double()
-        yield Came(pair, A * terms[:, :, None], B * terms[:, None, :], terms, w[rows] / w[rows].sum(), scales, rows)
+        yield ArrivedAdapter(
+            pair, A * terms[:, :, None], B * terms[:, None, :], terms, w[rows] / w[rows].sum(), scales, rows
+        )
 
 
 def with_pairs(
@@ -113,8 +117,8 @@ def with_pairs(
     uploads: Uploads,
     plan: Plan,
     cohort: Cohort,
-    found: Iterable[Came],
-    factors: Callable[[Came], tuple[Tensor, Tensor]],
+    found: Iterable[ArrivedAdapter],
+    factors: Callable[[ArrivedAdapter], tuple[Tensor, Tensor]],
     weights: str = "examples",
 ) -> State:
     """The next state: factors(came) -> A (R, in), B (out, R) of every adapter of which anything arrived, the weighted
@@ -125,13 +129,13 @@ def with_pairs(
     return replaced(weighted_mean(state, uploads, plan, cohort, weights), values)
 
 
-def zero_padded(state: State) -> Callable[[Came], tuple[Tensor, Tensor]]:
+def zero_padded(state: State) -> Callable[[ArrivedAdapter], tuple[Tensor, Tensor]]:
     """Of an adapter sum_n w_n pad(A_n) and sum_n w_n pad(B_n): what a client did not train counts as 0, and all share
     the divisor. A term that nobody trained who came back keeps its value, as every tensor does that nobody returned: at
     0 in both factors nobody could ever train it again."""
     server = dict(places(state))
 
-    def factors(one: Came) -> tuple[Tensor, Tensor]:
+    def factors(one: ArrivedAdapter) -> tuple[Tensor, Tensor]:
         trained = one.terms.any(0)
         A, B = (server[place].double().flatten(1) for place in (one.pair.A, one.pair.B))
         return (
