@@ -77,7 +77,7 @@ def test_the_frame_is_the_one_that_compare_prints(folder):
     from command import fedbench as command
 
     printed = command("compare", "one", "--format", "csv", cwd=folder).stdout
-    from fedbench.report.text import to_csv
+    from fedbench.report.render import to_csv
 
     assert to_csv(fedbench.load(folder / "one").leaderboard()) == printed
 

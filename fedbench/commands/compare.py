@@ -267,8 +267,7 @@ def _changes(
 ) -> bool:
     """Set two folders against each other, and end with exit code 1 as asked; False where it need not be and they share
     no name."""
-    from fedbench.report.changes import changes
-    from fedbench.report.changes_tables import for_people, for_programs
+    from fedbench.report.changes import changes, for_people, for_programs
     from fedbench.report.run_scores import AT
     from fedbench.report.views import refuse
     from fedbench.results import examine

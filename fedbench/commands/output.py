@@ -14,27 +14,24 @@ if TYPE_CHECKING:
 
     from fedbench.registry.registry import Registry
     from fedbench.report.frames import Frame
-    from fedbench.report.page import View
 
 
 PIPED = 10_000  # letters of a line where nothing is cut or folded
 
 
-def put(view: Frame | View, form: str, paged: bool = False) -> None:
-    """rich is for a terminal; the others are those of `fedbench.report.text`. paged: in a pager where that is a
+def put(view: Frame, form: str, paged: bool = False) -> None:
+    """rich is for a terminal; the others are those of `fedbench.report.render`. paged: in a pager where that is a
     terminal and there is more than it shows."""
     from fedbench.commands.screen import Screen
 
     screen = Screen(width=wide())
-    if form == "rich":
-        from fedbench.report.terminal import show
+    from fedbench.report.render import render, show
 
+    if form == "rich":
         with screen.capture() as captured:
             show(view, screen)
         text = captured.get()
     else:
-        from fedbench.report.text import render
-
         text = render(view, form)
         frame = getattr(view, "frame", view)
         for warning in dict.fromkeys(one.get("warning") for one in frame.attrs["pages"]) if form == "csv" else ():

@@ -291,7 +291,7 @@ def computed(cells: Sequence[CellSummary], plan: Plan, results: Path) -> list[Ce
 
 def _before(source: str, cells: Sequence[CellSummary], settings: pandas.DataFrame, plan: Plan) -> Frame:
     """What is not the same here, before anything runs."""
-    from fedbench.report.changes_tables import changes_frame, settings_rows
+    from fedbench.report.changes import changes_frame, settings_rows
     from fedbench.report.frames import page
     from fedbench.words import counted, shortened
 
@@ -310,8 +310,7 @@ def _before(source: str, cells: Sequence[CellSummary], settings: pandas.DataFram
 
 def _after(found: pandas.DataFrame, settings: pandas.DataFrame, people: bool) -> Frame:
     """Each cell with its verdict."""
-    from fedbench.report.changes import NOT_RUN, ORDER, rows_of
-    from fedbench.report.changes_tables import MOST, NOISE_LEGEND, changes_frame, reasons, verdict_rows
+    from fedbench.report.changes import MOST, NOISE_LEGEND, NOT_RUN, ORDER, changes_frame, reasons, verdict_rows
     from fedbench.report.frames import frame, page
     from fedbench.results.diff import DIFFERENT
     from fedbench.words import counted
@@ -326,8 +325,7 @@ def _after(found: pandas.DataFrame, settings: pandas.DataFrame, people: bool) ->
             "counts": dict(counts),
             "differs_here": settings.to_dict("records"),
         }
-        rows = [row._asdict() for row in rows_of(found)]
-        return frame(rows, list(found.columns), caption=title, by=(), **facts)
+        return frame(found.to_dict("records"), list(found.columns), caption=title, by=(), **facts)
     more = [f"{counted(len(found) - MOST, 'more cell')}: csv and json have all"] if len(found) > MOST else []
     pages = [page(("cells",), title=title, notes=reasons(found, _called), remarks=more)]
     return changes_frame(verdict_rows(found[:MOST], _called), pages, NOISE_LEGEND)

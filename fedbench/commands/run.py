@@ -144,7 +144,7 @@ def _close(outcome: RunSummary, roles: dict[str, str]) -> None:
     from fedbench.commands.output import wide
     from fedbench.commands.screen import Screen
     from fedbench.commands.watch import left_out
-    from fedbench.report.terminal import show
+    from fedbench.report.render import show
     from fedbench.report.tuning import undecided
     from fedbench.report.views import chosen
     from fedbench.results.expected import read_expected

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import variance
 from typing import Any
 
 import pandas
 
 from fedbench.errors import UserError
+from fedbench.report.frames import DASH, Format, Frame, frame, number, page
 from fedbench.report.grouping import unknown
+from fedbench.report.layout import unit_of
 from fedbench.report.run_scores import AT, is_fraction, run
-from fedbench.report.significance import margin_of
+from fedbench.report.significance import margin_of, margin_text
 from fedbench.report.statistics.intervals import quantile
-from fedbench.report.statistics.pairs import BETTER, WORSE, Pair, judged, paired
+from fedbench.report.statistics.pairs import BETTER, WORSE, judged, paired
 from fedbench.report.statistics.pairs import EQUAL as SAME
 from fedbench.results.diff import (
     DAMAGED,
@@ -27,17 +29,49 @@ from fedbench.results.diff import (
     KEY,
     LOST,
     NEITHER,
+    ONLY_AFTER,
+    ONLY_BEFORE,
     CellSummary,
     Difference,
+    as_frame,
     settings,
 )  # fmt: skip
 from fedbench.results.metric_direction import higher_is_better, without_noise
 from fedbench.results.score_digest import Said
 from fedbench.results.status import GIVEN_UP
+from fedbench.words import counted, shortened
 
 LEVEL = 0.05  # of seed noise
 WITHIN, NOT_RUN = "within noise", "not run"
 ORDER = (DIFFERENT, NOT_RUN, WITHIN, EQUAL)  # of verdicts
+MOST = 40  # lines of a table; csv and json have all
+WIDE = 30  # letters of a value
+NAMED = 6  # names in a sentence
+FAULTS = 3  # lines on what is damaged, of which the command prints more
+
+CSV_COLUMNS = (
+    *KEY, "change", "same_id", "status_before", "status_after", "differs_in", "measure", "before", "after",
+    "difference", "low", "high", "n_seeds", "p", "q", "verdict",
+)  # fmt: skip
+NOISE_LEGEND = (
+    "equal: every score of every evaluated round to the bit, and bytes and FLOPs.",
+    "within noise: farther apart than two seeds of a method are by chance is none of its scores; noise: how far that "
+    "is, from the seeds of the first side.",
+    "different: beyond that, or other bytes or FLOPs, which no seed changes.",
+)
+# The columns of all tables; each has those of its kind.
+FORMATS = {
+    **{name: Format(part="name") for name in ("differs", "method", "cell")},
+    **{name: Format(name.removesuffix(" text"), left=True) for name in ("before text", "after text")},
+    "in": Format("in"),
+    "n_seeds": Format("seeds", "int"),
+    **{name: Format(name, "score", "metric") for name in ("before", "after")},
+    "ci_low": Format("95 % interval", "points"),
+    **{f"cell {name}": Format(name) for name in ("before", "after", "difference", "noise")},
+    **{f"cell {name}": Format(name, left=True) for name in ("verdict", "metric")},
+    "verdict": Format(left=True),
+    "differs_in": Format("differs in", "names"),
+}
 
 
 # Verdicts on single cells
@@ -59,17 +93,14 @@ class Noise:
 
     def __init__(self, cells: Sequence[CellSummary], judged: int) -> None:
         self.judged = max(1, judged)
-        by_group: dict[tuple[tuple[str, ...], str], dict[int, float]] = {}
-        for cell in cells:
-            for metric, value in cell.scores.scores.items():
-                by_group.setdefault((cell.name[:4], metric), {})[cell.seed] = value
-        self.pooled: dict[tuple[str, ...], tuple[float, int]] = {}  # (suite, scenario, variant or not, metric): sum, df
-        for (group, metric), seeds in by_group.items():
-            if len(seeds) > 1:
-                df = len(seeds) - 1
-                for place in ((*group[:3], metric), (group[0], metric)):
-                    total, so_far = self.pooled.get(place, (0.0, 0))
-                    self.pooled[place] = (total + df * variance(seeds.values()), so_far + df)
+        rows = [(*cell.name, metric, value) for cell in cells for metric, value in cell.scores.scores.items()]
+        scores = pandas.DataFrame(rows, columns=[*KEY, "metric", "value"]).drop_duplicates([*KEY, "metric"])
+        seeds = scores.groupby([*GROUP, "metric"])["value"].agg(["var", "size"]).query("size > 1").reset_index()
+        pooled = seeds.assign(df=seeds["size"] - 1, total=seeds["var"] * (seeds["size"] - 1))
+        self.pooled: dict[tuple[Any, ...], tuple[float, int]] = {}  # (suite, scenario, variant or not, metric): sum, df
+        for by in (["suite", "metric"], ["suite", "scenario", "variant", "metric"]):
+            sums = pooled.groupby(by)[["total", "df"]].sum()
+            self.pooled |= dict(zip(sums.index, sums.itertuples(index=False, name=None), strict=True))
 
     def bound(self, cell: CellSummary, metric: str) -> float | None:
         """The largest difference within noise; None where no method has two seeds."""
@@ -100,14 +131,12 @@ def verdicts(found: Sequence[Difference], noise_of: Sequence[CellSummary], equiv
         assert one.before is not None
         if one.change not in (EQUAL, DIFFERENT) or one.after is None:
             reason = one.fault or (how_it_ended(one) if one.after else "it was not computed")
-            told = (NOT_RUN, "", None, None, None, None, reason)
+            judgement = (NOT_RUN, "", None, None, None, None, reason)
         else:
-            told = _judged(one.before, one.before.scores, one.after.scores, noise, equivalent)
-        rows.append((*one.name, one.before.id, *told))
+            judgement = _judged(one.before, one.before.scores, one.after.scores, noise, equivalent)
+        rows.append((*one.name, one.before.id, *judgement))
     columns = [*KEY, "id", "verdict", "metric", "before", "after", "difference", "noise", "reason"]
-    frame = pandas.DataFrame(rows, columns=columns, dtype=object)
-    keys = [(ORDER.index(row.verdict), -_size(row.difference or 0.0)) for row in rows_of(frame)]
-    return frame.iloc[sorted(range(len(rows)), key=lambda i: keys[i])]
+    return _sorted(pandas.DataFrame(rows, columns=columns, dtype=object), ORDER.index)
 
 
 def _judged(cell: CellSummary, before: Said, after: Said, noise: Noise, equivalent: float) -> tuple[Any, ...]:
@@ -126,12 +155,28 @@ def _judged(cell: CellSummary, before: Said, after: Said, noise: Noise, equivale
         if share > worst and before != after:
             shown, worst, bound = metric, share, limit
     verdict = EQUAL if before == after else DIFFERENT if odd or beyond else WITHIN
-    why = (
-        f"other {' and '.join(odd)}" if odd else "one seed each: no noise is known" if beyond and bound is None else ""
-    )
+    unknown_noise = "one seed each: no noise is known" if beyond and bound is None else ""
     old, new = before.scores.get(shown), after.scores.get(shown)
     gap = None if old is None or new is None else new - old
+    why = f"other {' and '.join(odd)}" if odd else unknown_noise
     return verdict, shown, old, new, gap, None if verdict == EQUAL else bound, why
+
+
+def _sorted(found: pandas.DataFrame, order: Callable[[str], int]) -> pandas.DataFrame:
+    """By verdict, then the largest difference first; NaN is the largest."""
+
+    def size(difference: float | None) -> float:
+        return -abs(difference or 0.0) if math.isfinite(difference or 0.0) else -math.inf
+
+    keys = list(zip(map(order, found["verdict"]), map(size, found["difference"]), strict=True))
+    return found.iloc[sorted(range(len(found)), key=lambda i: keys[i])]
+
+
+def how_it_ended(name: Difference) -> str:
+    """How the side without a result stands, and why."""
+    side = name.before if name.change == GAINED else name.after
+    assert side is not None
+    return ": ".join(filter(None, (side.status, side.reason.strip().partition("\n")[0])))
 
 
 # Two folders
@@ -146,9 +191,10 @@ class Changes:
         after: The name of the second.
         margin: Below it differences of the metric are called equal.
         names: As of `diff`.
-        measured: By place in `names`, for those in both with a result: the metric before and after.
+        measured: By row, in the order of `names`: the metric before and after, where both sides have a result and any
+            seed of the method has another one.
         groups: A row for each method any of whose seeds has another result: GROUP, `n_seeds`, `before`, `after`, their
-            `difference` seed by seed with its interval (`low`, `high`), `p`, `q` and `verdict`, and
+            `difference` seed by seed with its interval (`low`, `high`), `p`, `q`, `verdict` and
             `same_id`.
         settings: As of `fedbench.results.diff.settings`.
     """
@@ -158,7 +204,7 @@ class Changes:
     metric: str
     margin: float | None
     names: Sequence[Difference]
-    measured: Mapping[int, tuple[float | None, float | None]]
+    measured: pandas.DataFrame
     groups: pandas.DataFrame
     settings: pandas.DataFrame
 
@@ -175,7 +221,8 @@ class Changes:
     @cached_property
     def worse(self) -> list[str]:
         """Every method that is worse, and every cell that failed and had not before."""
-        methods = [self.called(row[:4]) for row in rows_of(self.groups) if row.verdict == WORSE]
+        worse = self.groups[self.groups["verdict"] == WORSE]
+        methods = [self.called(group) for group in worse[list(GROUP)].itertuples(index=False)]
         lost = [n for n in self.names if n.change == LOST and n.after and n.after.status in GIVEN_UP]
         return methods + [f"{self.called(n.name)}: {n.after.status}" for n in lost if n.after]
 
@@ -210,81 +257,186 @@ def changes(
             f"{titles[0]} and {titles[1]} share no name: no suite, scenario, sweep point, method and seed is in both"
         )
     apart = {one.group for one in found if one.change == DIFFERENT}
-    measured = {
-        i: (_score(one.before, metric, at), _score(one.after, metric, at))
-        for i, one in enumerate(found)
-        if one.change in (EQUAL, DIFFERENT) and one.group in apart
-    }
-    if measured and all(value is None for pair in measured.values() for value in pair):
-        have = [name for i in measured for side in (found[i].before, found[i].after) for name in _metrics(side)]
-        raise UserError(unknown("metric", metric, have))
+    computed = [one.change in (EQUAL, DIFFERENT) and one.group in apart for one in found]
+    sides = [(one.before, one.after) if there else (None, None) for one, there in zip(found, computed, strict=True)]
+    scores = [[_score(side, metric, at) for side in pair] for pair in sides]
+    if any(computed) and all(value is None for pair in scores for value in pair):
+        tested = [side.result.digest.scores.of_split("test") for pair in sides for side in pair if side and side.result]
+        raise UserError(unknown("metric", metric, [name for names in tested for name in names]))
+    measured = pandas.DataFrame(scores, columns=["before", "after"], dtype=float)
+    names = as_frame(found)[[*KEY, "same_id"]].join(measured)[computed]
     margin = margin_of(metric, equivalent)
-    groups = _groups(found, measured, metric, margin)
-    return Changes(
-        *titles, metric, margin, found, measured, groups, settings((a.manifest, b.manifest) for a, b in both)
-    )
+    differing = settings((a.manifest, b.manifest) for a, b in both)
+    return Changes(*titles, metric, margin, found, measured, _over_seeds(names, metric, margin), differing)
 
 
 def _score(one: CellSummary | None, metric: str, at: str) -> float | None:
-    assert one is not None and one.result is not None
+    if one is None or one.result is None:
+        return None
     found = run(one.result.digest.scores, one.seed, metric, "test", at)
     return found.average if found else None
 
 
-def _metrics(one: CellSummary | None) -> Sequence[str]:
-    return one.result.digest.scores.of_split("test") if one and one.result else ()
-
-
-def _groups(
-    found: Sequence[Difference],
-    measured: Mapping[int, tuple[float | None, float | None]],
-    metric: str,
-    margin: float | None,
-) -> pandas.DataFrame:
-    """As of `Changes.groups`; what is worse comes first."""
-    places: dict[tuple[str, ...], list[int]] = {}
-    for i in measured:
-        places.setdefault(found[i].group, []).append(i)
-    pairs: dict[tuple[str, ...], Pair] = {}
-    for group, seeds in places.items():
-        old, new = ({found[i].name[4]: x for i in seeds if (x := measured[i][side]) is not None} for side in (0, 1))
+def _over_seeds(names: pandas.DataFrame, metric: str, margin: float | None) -> pandas.DataFrame:
+    """As of `Changes.groups`; what is worse comes first. names: KEY, same_id, before and after."""
+    pairs, means, same_id = {}, {}, {}
+    for group, seeds in names.groupby(list(GROUP), sort=False):
+        old, new = (dict(zip(known["seed"], known[side], strict=True)) for side in ("before", "after")
+                    for known in [seeds[seeds[side].notna()]])  # fmt: skip
         if pair := paired("after", new, "before", old):
-            pairs[group] = pair
+            pairs[group], same_id[group] = pair, bool(seeds["same_id"].all())
+            shared = old.keys() & new.keys()
+            means[group] = [math.fsum(side[seed] for seed in shared) / len(shared) for side in (old, new)]
     (concluded,) = judged([list(pairs.values())], higher_is_better(metric), margin)
-    rows = []
-    for group, pair in zip(pairs, concluded, strict=True):
-        shared = [values for i in places[group] if None not in (values := measured[i])]
-        means = [math.fsum(values[side] or 0.0 for values in shared) / len(shared) for side in (0, 1)]
-        facts = (pair.n, *means, pair.mean, pair.low, pair.high, pair.p, pair.q, pair.verdict)
-        rows.append((*group, *facts, all(found[i].same_id for i in places[group])))
-    columns = [
-        *GROUP,
-        "n_seeds",
-        "before",
-        "after",
-        "difference",
-        *("low", "high", "p", "q", "verdict"),
-        "same_id",
+    rows = [
+        (*group, pair.n, *means[group], pair.mean, pair.low, pair.high, pair.p, pair.q, pair.verdict, same_id[group])
+        for group, pair in zip(pairs, concluded, strict=True)
     ]
-    frame = pandas.DataFrame(rows, columns=columns, dtype=object)
+    columns = [*GROUP, "n_seeds", "before", "after", "difference", "low", "high", "p", "q", "verdict", "same_id"]
     order = {WORSE: 0, BETTER: 1, SAME: 3}
-    keys = [(order.get(row.verdict, 2), -_size(row.difference)) for row in rows_of(frame)]
-    return frame.iloc[sorted(range(len(rows)), key=lambda i: keys[i])]
+    return _sorted(pandas.DataFrame(rows, columns=columns, dtype=object), lambda verdict: order.get(verdict, 2))
 
 
-def rows_of(frame: pandas.DataFrame) -> list[Any]:
-    """Named tuples."""
-    return list(frame.itertuples(index=False))
+# Frames
 
 
-def _size(difference: float) -> float:
-    """How large a difference is; NaN is the largest."""
-    return abs(difference) if math.isfinite(difference) else math.inf
+def for_programs(found: Changes) -> Frame:
+    """A row for each name, then one for each method over seeds, whose seed is empty."""
+    names = as_frame(found.names).join(found.measured.where(found.measured.notna(), None).astype(object))
+    names.loc[names["change"] != DIFFERENT, ["before", "after"]] = None
+    names["difference"] = [
+        None if old is None or new is None else new - old
+        for old, new in names[["before", "after"]].itertuples(index=False)
+    ]
+    rows = [*names.to_dict("records"), *found.groups.assign(change="over seeds").to_dict("records")]
+    return frame(
+        [{name: row.get(name) for name in CSV_COLUMNS} | {"measure": found.metric} for row in rows],
+        CSV_COLUMNS,
+        caption=f"{found.before} -> {found.after}",
+        by=(),
+        metric=found.metric,
+        settings=found.settings.to_dict("records"),
+        worse=found.worse,
+    )
 
 
-def how_it_ended(name: Difference) -> str:
-    """How the side without a result stands, and why."""
-    side = name.before if name.change == GAINED else name.after
-    assert side is not None
-    reason = side.reason.strip().partition("\n")[0]
-    return ": ".join(filter(None, (side.status, reason)))
+def for_people(found: Changes) -> Frame:
+    """What both folders were computed with, methods over seeds, and cells that differ under one id."""
+    both = [name for name in found.names if name.before and name.after]
+    rows = settings_rows(found.settings, len(both))
+    computed_with = "what they were computed with, in names of both" if rows else ""
+    title = f"{found.before} -> {found.after}"
+    pages = [page(("settings",), title=title, caption=computed_with, notes=_notes(found), remarks=_counts(found, both))]
+    legend = []
+    if len(found.groups):
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in Counter(found.groups["verdict"]).items())
+        caption = f"{unit_of(found.metric)} · after minus before, seed by seed: {counts}"
+        pages.append(page(("methods",), title="methods over seeds", caption=caption, notes=_more(found.groups)))
+        groups = found.groups[:MOST].rename(columns={"low": "ci_low", "high": "ci_high"}).drop(columns=["p", "same_id"])
+        for row in groups.to_dict("records"):
+            name = found.called([row.pop(part) for part in GROUP])
+            rows.append({"table": "methods", **row, "method": name})
+        margin = margin_text(found.metric, found.margin)
+        legend.append(
+            "methods over seeds: those any of whose cells has another result; interval and p: Student's t over the "
+            "paired differences, from three seeds on. verdict: better or worse where q <= 0.05 (q: p after "
+            "Benjamini-Hochberg over all lines), else equal where the interval lies within the margin of zero"
+            f"{f' ({margin})' if margin else ''}; inconclusive: none of these."
+        )
+    if apart := [one for one in both if one.change == DIFFERENT and one.same_id]:
+        cells = verdicts(apart, [n.before for n in found.names if n.before and n.before.status == "finished"])
+        notes = [*reasons(cells, found.called), *_more(cells)]
+        title = "cells of one id with another result"
+        pages.append(page(("cells",), title=title, caption=counted(len(apart), "cell"), notes=notes))
+        parts = {one.name: list(one.parts) for one in apart}
+        listed = zip(verdict_rows(cells[:MOST], found.called), _keys(cells), strict=False)
+        rows += [{**row, "differs_in": parts[name]} for row, name in listed]
+        legend.append("cells of one id have the same configuration, versions and data, and should be equal.")
+        legend += NOISE_LEGEND
+    names = "before is the first folder, after the second; a name is suite, scenario, sweep point, method and seed."
+    legend += [names, "--boards prints the leaderboards of both."]
+    return changes_frame(rows, pages, legend, metric=found.metric)
+
+
+def changes_frame(rows: Sequence[dict[str, Any]], pages: Sequence[Any], legend: Sequence[str], **attrs: Any) -> Frame:
+    """A frame of `settings_rows`, `verdict_rows` and methods, a table for each kind."""
+    methods = ("method", "n_seeds", "before", "after", "difference", "ci_low", "ci_high", "q", "verdict")
+    cells = ("cell", *(f"cell {name}" for name in ("verdict", "metric", "before", "after", "difference", "noise")))
+    columns = ("table", "differs", "before text", "after text", "in", *methods, *cells, "differs_in")
+    caption = "What differs from the first to the second"
+    return frame(rows, columns, caption=caption, by=("table",), pages=pages, formats=FORMATS, legend=legend, **attrs)
+
+
+def settings_rows(found: pandas.DataFrame, cells: int) -> list[dict[str, Any]]:
+    """What differs of so many cells."""
+
+    def cut(value: str | None) -> str:
+        text = value or DASH
+        return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
+
+    return [
+        {"table": "settings", "differs": what, "before text": cut(old), "after text": cut(new), "in": f"{n} of {cells}"}
+        for what, old, new, n in found.itertuples(index=False)
+    ]
+
+
+def verdict_rows(found: pandas.DataFrame, called: Callable[[Sequence[Any]], str]) -> list[dict[str, Any]]:
+    """Of `verdicts`. called: a name for people, by KEY."""
+    several = len(set(found["metric"]) - {""}) > 1
+    rows = []
+    for name, row in zip(_keys(found), found.to_dict("records"), strict=True):
+        cell = {"table": "cells", "cell": called(name), "cell verdict": row["verdict"]}
+        cell |= {"cell metric": row["metric"]} if several else {}
+        for value in ("before", "after", "difference", "noise"):
+            signed = value == "difference"
+            cell[f"cell {value}"] = "" if row[value] is None else number(row[value], row["metric"], signed)
+        rows.append(cell)
+    return rows
+
+
+def reasons(found: pandas.DataFrame, called: Callable[[Sequence[Any]], str]) -> list[str]:
+    """A sentence for each reason in `verdicts`."""
+    return [
+        f"{verdict}: {shortened([called(name) for name in _keys(rows)], 3)}: {why}"
+        for (verdict, why), rows in found[found["reason"] != ""].groupby(["verdict", "reason"], sort=False)
+    ]
+
+
+def _keys(found: pandas.DataFrame) -> list[tuple[Any, ...]]:
+    """The names of cells, by KEY."""
+    return list(found[list(KEY)].itertuples(index=False, name=None))
+
+
+def _counts(found: Changes, both: Sequence[Difference]) -> list[str]:
+    """How many names have become what."""
+    n = Counter((name.change, name.same_id) for name in both)
+    kinds = [
+        (n[EQUAL, True], "equal"),
+        (n[EQUAL, False], "equal under another id"),
+        (n[DIFFERENT, True], "different under one id"),
+        (n[DIFFERENT, False], "different under another id"),
+        *((n[kind, True] + n[kind, False], kind) for kind in (LOST, GAINED, NEITHER, DAMAGED)),
+    ]
+    lines = [f"{counted(len(both), 'name')} in both: {', '.join(f'{k} {what}' for k, what in kinds if k)}"]
+    if not len(found.settings):
+        lines.append("versions, machines, data and configurations are the same")
+    return lines
+
+
+def _notes(found: Changes) -> list[str]:
+    """What is in one of them alone, and what does not match its checksum."""
+    notes = []
+    for kind, what in ((LOST, "finished before, no result now"), (GAINED, "no result before, finished now")):
+        if names := [f"{found.called(n.name)} ({how_it_ended(n)})" for n in found.names if n.change == kind]:
+            notes.append(f"{what}: {shortened(names, NAMED)}")
+    for kind, title in ((ONLY_BEFORE, found.before), (ONLY_AFTER, found.after)):
+        if groups := Counter(name.group for name in found.names if name.change == kind):
+            names = [f"{found.called(group)} ({counted(n, 'seed')})" for group, n in groups.items()]
+            notes.append(f"{counted(sum(groups.values()), 'name')} only in {title}: {shortened(names, NAMED)}")
+    more = len(found.faults) - FAULTS
+    return [*notes, *found.faults[:FAULTS], *([f"... and {more} more that do not match their checksums"] * (more > 0))]
+
+
+def _more(lines: pandas.DataFrame) -> list[str]:
+    more = len(lines) - MOST
+    return [f"... and {more} more: --format csv and json have all, --scenario and --method choose"] if more > 0 else []

@@ -36,7 +36,7 @@ class Frame(pandas.DataFrame):
 
     def _repr_html_(self) -> str:
         # By its name, because the module of formats imports this one.
-        return str(import_module("fedbench.report.text").to_html(self))
+        return str(import_module("fedbench.report.render").to_html(self))
 
 
 def _whole(cells: list[Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 APART = "; "  # between the parts of a variant
@@ -20,8 +19,7 @@ class Place(NamedTuple):
     profile: str
 
 
-@dataclass(frozen=True)
-class Headings:
+class Headings(NamedTuple):
     """shared: what stands above all, "" for a single one, whose title says everything; titles: one each, in order."""
 
     shared: str

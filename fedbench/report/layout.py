@@ -4,25 +4,80 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbench.report.frames import DASH, PLACE, WITH, Format, Frame, format_in, is_blank, lists, number, written
 from fedbench.report.headings import Place, headings
 from fedbench.report.missing_values import ABSENCES
-from fedbench.report.page import Column, Page, Shown, Table, View
 from fedbench.report.run_scores import is_fraction
 from fedbench.words import human_bytes
 
 PARTS = ("name", "score", "gap", "cost", "domain")  # of a leaderboard, in order; domains come last and give way
+Cells = Mapping[str, Sequence[Any]]  # the values of some rows by column
+Attrs = Mapping[Any, Any]  # what a frame says of itself
 
 
-def laid_out(found: Frame, form: str = "") -> View:
-    """A frame as pages; without a word about what was filtered away.
+class Shown(NamedTuple):
+    """A cell: its text, and the spread that follows it ("±1.3")."""
 
-    Args:
-        found: the frame.
-        form: the format it is for, one that people read.
+    text: str
+    spread: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of cells, one a row.
+
+    part: "name", or the table it stands in where one is too wide. left: words, which begin below each other. bold: the
+    row of the best mean.
     """
+
+    title: str
+    part: str
+    cells: Sequence[Shown]
+    left: bool = False
+    bold: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns under a caption. faint: rows that stand back. ceilings: how many rows at the top have a rule below."""
+
+    columns: Sequence[Column]
+    caption: str = ""
+    faint: Sequence[int] = ()
+    ceilings: int = 0
+
+    def __len__(self) -> int:
+        return len(self.columns[0].cells)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Tables under one title.
+
+    above: the conclusion, a sentence before the tables; warning: what to mind before reading a number. Below the tables
+    stand remarks, then notes, which matter more. key: the values of the frame's `by`.
+    """
+
+    title: str
+    tables: Sequence[Table]
+    notes: Sequence[str]
+    remarks: Sequence[str]
+    key: tuple[str, ...]
+    above: str
+    warning: str
+
+
+class Layout(NamedTuple):
+    """The pages of a frame, and what all their titles have in common."""
+
+    pages: Sequence[Page]
+    shared: str = ""
+
+
+def laid_out(found: Frame) -> Layout:
+    """A frame as pages; without a word about what was filtered away."""
     attrs, rows = found.attrs, lists(found)
     by = attrs["by"]
     places: dict[tuple[str, ...], list[int]] = {}
@@ -31,96 +86,64 @@ def laid_out(found: Frame, form: str = "") -> View:
     facts = {tuple(one["key"]): one for one in attrs["pages"]}
     known = [key for key in facts if key in places or not attrs.get("filtered")]
     order = [*known, *(key for key in places if key not in facts)]
-    shared, titles = _titles(order, facts, by)
+    if tuple(by) == PLACE and order:
+        shared, titles = headings([Place(*key) for key in order])
+    else:
+        shared, titles = "", [facts.get(key, {}).get("title") or " · ".join(filter(None, key)) for key in order]
     pages = []
     for key, title in zip(order, titles, strict=True):
-        part = {name: [values[i] for i in places.get(key, ())] for name, values in rows.items()}
-        place = Place(*key) if tuple(by) == PLACE else None
-        pages.append(_page(Part(attrs, part), facts.get(key, {}), title, place))
-    return View(pages, attrs["legend"], found, attrs.get("sources", ()), shared)
+        one, at = facts.get(key, {}), places.get(key, ())
+        cells = {name: [values[i] for i in at] for name, values in rows.items()}
+        tables = _tables(attrs, cells, one.get("caption", "")) if at else []
+        above, warning = one.get("above", ""), one.get("warning", "")
+        pages.append(Page(title, tables, one.get("notes", ()), one.get("remarks", ()), key, above, warning))
+    return Layout(pages, shared)
 
 
-@dataclass(frozen=True)
-class Part:
-    """The rows of a frame that one table shows. attrs: of the frame; cells: by column, those of these rows."""
-
-    attrs: Mapping[Any, Any]
-    cells: Mapping[str, Sequence[Any]]
-
-    def of(self, column: str, otherwise: Any = None) -> Sequence[Any]:
-        """The cells of a column; where there is none, as many of the other value."""
-        return self.cells[column] if column in self.cells else [otherwise] * len(self)
-
-    def __len__(self) -> int:
-        return len(next(iter(self.cells.values()), ()))
-
-    @property
-    def metric(self) -> str:
-        return str(self.attrs.get("metric", "accuracy"))
-
-
-def _titles(
-    keys: Sequence[tuple[str, ...]], facts: dict[tuple[str, ...], Any], by: Sequence[str]
-) -> tuple[str, list[str]]:
-    """What all tables share, and the title of each."""
-    if tuple(by) == PLACE and keys:
-        told = headings([Place(*key) for key in keys])
-        return told.shared, list(told.titles)
-    return "", [facts.get(key, {}).get("title") or " · ".join(filter(None, key)) for key in keys]
-
-
-def _page(part: Part, facts: Mapping[str, Any], title: str, place: Place | None) -> Page:
-    tables = _tables(part, facts.get("caption", "")) if len(part) else []
-    tables[:1] = [replace(table, warning=facts.get("warning", "")) for table in tables[:1]]
-    around = facts.get("notes", ()), facts.get("remarks", ())
-    return Page(title, tables, *around, place, facts.get("above", ""))
-
-
-def _tables(part: Part, caption: str) -> list[Table]:
+def _tables(attrs: Attrs, cells: Cells, caption: str) -> list[Table]:
     """One table, or where a frame has parts one for each of them."""
-    columns = columns_of(part)
+    columns = _columns(attrs, cells)
+    rows = len(next(iter(cells.values())))
     names = [column for column in columns if column.part == "name"]
-    ceiling = [role == "ceiling" for role in part.of("role")]
-    faint = [i for i, ranked in enumerate(part.of("ranked", True)) if not ranked and not ceiling[i]]
-    apart = 0 if part.attrs.get("sorted") else next((i for i, one in enumerate(ceiling) if not one), 0)
-    parts: Mapping[str, str] = part.attrs.get("parts") or {}
-    if not parts or part.attrs.get("columns"):
-        return [Table(columns, caption, "", faint, apart)] if len(columns) > len(names) else []
+    ceiling = [role == "ceiling" for role in cells.get("role", [""] * rows)]
+    faint = [i for i, ranked in enumerate(cells.get("ranked", ())) if not ranked and not ceiling[i]]
+    top = 0 if attrs.get("sorted") else next((i for i, one in enumerate(ceiling) if not one), 0)
+    parts: Mapping[str, str] = attrs.get("parts") or {}
+    if not parts or attrs.get("columns"):
+        return [Table(columns, caption, faint, top)] if len(columns) > len(names) else []
     tables: list[Table] = []
     for name, told in parts.items():
-        own = [column for column in columns if column.part == name]
-        if own:
+        if own := [column for column in columns if column.part == name]:
             text = " · ".join(filter(None, (told, caption if not tables else "")))
-            tables.append(_without_blank_rows(Table([*names, *own], text, "", faint, apart)))
+            tables.append(_without_blank_rows(Table([*names, *own], text, faint, top)))
     return tables
 
 
 def _without_blank_rows(table: Table) -> Table:
     """A table of some columns leaves out the rows that have nothing in them."""
-    names = [column for column in table.columns if column.part == "name"]
     others = [column for column in table.columns if column.part != "name"]
-    rows = [i for i in range(len(names[0].cells)) if any(column.cells[i].text not in ("", DASH) for column in others)]
+    rows = [i for i in range(len(table)) if any(column.cells[i].text not in ("", DASH) for column in others)]
     place = {row: i for i, row in enumerate(rows)}
     cut = [
         replace(c, cells=[c.cells[i] for i in rows], bold=place.get(-1 if c.bold is None else c.bold))
         for c in table.columns
     ]
     faint = [place[row] for row in table.faint if row in place]
-    return replace(table, columns=cut, faint=faint, apart=sum(row < table.apart for row in rows))
+    return replace(table, columns=cut, faint=faint, ceilings=sum(row < table.ceilings for row in rows))
 
 
-def columns_of(part: Part) -> list[Column]:
+def _columns(attrs: Attrs, cells: Cells) -> list[Column]:
     """The columns of one table that have anything in them, names first; or those that are asked for."""
-    asked = part.attrs.get("columns")
+    asked = attrs.get("columns")
     found = []
-    for name in asked or part.cells:
-        format = format_in(part.attrs, name)
-        if name in part.attrs["by"] or (name in WITH and WITH[name] in part.cells) or not (asked or format.part):
+    for name in asked or cells:
+        format = format_in(attrs, name)
+        if name in attrs["by"] or (name in WITH and WITH[name] in cells) or not (asked or format.part):
             continue
         stays = asked or name == "mean"
-        if not stays and all(map(is_blank, part.cells[name])):
+        if not stays and all(map(is_blank, cells[name])):
             continue
-        column = _column(part, name, format)
+        column = _column(attrs, cells, name, format)
         if stays or any(cell.text for cell in column.cells):
             found.append(column)
     if asked:
@@ -128,18 +151,27 @@ def columns_of(part: Part) -> list[Column]:
     return sorted(found, key=lambda column: PARTS.index(column.part) if column.part in PARTS else len(PARTS))
 
 
-def _column(part: Part, name: str, format: Format) -> Column:
-    """A column with what the columns BESIDE it say in the same places."""
-    values, none = part.cells[name], DASH if part.attrs.get("dashes") else ""
+def _column(attrs: Attrs, cells: Cells, name: str, format: Format) -> Column:
+    """A column with what others say in the same places, by TOGETHER."""
+    metric, none = str(attrs.get("metric", "accuracy")), DASH if attrs.get("dashes") else ""
     if name in TOGETHER:
-        facts = {"unit": format.unit, "metric": part.metric, "margin": part.attrs.get("margin", "")}
-        rows = zip(values, *map(part.of, BESIDE[name]), strict=True)
-        cells = [TOGETHER[name](*row, facts) for row in rows]
+        write, others = TOGETHER[name]
+        facts = {"unit": format.unit, "metric": metric, "margin": attrs.get("margin", "")}
+        rows = zip(cells[name], *(cells.get(other, [None] * len(cells[name])) for other in others), strict=True)
+        shown = [write(*row, facts) for row in rows]
     else:
-        cells = [Shown(written(value, format.unit, part.metric, none)) for value in values]
-    bold = best_row(part) if name == "mean" else None
-    left = format.left or format.unit == "names"
-    return Column(format.title or name, format.part or "score", cells, left=left, bold=bold)
+        shown = [Shown(written(value, format.unit, metric, none)) for value in cells[name]]
+    bold = _best_row(attrs, cells) if name == "mean" else None
+    return Column(format.title or name, format.part or "score", shown, format.left or format.unit == "names", bold)
+
+
+def _best_row(attrs: Attrs, cells: Cells) -> int | None:
+    """The row of the best mean among those that are ranked; None where fewer than two are."""
+    means = cells["mean"]
+    known = [i for i, ranked in enumerate(cells.get("ranked", ())) if ranked and not is_blank(means[i])]
+    if len(known) < 2:
+        return None
+    return (max if format_in(attrs, "mean").best == "high" else min)(known, key=lambda i: means[i])
 
 
 Facts = Mapping[str, str]  # the unit of a column, and the metric and the margin of its frame
@@ -191,24 +223,17 @@ def _role(role: str, facts: Facts) -> Shown:
     return Shown("" if role == "method" or is_blank(role) else role)
 
 
-# Cells that say what several columns hold: how, and which columns.
-TOGETHER: Mapping[str, Callable[..., Shown]] = {
-    "mean": _mean, "ci_low": _interval, "gap_low": _interval, "memory_min": _memory, "rounds": _rounds,
-    "verdict": _verdict, "collapsed": _collapsed, "role": _role,
-}  # fmt: skip
-BESIDE: Mapping[str, Sequence[str]] = {
-    "mean": ("std", "status"), "ci_low": ("ci_high",), "gap_low": ("gap_high",), "rounds": ("rounds_std",),
-    "memory_min": ("memory_median", "memory_max"), "verdict": ("within",), "collapsed": ("n_seeds",), "role": (),
-}  # fmt: skip
-
-
-def best_row(part: Part) -> int | None:
-    """The row of the best mean among those that are ranked; None where fewer than two are."""
-    means = part.of("mean")
-    known = [i for i, ranked in enumerate(part.of("ranked", False)) if ranked and not is_blank(means[i])]
-    if len(known) < 2:
-        return None
-    return (max if format_in(part.attrs, "mean").best == "high" else min)(known, key=lambda i: means[i])
+# Cells that say what several columns hold: how, and which other columns.
+TOGETHER: Mapping[str, tuple[Callable[..., Shown], Sequence[str]]] = {
+    "mean": (_mean, ("std", "status")),
+    "ci_low": (_interval, ("ci_high",)),
+    "gap_low": (_interval, ("gap_high",)),
+    "memory_min": (_memory, ("memory_median", "memory_max")),
+    "rounds": (_rounds, ("rounds_std",)),
+    "verdict": (_verdict, ("within",)),
+    "collapsed": (_collapsed, ("n_seeds",)),
+    "role": (_role, ()),
+}
 
 
 def unit_of(metric: str) -> str:

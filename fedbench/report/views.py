@@ -105,9 +105,9 @@ def _view(
 
         return tuning(results) if people else candidates(results)
     if kind == "--paper":
-        from fedbench.report.paper import comparison, frames
+        from fedbench.report import paper
 
-        return (frames.side_by_side if people else frames.paper)(comparison.comparisons(results, at=at))
+        return (paper.side_by_side if people else paper.paper)(paper.comparisons(results, at=at))
     roles = roles_of(results, Registry().catalogue.roles if roles is None else roles)
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > FEW):

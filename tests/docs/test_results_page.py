@@ -13,8 +13,8 @@ from pages import ROOT, blocks, in_code, prose
 
 from fedbench.registry.assets import Assets
 from fedbench.report.board_frames import BOARD, PAIRS
-from fedbench.report.changes_tables import CSV_COLUMNS as CHANGES
-from fedbench.report.paper.frames import COLUMNS as PAPER
+from fedbench.report.changes import CSV_COLUMNS as CHANGES
+from fedbench.report.paper import COLUMNS as PAPER
 from fedbench.results import read_manifest
 from fedbench.results.columns import COLUMNS
 from fedbench.results.index import Entry

@@ -10,8 +10,7 @@ from rich.console import Console
 from fedbench.report.board_frames import leaderboard
 from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.terminal import show
-from fedbench.report.text import render
+from fedbench.report.render import render, show
 from fedbench.results import load
 
 

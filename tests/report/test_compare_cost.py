@@ -10,7 +10,7 @@ from factories import eval_rows, prefix_rounds, round_row, write_cell
 from rich.console import Console
 
 from fedbench.report.costs import costs as costs_of
-from fedbench.report.terminal import show
+from fedbench.report.render import show
 from fedbench.results.coverage import layer_coverage
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from fedbench.report.headings import Place
 from fedbench.report.leaderboards import Leaderboard, Row, concluded
+from fedbench.report.render import render
 from fedbench.report.run_scores import Run, score
 from fedbench.report.scenario_frames import lettered, summary
-from fedbench.report.text import render
 from fedbench.results import Result
 from fedbench.results.diff import CellSummary, diff, settings, shared
 from fedbench.results.index import Entry

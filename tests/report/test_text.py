@@ -1,4 +1,4 @@
-"""fedbench/report/text.py: a leaderboard for papers."""
+"""fedbench/report/render.py: a leaderboard for papers."""
 
 from __future__ import annotations
 

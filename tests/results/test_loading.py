@@ -171,8 +171,8 @@ def test_reading_and_printing_results_needs_neither_torch_nor_scipy(tmp_path):
     write_suite(tmp_path / "s")
     code = (
         "import io, sys; from rich.console import Console; from fedbench.results import load;"
-        "from fedbench.report.leaderboards import leaderboards; from fedbench.report.terminal import show;"
-        "from fedbench.report.text import render;"
+        "from fedbench.report.leaderboards import leaderboards; from fedbench.report.render import show;"
+        "from fedbench.report.render import render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
         "from fedbench.report.board_frames import leaderboard, pairs; from fedbench.report.costs import costs;"
         "[show(view(boards), Console(file=io.StringIO())) for view in (leaderboard, costs, pairs)];"

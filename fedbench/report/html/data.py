@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report import board_frames, costs, deployable, tuning
+from fedbench.report import board_frames, costs, deployable, paper, tuning
 from fedbench.report.frames import Frame
 from fedbench.report.grouping import cited, registered, select
 from fedbench.report.headings import Place, headings
@@ -18,8 +18,6 @@ from fedbench.report.html.origin import origin, statuses
 from fedbench.report.html.series import plain, plain_columns, texts
 from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import Leaderboard, leaderboards
-from fedbench.report.paper import comparison
-from fedbench.report.paper import frames as papers
 from fedbench.report.pareto import COSTS
 from fedbench.report.plot_data import AXES, Board, boards
 from fedbench.report.plot_style import styles
@@ -161,7 +159,7 @@ class _Maker:
     def _papers(self, results: Sequence[Result]) -> Frame:
         if self.asked.metric != "accuracy":
             raise UserError("a paper's numbers are accuracies")
-        return papers.side_by_side(comparison.comparisons(results, at=self.asked.at))
+        return paper.side_by_side(paper.comparisons(results, at=self.asked.at))
 
     def _board(self, board: Leaderboard, title: str) -> dict[str, Any]:
         self.count += 1
@@ -213,24 +211,23 @@ class _Maker:
                 continue
             for board in made:
                 if any(row.runs for row in board.rows):
-                    view = laid_out(board_frames.leaderboard([board]))
-                    found.setdefault(board.place, {})[seed] = view.pages[0].tables[0].columns
+                    (page,) = laid_out(board_frames.leaderboard([board])).pages
+                    found.setdefault(board.place, {})[seed] = page.tables[0].columns
         return found
 
     def _pages(self, key: str, make: Callable[[], Frame]) -> list[dict[str, Any]]:
         """Nothing where the view has nothing to show."""
         try:
-            view = laid_out(make())
+            found = make()
         except UserError:
             return []
-        self.texts[key] = texts(view)
-        return [plain(page) | {"key": key, "place": page.place} for page in view.pages]
+        self.texts[key] = texts(found)
+        return [plain(page) | {"key": key, "place": page.key} for page in laid_out(found).pages]
 
     def _page(self, key: str, frame: Frame) -> dict[str, Any]:
-        view = laid_out(frame)
-        (page,) = view.pages
-        self.texts[key] = texts(view, self.sources if key.startswith("board") else ())
-        return plain(page) | {"key": key, "legend": list(view.legend)}
+        (page,) = laid_out(frame).pages
+        self.texts[key] = texts(frame, self.sources if key.startswith("board") else ())
+        return plain(page) | {"key": key, "legend": list(frame.attrs["legend"])}
 
 
 def _diagram(standing: Standing) -> dict[str, Any] | None:

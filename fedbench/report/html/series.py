@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.report import pareto
 from fedbench.report.budget import paid
-from fedbench.report.frames import PLACE
+from fedbench.report.frames import PLACE, Frame
+from fedbench.report.layout import Column, Page, Table
 from fedbench.report.leaderboards import Leaderboard, Row
-from fedbench.report.page import Column, Page, Table, View
 from fedbench.report.plot_data import AXES, Board, by_method
+from fedbench.report.render import render
 from fedbench.report.run_scores import curve, is_fraction
-from fedbench.report.text import render
 from fedbench.report.tuning import Tuned
 from fedbench.report.tuning import boards as tuned_boards
 from fedbench.results import Result
@@ -150,6 +149,7 @@ def plain(page: Page) -> dict[str, Any]:
     return {
         "title": page.title,
         "above": page.above,
+        "warning": page.warning,
         "tables": [_table(table) for table in page.tables],
         "remarks": list(page.remarks),
         "notes": list(page.notes),
@@ -159,7 +159,6 @@ def plain(page: Page) -> dict[str, Any]:
 def _table(table: Table) -> dict[str, Any]:
     return {
         "caption": table.caption,
-        "warning": table.warning,
         "faint": sorted(table.faint),
         "columns": plain_columns(table.columns),
     }
@@ -178,7 +177,8 @@ def plain_columns(found: Sequence[Column]) -> list[dict[str, Any]]:
     ]
 
 
-def texts(view: View, sources: Sequence[str] = ()) -> Mapping[str, str]:
-    """A view in the formats that papers and programs take in, by `fedbench.report.text`."""
-    cited = replace(view, sources=sources)
-    return {form: render(cited if form != "csv" else view, form) for form in TEXTS}
+def texts(found: Frame, sources: Sequence[str] = ()) -> Mapping[str, str]:
+    """A frame in the formats that papers and programs take in."""
+    cited = found.copy(deep=False)
+    cited.attrs = {**found.attrs, "sources": sources}
+    return {form: render(cited, form) for form in TEXTS}

@@ -16,7 +16,7 @@ from reports import HOSTILE, SHOWN
 
 from fedbench.report.html.render import embedded
 from fedbench.report.html.series import rounded, thinned
-from fedbench.report.text import _escape_markdown as escaped
+from fedbench.report.render import _escape_markdown as escaped
 from fedbench.results import read_manifest
 from fedbench.results.store import cell_folders
 

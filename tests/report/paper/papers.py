@@ -8,10 +8,8 @@ from factories import eval_rows, write_cell
 from rich.console import Console
 
 from fedbench.report.layout import laid_out
-from fedbench.report.paper.comparison import comparisons
-from fedbench.report.paper.frames import paper, side_by_side
-from fedbench.report.terminal import show
-from fedbench.report.text import render
+from fedbench.report.paper import comparisons, paper, side_by_side
+from fedbench.report.render import render, show
 from fedbench.results import load
 
 VIT = "vit_base_patch16_224"

@@ -9,7 +9,7 @@ from factories import eval_rows, write_cell
 from papers import VIT, around, cells, compared, measure, numbers, rendered, shown
 
 from fedbench.errors import UserError
-from fedbench.report.paper.comparison import comparisons
+from fedbench.report.paper import comparisons
 from fedbench.results import load
 from fedbench.results.expected import write_expected
 
@@ -228,13 +228,13 @@ def test_numbers_keep_the_decimals_they_are_printed_with(suite):
 
 def test_boards_without_numbers_are_left_out_and_none_at_all_is_an_error(suite, tmp_path):
     write_cell(suite, "fedra", scenario="other", evaluation=eval_rows({1: {"a": 0.5}}))
-    with pytest.raises(UserError, match="numbers beside these results are for skew; none of these leaderboards is"):
+    with pytest.raises(UserError, match="numbers next to these results are for skew; none of these leaderboards is"):
         comparisons(load([suite]))
     measure(suite, "fedra", (0.9, 0.8))
     assert compared(suite).board.place.scenario == "skew"
     write_cell(tmp_path / "plain", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
-    with pytest.raises(UserError, match=r"beside the results of plain: .*\nOf the suites beside these, s have them"):
+    with pytest.raises(UserError, match=r"next to the results of plain: .*\nOf the suites next to these, s have them"):
         comparisons(load([tmp_path / "plain"]))
     write_expected(suite, suite.name, [])
-    with pytest.raises(UserError, match=r"beside the results of plain, s: .*\n.*suites/papers"):
+    with pytest.raises(UserError, match=r"next to the results of plain, s: .*\n.*suites/papers"):
         comparisons(load([tmp_path]))

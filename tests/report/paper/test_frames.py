@@ -1,4 +1,4 @@
-"""fedbench/report/paper/frames.py: both numbers in every format, on a terminal and by the command."""
+"""fedbench/report/paper.py: both numbers in every format, on a terminal and by the command."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 from papers import VIT, compared, measure, numbers, rendered, shown
 
-from fedbench.report.paper.comparison import comparisons
-from fedbench.report.paper.frames import COLUMNS
+from fedbench.report.paper import COLUMNS, comparisons
 from fedbench.results import load
 from fedbench.results.expected import write_expected
 

@@ -9,7 +9,7 @@ from legible import wrong
 from matplotlib.figure import Figure
 
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.pareto import fronts
+from fedbench.report.pareto import pareto as fronts
 from fedbench.report.pictures.allocation import allocation
 from fedbench.report.pictures.curves import curves
 from fedbench.report.pictures.layers import layers
@@ -71,12 +71,9 @@ def test_curves_of_many_can_be_read(skew, panels, methods, long):
 
 @pytest.mark.parametrize(("panels", "methods"), [(1, 20), (12, 3)])
 def test_fronts_of_many_can_be_read(skew, results, panels, methods):
-    (points,) = fronts(results, leaderboards(results), "bytes")
+    points = fronts(leaderboards(results), "bytes")
     (board,) = many(skew[0], 1, methods, True)
-    named = [
-        replace(points[i % len(points)], row=replace(points[i % len(points)].row, method=name, output=""))
-        for i, name in enumerate(board.methods)
-    ]
+    named = points.iloc[[i % len(points) for i in range(len(board.methods))]].assign(method=list(board.methods))
     assert wrong(pareto({SCENARIO.format(i): named for i in range(panels)}, "bytes")) == []
 
 

@@ -71,8 +71,8 @@ const next = (sort, column) => {
 };
 
 const pageOf = (page, options = {}) => [
+  page.warning ? el("p", { class: "warning" }, page.warning) : null,
   page.tables.map((table) => [
-    table.warning ? el("p", { class: "warning" }, table.warning) : null,
     options.plainly ? drawTable(table, options) : sortedAlone(table, options),
   ]),
   options.noTake ? null : take(page.key),

@@ -1,4 +1,4 @@
-"""fedbench/report/paper/comparison.py: the order of the methods, measured and in the paper."""
+"""fedbench/report/paper.py: the order of the methods, measured and in the paper."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from papers import around, compared, measure
 
-from fedbench.report.paper.comparison import order, ordered
+from fedbench.report.paper import order, ordered
 
 
 def test_the_orders_of_the_methods_that_both_have(suite):

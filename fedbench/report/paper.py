@@ -1,0 +1,411 @@
+"""Papers: leaderboards next to printed numbers, what may be subtracted, and what may only be read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedbench.errors import UserError
+from fedbench.report.board_frames import subtitle
+from fedbench.report.frames import DASH, PLACE, Format, Frame, frame, number, page
+from fedbench.report.leaderboards import Leaderboard, Row, cell, leaderboards
+from fedbench.report.missing_values import ABSENCES
+from fedbench.results import Result
+from fedbench.results.expected import Expected, read_expected
+from fedbench.results.index import INDEX
+from fedbench.words import counted
+
+AVERAGE = "average"
+# What papers call the mean over everything that is tested; over domains and, where each has a model, over clients.
+CLIENTS = "mean_client_accuracy"
+AVERAGES = (AVERAGE, CLIENTS)
+
+# Parts of a variant that leave what is measured as it is, or that are compared by themselves.
+ASIDE = {
+    *("backbone.name", "backbone.pretrained", "data.name", "data.root", "profile"),
+    *("engine", "precision", "evaluation.by", "evaluation.every", "evaluation.at"),
+    *("evaluation.batch_size", "evaluation.sizes"),
+}
+# Options that may stand in brackets behind the name of a backbone or a data set: where its files lie.
+WHERE = {"backbone": "pretrained", "data": "root"}
+# *_percent and difference are in percent and points; difference is empty where the two are not comparable.
+COLUMNS = (
+    *PLACE, "method", "domain", "round", "measured_percent", "measured_std", "n_seeds", "paper_dataset",
+    "paper_backbone", "paper_percent", "paper_std", "difference", "source",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's numbers on one data set with one backbone. values: by (method, domain or "average")."""
+
+    dataset: str
+    backbone: str
+    values: Mapping[tuple[str, str], Expected]
+
+    @property
+    def methods(self) -> list[str]:
+        return list(dict.fromkeys(method for method, _ in self.values))
+
+    def percent(self, method: str, column: str) -> float | None:
+        row = self.values.get((method, column))
+        return None if row is None else row.value_percent
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A leaderboard with the paper's numbers for it.
+
+    apart: in what the two differ, "" where nothing does. Only then is there a difference, and there is one paper;
+    otherwise there may be several, none of which is ever subtracted from, or averaged with, what was measured.
+    weights: the fingerprint of the backbone's, which papers seldom name; "" where no cell has started.
+    """
+
+    board: Leaderboard
+    papers: Sequence[Paper]
+    apart: str
+    weights: str = ""
+
+    @property
+    def methods(self) -> list[tuple[str, Row | None]]:
+        """(label, row) of every method: those of the leaderboard, then those that the papers alone have."""
+        rows = [(row.label, row) for row in self.board.rows]
+        known = {label for label, _ in rows}
+        others = dict.fromkeys(name for paper in self.papers for name in paper.methods if name not in known)
+        return [*rows, *((name, None) for name in others)]
+
+    @property
+    def columns(self) -> list[str]:
+        """The domains and the average; the average alone where nothing else can be set side by side."""
+        if self.apart:
+            return [AVERAGE]
+        return [
+            *dict.fromkeys([*self.board.domains, *(name for _, name in self.papers[0].values if name != AVERAGE)]),
+            AVERAGE,
+        ]
+
+    def difference(self, label: str, row: Row | None, column: str) -> float | None:
+        """Measured minus printed, in points; None where one is missing or the two are not comparable."""
+        theirs = None if self.apart else self.papers[0].percent(label, column)
+        ours = None if row is None else percent(row, column)
+        return None if ours is None or theirs is None else ours - theirs
+
+
+def percent(row: Row, column: str) -> float | None:
+    """What was measured, in percent."""
+    score = cell(row, column)
+    return None if score is None else 100 * score.mean
+
+
+def comparisons(results: Sequence[Result], at: str = "final") -> list[Comparison]:
+    """A comparison for each leaderboard of accuracies whose scenario the paper has, in the order of `leaderboards`.
+
+    Raises: UserError where no result has a paper's numbers next to it, or none that fits its scenario.
+    """
+    folders = list(dict.fromkeys(result.suite_folder for result in results))
+    numbers = {folder: read_expected(folder) for folder in folders}
+    if not any(numbers.values()):
+        raise UserError(_without(folders))
+    found = []
+    for board in leaderboards(results, at=at):
+        cells = [result for part in board.cells.values() for result in part]
+        if rows := _for_board(numbers[cells[0].suite_folder], board):
+            manifest = next((result.manifest for result in cells if result.manifest), {})
+            found.append(_comparison(board, rows, manifest))
+    if not found:
+        have = ", ".join(dict.fromkeys(row.scenario for rows in numbers.values() for row in rows))
+        raise UserError(f"the paper's numbers next to these results are for {have}; none of these leaderboards is")
+    return found
+
+
+def _without(folders: Sequence[Path]) -> str:
+    names = ", ".join(folder.name for folder in folders)
+    others = {file.parent for folder in folders for file in folder.parent.glob(f"*/{INDEX}")}
+    known = sorted(other.name for other in others if read_expected(other))
+    hint = f"Of the suites next to these, {', '.join(known)} have them." if known else (
+        "The suites under suites/papers have them: `fedbench run suites/papers/PAPER/TABLE.yaml`."
+    )  # fmt: skip
+    return f"no paper's numbers lie next to the results of {names}: their {INDEX} has none.\n{hint}"
+
+
+def _for_board(rows: Iterable[Expected], board: Leaderboard) -> list[Expected]:
+    """The numbers of the leaderboard's scenario and sweep point, the most specific ones."""
+    there = _parts(board.place.variant)
+    fitting = [row for row in rows if row.scenario == board.place.scenario and _parts(row.variant) <= there]
+    most = max((len(_parts(row.variant)) for row in fitting), default=0)
+    return [row for row in fitting if len(_parts(row.variant)) == most]
+
+
+def _parts(variant: str) -> set[str]:
+    return set(filter(None, variant.split("; ")))
+
+
+def _comparison(board: Leaderboard, rows: Sequence[Expected], manifest: Mapping[str, Any]) -> Comparison:
+    values: dict[tuple[str, str], dict[tuple[str, str], Expected]] = {}
+    for row in rows:
+        column = AVERAGE if row.metric in AVERAGES else row.metric
+        values.setdefault((row.dataset, row.backbone), {})[row.method, column] = row
+    papers = [Paper(*combination, numbers) for combination, numbers in values.items()]
+    there = board.place
+    own = [p for name in _names(there.backbone) for p in papers if (p.dataset, p.backbone) == (there.dataset, name)][:1]
+    others = {part for part in _parts(there.variant) - _parts(rows[0].variant) if part.partition("=")[0] not in ASIDE}
+    others = {part for part in others if not _names_only(part, board, bool(own))}
+    apart = _apart(board, own or papers, bool(own), manifest.get("config", {}), others)
+    return Comparison(board, own or papers, apart, manifest.get("fingerprints", {}).get("weights", ""))
+
+
+def _names_only(part: str, board: Leaderboard, has_own: bool) -> bool:
+    """Whether a part of a variant does no more than name the backbone or the data set, and say where its files lie.
+
+    On the paper's data, any other `data=NAME` is an overlay, which may have changed anything.
+    """
+    key, _, value = part.partition("=")
+    name, _, options = value.removesuffix(")").partition("(")
+    if key not in WHERE or (options and not options.startswith(f"{WHERE[key]}=")) or "," in options:
+        return False
+    return key == "backbone" or not has_own or name == board.place.dataset
+
+
+def _names(backbone: str) -> list[str]:
+    """What a paper may call a backbone of timm: as it is, or without the tag of its weights."""
+    return list(dict.fromkeys([backbone, backbone.partition(".")[0]]))
+
+
+def _apart(
+    board: Leaderboard, papers: Sequence[Paper], has_own: bool, config: Mapping[str, Any], others: set[str]
+) -> str:
+    """One sentence on all that keeps the measured values from being compared with the printed ones; or nothing."""
+    pairs = []
+    if not has_own:
+        first = papers[0]
+        theirs = "the data and backbones below" if papers[1:] else f"{first.dataset} with {first.backbone}"
+        pairs.append((f"on {board.place.dataset} with {board.place.backbone}", theirs))
+    if board.place.profile != "paper":
+        pairs.append((f"with the profile {board.place.profile}", "the profile paper"))
+    if config.get("backbone", {}).get("pretrained") is False:
+        pairs.append(("with random weights", "pre-trained ones"))
+    if board.at != "final":
+        pairs.append((f"with --at {board.at}", "the last round"))
+    evaluation = config.get("evaluation", {})
+    if part := evaluation.get("validation"):
+        others = {other for other in others if not other.startswith("evaluation.validation=")}
+        pairs.append((f"with {part:g} of the training images held out", "all training images"))
+    by_client = evaluation.get("by") == "client"
+    if by_client != any(row.metric == CLIENTS for paper in papers for row in paper.values.values()):
+        both = ("by client", "by domain")
+        pairs.append(both if by_client else both[::-1])
+    rounds, printed = (
+        config.get("train", {}).get("rounds"),
+        {row.rounds for paper in papers for row in paper.values.values()},
+    )
+    if printed := sorted(printed - {None}):
+        others = {part for part in others if not part.startswith("train.rounds=")}
+        if rounds is not None and printed != [rounds]:
+            several = f"{' or '.join(map(str, printed))} round{'' if printed == [1] else 's'}"
+            pairs.append((f"after {counted(rounds, 'round')}", several))
+    if others:
+        pairs.append((f"with {', '.join(sorted(others))}", "the suite without that"))
+    if not pairs:
+        return ""
+    ours, theirs = (", ".join(side) for side in zip(*pairs, strict=True))
+    return f"measured {ours}; the paper's numbers are for {theirs}: not comparable"
+
+
+class Orders(NamedTuple):
+    """The methods that both have, from the best average to the worst; those that read the same stand together.
+
+    swapped: how many of the `pairs` that neither ties stand the other way round in the paper.
+    """
+
+    measured: Sequence[Sequence[str]]
+    paper: Sequence[Sequence[str]]
+    swapped: int
+    pairs: int
+
+
+def order(comparison: Comparison, paper: Paper) -> Orders | None:
+    """Both orders; None where fewer than two methods can be ordered."""
+    ours: dict[str, float] = {}
+    theirs: dict[str, float] = {}
+    for label, row in comparison.methods:
+        measured = percent(row, AVERAGE) if row is not None else None
+        printed = paper.percent(label, AVERAGE)
+        if measured is not None and printed is not None:
+            ours[label], theirs[label] = round(measured, 1), printed
+    return ordered(ours, theirs) if len(ours) > 1 else None
+
+
+def ordered(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Orders:
+    """The two orders of the same methods, higher values first."""
+    names = list(ours)
+    signs = [
+        (ours[a] - ours[b]) * (theirs[a] - theirs[b]) for position, a in enumerate(names) for b in names[position + 1 :]
+    ]
+    return Orders(_ranked(ours), _ranked(theirs), sum(s < 0 for s in signs), sum(s != 0 for s in signs))
+
+
+def _ranked(values: Mapping[str, float]) -> list[list[str]]:
+    ranks: dict[float, list[str]] = {}
+    for name, value in values.items():
+        ranks.setdefault(value, []).append(name)
+    return [ranks[value] for value in sorted(ranks, reverse=True)]
+
+
+# Frames
+
+
+def paper(comparisons: Sequence[Comparison]) -> Frame:
+    """A row for every method, domain and combination of the paper, with measured and printed numbers in percent."""
+    return frame(
+        [row for comparison in comparisons for row in _records(comparison)],
+        COLUMNS,
+        caption="Measured, and printed in a paper",
+        pages=[_page(comparison) for comparison in comparisons],
+        formats={"difference": Format()},
+        legend=_legend(comparisons),
+        metric="accuracy",
+    )
+
+
+def side_by_side(comparisons: Sequence[Comparison]) -> Frame:
+    """The same for people: measured, paper and difference as lines of each method, so that domains fit on a page."""
+    rows = []
+    for comparison in comparisons:
+        lines = _averages(comparison) if comparison.apart else _by_domain(comparison)
+        rows += [{**comparison.board.place._asdict(), **line} for line in lines]
+    found = paper(comparisons)
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in (*PLACE, "method")))
+    names.sort(key=lambda name: name != AVERAGE)
+    made = frame(rows, (*PLACE, "method", *names), caption=found.caption, formats=dict.fromkeys(names, Format()))
+    made.attrs = {**found.attrs, "formats": made.attrs["formats"]}
+    return made
+
+
+def _page(comparison: Comparison) -> dict[str, Any]:
+    text = comparison.apart
+    warning = f"{text[:1].upper()}{text[1:]}. Averages side by side, no difference." if text else ""
+    orders = [
+        {"paper_dataset": one.dataset, "paper_backbone": one.backbone, **both._asdict()}
+        for one in comparison.papers
+        if (both := order(comparison, one))
+    ]
+    return page(
+        comparison.board.place,
+        caption=subtitle(comparison.board),
+        above=warning,
+        warning=comparison.board.warning,
+        notes=list(comparison.board.notes),
+        remarks=_remarks(comparison),
+        comparable=not comparison.apart,
+        orders=orders,
+    )
+
+
+def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """What is known of each number; None where there is none."""
+    for one in comparison.papers:
+        for label, row in comparison.methods:
+            for column in comparison.columns:
+                score = cell(row, column) if row is not None else None
+                theirs = one.values.get((label, column))
+                if score is None and theirs is None:
+                    continue
+                yield {
+                    **comparison.board.place._asdict(),
+                    "method": label,
+                    "domain": column,
+                    "round": row.round if row is not None and row.runs else None,
+                    "measured_percent": percent(row, column) if row is not None else None,
+                    "measured_std": 100 * score.std if score is not None and score.std is not None else None,
+                    "n_seeds": score.n if score is not None else 0,
+                    "paper_dataset": one.dataset,
+                    "paper_backbone": one.backbone,
+                    "paper_percent": theirs.value_percent if theirs else None,
+                    "paper_std": theirs.std if theirs else None,
+                    "difference": comparison.difference(label, row, column),
+                    "source": theirs.source if theirs else None,
+                }
+
+
+def _by_domain(comparison: Comparison) -> Iterator[dict[str, str]]:
+    """Measured, paper and difference as three lines of each method."""
+    (one,) = comparison.papers
+    for label, row in comparison.methods:
+        subtracted = {column: comparison.difference(label, row, column) for column in comparison.columns}
+        yield {"method": label, **{column: _measured(row, column) for column in subtracted}}
+        yield {"method": "  paper", **{column: _printed(one, label, column) for column in subtracted}}
+        if any(value is not None for value in subtracted.values()):
+            texts = {column: DASH if value is None else f"{value:+.1f}" for column, value in subtracted.items()}
+            yield {"method": "  difference", **texts}
+
+
+def _averages(comparison: Comparison) -> Iterator[dict[str, str]]:
+    for label, row in comparison.methods:
+        printed = zip(_titles(comparison), comparison.papers, strict=True)
+        papers = {title: _printed(one, label, AVERAGE) for title, one in printed}
+        yield {"method": label, "measured": _measured(row, AVERAGE), **papers}
+
+
+def _titles(comparison: Comparison) -> list[str]:
+    """`paper`, or `paper 1`, `paper 2` and so on."""
+    count = len(comparison.papers)
+    return ["paper"] if count == 1 else [f"paper {place}" for place in range(1, count + 1)]
+
+
+def _measured(row: Row | None, column: str) -> str:
+    """A dash where a method has not run, and the word that says why where it has no number."""
+    score = None if row is None else cell(row, column)
+    if row is None or score is None:
+        return DASH if row is None or column != AVERAGE else (ABSENCES[row.status].short or DASH)
+    spread = f" ±{number(score.std, row.metric)}" if column == AVERAGE and score.std is not None else ""
+    return number(score.mean, row.metric) + spread
+
+
+def _printed(one: Paper, label: str, column: str) -> str:
+    """A number as the paper prints it, with at least two decimals."""
+    row = one.values.get((label, column))
+    if row is None:
+        return DASH
+    return _decimals(row.value_percent) + ("" if row.std is None else f" ±{_decimals(row.std)}")
+
+
+def _decimals(value: float) -> str:
+    return f"{value:.2f}" if round(value, 2) == value else str(value)
+
+
+def _remarks(comparison: Comparison) -> list[str]:
+    """Where the printed numbers are from, and in which order either side puts the methods."""
+    found = [] if comparison.apart or not comparison.weights else [f"measured with the weights {comparison.weights}"]
+    there = {row.method for row in comparison.board.rows}
+    for title, one in zip(_titles(comparison), comparison.papers, strict=True):
+        found.append(
+            "; ".join(
+                [
+                    f"{title}: {one.dataset} with {one.backbone}",
+                    *dict.fromkeys(row.source for row in one.values.values() if row.source),
+                ]
+            )
+        )
+        # The paper may score a second output, `fedavg/local` of `fedavg`.
+        seconds = [(label, label.rpartition("/")[0]) for label in one.methods]
+        found += [f"{title} scores {label}, not {method}" for label, method in seconds if method in there - {label}]
+    for title, one in zip(_titles(comparison), comparison.papers, strict=True):
+        if (both := order(comparison, one)) is not None:
+            found.append(f"order, measured: {in_order(both.measured)}")
+            swapped = f"{both.swapped} of {counted(both.pairs, 'pair')} swapped"
+            found.append(f"order, {title}: {in_order(both.paper)}; {swapped}")
+    return list(dict.fromkeys(found))  # the measured order once, where the papers have the same methods
+
+
+def in_order(ranks: Sequence[Sequence[str]]) -> str:
+    """`alllarge > fedra = depthfl > allsmall`."""
+    return " > ".join(" = ".join(names) for names in ranks)
+
+
+def _legend(comparisons: Sequence[Comparison]) -> list[str]:
+    found = ["order: by average, over the methods that both have; pairs that are equal on either side are left out."]
+    if any(not comparison.apart for comparison in comparisons):
+        found.insert(0, "difference: measured minus paper, in points.")
+    return found

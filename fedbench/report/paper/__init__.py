@@ -1,1 +1,0 @@
-"""A paper's numbers beside those that were measured."""
