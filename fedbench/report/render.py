@@ -176,9 +176,8 @@ def to_html(found: Frame) -> str:
     (pages, shared), lines = laid_out(found), []
     for page in pages:
         lines.append(f"<h4>{_escape_html(' · '.join(filter(None, (shared, page.title))))}</h4>")
-        lines += [f"<p>{_escape_html(page.above)}</p>"] if page.above else []
+        lines += [f"<p>{_escape_html(text)}</p>" for text in (page.above, page.warning) if text]
         for table in page.tables:
-            lines += [f"<p>{_escape_html(table.warning)}</p>"] if table.warning else []
             lines += ["<table>", f"<caption>{_escape_html(table.caption)}</caption>"]
             lines.append(_html_row("th", [column.title for column in table.columns], table.columns))
             for i in range(len(table)):

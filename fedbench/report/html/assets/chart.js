@@ -82,7 +82,7 @@ const figure = (title, drawing, { choices = null, legend = null, numbers = null,
 const select = (label, options, value, changed) => el("label", {}, `${label} `,
   el("select", { "data-choice": label, on: { change: (event) => changed(event.target.value) } },
     Object.entries(options).map(([id, name]) => el("option", { value: id, selected: id === value }, name))));
-const plainTable = (caption, titles, rows) => ({ caption, warning: "", faint: [],
+const plainTable = (caption, titles, rows) => ({ caption, faint: [],
   columns: titles.map((title, k) => ({ title, part: k ? "score" : "name", left: !k, cells: rows.map((row) => row[k]) })) });
 const percent = (fraction) => (fraction ? 100 : 1);
 const shortly = (value, fraction) => (value === null || value === undefined ? "" : fraction ? value.toFixed(1) : value.toFixed(3));
