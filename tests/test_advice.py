@@ -19,7 +19,7 @@ from fedbench.registry import installed
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 CODE = sorted((*ROOT.glob("fedbench/**/*.py"), *ROOT.glob("plugins/**/*.py")))
-DOCS = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"]
+DOCS = [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"]
 OTHERS = {
     "--porcelain",
     "--untracked-files",

@@ -199,6 +199,37 @@ def forest(*pairs: tuple[str, str]) -> Figure:
     return figure
 
 
+def others() -> Figure:
+    """FedRA minus every other method of the field, a panel for each backbone, sorted by the ViT; the colour is the
+    family's. A hollow mark is not significantly different from 0."""
+    rows = []
+    for row in compared("field_tuned", "--pairs").itertuples():
+        if "fedra" in (row.method, row.other):
+            sign = 100 if row.method == "fedra" else -100
+            low, high = sorted((sign * row.ci_low, sign * row.ci_high))
+            other = row.other if row.method == "fedra" else row.method
+            rows.append((row.backbone, other, sign * row.difference, low, high, row.verdict in ("better", "worse")))
+    frame = pandas.DataFrame(rows, columns=["backbone", "other", "difference", "low", "high", "significant"])
+    order = frame[frame.backbone == "micro_vit"].sort_values("difference").other.tolist()
+    colours = {name: COLOURS[family] for name, family in families().items()} | {"packed": COLOURS["Depth"]}
+    figure = Figure(figsize=(9.2, 6.4), layout="constrained", **STYLE)
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, (backbone, title) in zip(axes, BACKBONES.items(), strict=True):
+        ax.axvline(0, color="#555555", linewidth=0.8)
+        for row in frame[frame.backbone == backbone].itertuples():
+            y, colour = order.index(row.other), colours[row.other]
+            ax.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
+            ax.plot(row.difference, y, "o", color=colour, markerfacecolor=colour if row.significant else "white")
+        ax.set_title(title, fontsize=10)
+        ax.set_xlabel("FedRA minus the other, points of accuracy, 95 % interval", fontsize=8.5)
+        _plain(ax)
+    axes[0].set_yticks(range(len(order)), order)
+    axes[0].invert_yaxis()
+    marks = [axes[1].plot([], [], "o-", color=colour, label=family)[0] for family, colour in COLOURS.items()]
+    figure.legend(handles=marks, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
+    return figure
+
+
 SPLIT = {
     "fedavg_pretrained": "FedAvg, pre-trained",
     "fedra": "FedRA, pre-trained",
@@ -296,6 +327,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "overview": overview,
     "prefixes": lambda: forest(("fedra", "inclusivefl"), ("fedra", "depthfl")),
     "probe": lambda: forest(*((name, "head_only") for name in ("fedra", "inclusivefl", "depthfl"))),
+    "others": others,
     "field": field,
     "devices": devices,
     "split": split,

@@ -12,7 +12,7 @@ PAGES = [
         ROOT / name
         for name in ("README.md", "AGENTS.md", "BENCHMARKS.md", "CONTRIBUTING.md", "suites/papers/README.md")
     ),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
 
@@ -56,8 +56,9 @@ def place(block: Block) -> str:
     return block.place
 
 
-EXAMPLES = blocks(ROOT / "docs/plugins.md", "python")
+HOOK_PAGES = sorted((ROOT / "docs/hooks").glob("*.md"))
+EXAMPLES = [block for page in HOOK_PAGES for block in blocks(page, "python")]
 
 
 def file_of(block: Block) -> str:
-    return f"example_{block.place.rpartition(':')[2]}.py"
+    return re.sub(r"\W", "_", f"example {block.place}") + ".py"

@@ -1,21 +1,37 @@
-"""The figures of README.md and docs/findings.md: what they draw is in the reference results."""
+"""The figures of README.md and the pages: committed, shown, and drawn from the reference results and the program."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from pages import ROOT
+from pages import PAGES, ROOT, prose
 
 pytest.importorskip("matplotlib")
-from sitemaking import figures
+from sitemaking import diagrams, figures
+
+DRAWN = [*figures.FIGURES, *diagrams.DIAGRAMS, "report"]
 
 
-def test_every_figure_that_is_made_is_committed_and_shown():
-    pages = "".join(
-        (ROOT / page).read_text("utf-8") for page in ("README.md", "docs/findings.md", "docs/leaderboard.md")
-    )
-    for name in figures.FIGURES:
-        assert (ROOT / f"docs/{name}.png").is_file()
-        assert f"{name}.png)" in pages
+def test_every_figure_that_is_made_is_committed_shown_and_small():
+    pages = "".join(page.read_text("utf-8") for page in PAGES)
+    assert len(set(DRAWN)) >= 10
+    for name in DRAWN:
+        file = ROOT / f"docs/{name}.png"
+        assert file.is_file() and file.stat().st_size <= 300_000, name
+        assert f"{name}.png)" in pages, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_picture_has_a_text_for_those_who_cannot_see_it(page):
+    for alt in re.findall(r"!\[([^\]]*)\]\(", prose(page)):
+        assert len(alt.split()) >= 5, alt
+
+
+def test_the_architecture_names_files_as_they_are():
+    page = prose(ROOT / "docs/architecture.md")
+    named = {file for file, _ in diagrams.STEPS} | set(re.findall(r"`([a-z_/]+(?:\.py|/))[`:]", page))
+    assert not [file for file in named if not (ROOT / "fedbench" / file).exists() and not (ROOT / file).exists()]
 
 
 def test_differences_have_the_sign_of_their_pair_and_every_scenario():
@@ -43,3 +59,8 @@ def test_every_method_has_a_family_with_a_colour():
 
 def test_a_figure_is_drawn():
     assert len(figures.FIGURES["prefixes"]().axes) == 2
+
+
+@pytest.mark.parametrize("name", ["round", "layers", "architecture"])
+def test_a_diagram_is_drawn(name):
+    assert diagrams.DIAGRAMS[name]().axes

@@ -26,7 +26,7 @@ def listed(menu: list | str) -> list[str]:
 
 
 def test_every_page_stands_in_the_menu_once():
-    pages = [file.name for file in (ROOT / "docs").glob("*.md")]
+    pages = [str(file.relative_to(ROOT / "docs")) for file in (ROOT / "docs").rglob("*.md")]
     assert sorted(listed(MENU)) == sorted([*pages, *MADE, *linking.ELSEWHERE.values()])
 
 
@@ -86,6 +86,7 @@ def test_every_command_every_component_and_every_key_is_on_its_page(registry):
         ("suites.md", "(#sweeps)", "[x](#sweeps)"),
         ("citing.md", "(../CITATION.cff)", "[x](files/CITATION.cff.txt)"),
         ("plugins.md", "(../plugins)", "x"),
+        ("hooks/metrics.md", "(../results.md#the-folder)", "[x](../results.md#the-folder)"),
         ("papers_suites.md", "(../../docs/suites.md#sweeps)", "[x](suites.md#sweeps)"),
         ("papers_suites.md", "(fedra/table1.yaml)", "[x](files/suites/papers/fedra/table1.yaml.txt)"),
         ("data.md", "(https://arxiv.org)", "[x](https://arxiv.org)"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 def _method(
     round: str = "pass", init: str = "pass", predict: str = "", price: str = "", before: str = "", end: str = ""
 ) -> str:
-    """Clients count their classes, as docs/plugins.md has it."""
+    """A small whole method: clients count their classes."""
     return f"""
 from dataclasses import replace
 from fedbench import Method
