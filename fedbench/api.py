@@ -61,7 +61,7 @@ def run(
     """
     from ruamel.yaml import YAML
 
-    from fedbench.commands.screen import Screen
+    from fedbench.commands.output import Screen
     from fedbench.commands.watch import Watch
     from fedbench.runner import runner
 

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from fedbench.cli import main
-from fedbench.commands.trackers import files
+from fedbench.commands.run import files
 from fedbench.errors import UserError
 from fedbench.registry import installed
 
@@ -104,7 +104,7 @@ def faults(words: list[str], quoted: bool) -> list[str]:
 
 def test_a_tracker_whose_package_is_missing_names_what_can_be_installed(monkeypatch):
     points = {point.name: point for point in installed.points("fedbench.trackers")[0]}
-    monkeypatch.setattr("fedbench.commands.trackers.find_spec", lambda name: None)
+    monkeypatch.setattr("fedbench.commands.run.find_spec", lambda name: None)
     assert {"mlflow", "tensorboard"} <= points.keys()
     for name, point in points.items():
         assert isinstance(point, EntryPoint)

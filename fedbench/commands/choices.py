@@ -1,4 +1,4 @@
-"""The options that several commands share: which cells of a suite, and under which settings."""
+"""Options that several commands share, and the types of their values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedbench.errors import UserError
+from fedbench.suite.node import Problems
+from fedbench.suite.shipped import found, names
+from fedbench.suite.yaml import read
 
 
 class SuiteFile(click.Path):
@@ -25,8 +28,7 @@ class SuiteFile(click.Path):
     def shell_complete(
         self, context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """YAML files in the folder that the word begins with, and shipped suites; else files as the shell has them."""
-        from fedbench.suite.shipped import names
+        """Complete to YAML files in the folder of the word and to shipped suites, or to any file."""
 
         files = (file.as_posix() for file in sorted(Path(incomplete).parent.glob("*.y*ml")))
         found = [name for name in (*files, *names()) if name.startswith(incomplete)]
@@ -40,9 +42,6 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
     """
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        from fedbench.suite.node import Problems
-        from fedbench.suite.shipped import found
-        from fedbench.suite.yaml import read
 
         # Behind an option whose value is being typed, click holds the arguments among what is left to parse.
         given = context.params.get("suite") or next(iter(context.args), "")
@@ -80,7 +79,31 @@ FORM = click.option(
     help="Of what is printed.",
 )
 
-_CELLS = (
+# For commands that read results.
+PATHS = click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
+METRIC = click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
+BASELINE = click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
+SELECTION = (
+    click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios."),
+    click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods."),
+    click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points."),
+    click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds."),
+)
+
+
+def takes(*parameters: Callable[[Callable], Callable]) -> Callable[[Callable], Callable]:
+    """A decorator that adds these options and arguments to a command, in this order."""
+
+    def decorate(command: Callable) -> Callable:
+        for parameter in reversed(parameters):
+            command = parameter(command)
+        return command
+
+    return decorate
+
+
+# Which cells of a suite, and with which settings.
+cells = takes(
     click.option(
         "--scenario",
         "scenarios",
@@ -104,13 +127,6 @@ _CELLS = (
     click.option("--data", metavar="NAME", help="Run on an overlay or other data, e.g. embedded."),
     PLUGINS,
 )
-
-
-def cells(command: Callable) -> Callable:
-    """The options that choose and change cells."""
-    for option in reversed(_CELLS):
-        command = option(command)
-    return command
 
 
 class Bytes(click.ParamType):

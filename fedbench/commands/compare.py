@@ -9,39 +9,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import FORM, Amount
+from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, Amount, takes
 from fedbench.commands.output import put, tell_left_out
-from fedbench.commands.reading import uncollected
 from fedbench.errors import UserError
+from fedbench.report.grouping import select
+from fedbench.report.run_scores import AT
+from fedbench.results import Found, Result, examine, load
+from fedbench.results.diff import CellSummary, diff, shared
+from fedbench.results.loading import hash_and_status
+from fedbench.results.result import COMPARED
+from fedbench.results.status import HALVED, KEPT
+from fedbench.words import counted
 
 if TYPE_CHECKING:
-    from fedbench.report.frames import Frame
-    from fedbench.results import Found, Result
+    from fedbench.report.changes import Changes
 
-# By parameter, the options that ask for something else than leaderboards, one at a time.
-VIEWS = {
-    "summary": "--summary",
-    "boards": "--boards",
-    "by": "--by",
-    "costs": "--costs",
-    "beside": "--paper",
-    "pairs": "--pairs",
-    "ranks": "--ranks",
-    "reach": "--reach",
-    "pareto": "--pareto",
-    "sizes": "--sizes",
-    "images": "--images",
-    "tuning": "--tuning",
-    "changes": "--changes",
-}
+# Options that ask for another view than leaderboards, one at a time.
+VIEWS = (
+    *("summary", "boards", "by", "costs", "paper", "pairs", "ranks", "reach", "pareto", "sizes", "images", "tuning"),
+    "changes",
+)
+DEFAULT = ("results",)  # where results are looked for without a PATH
 
 # Tables that a view reads beside those of boards.
 MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
 
 
-@click.command(short_help="Print leaderboards from results.")
-@click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
-@click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
+@click.command()
+@PATHS
+@METRIC
 @click.option(
     "--at",
     default="final",
@@ -54,10 +50,8 @@ MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
 @click.option(
     "--budget", metavar="AMOUNT", help="With --at bytes, flops, joules or seconds: how much, such as 2GB or 1h 30min."
 )
-@click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
-@click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
-@click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
-@click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points, e.g. '*rank=4*'.")
+@BASELINE
+@takes(*SELECTION)
 @click.option(
     "--summary",
     is_flag=True,
@@ -67,7 +61,7 @@ MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
 @click.option("--boards", is_flag=True, help="Every leaderboard, however many there are.")
 @click.option("--by", type=click.Choice(["client"]), help="A line for each client, where clients are tested.")
 @click.option("--costs", is_flag=True, help="What leaves the clients, what they are sent, and who computes how much.")
-@click.option("--paper", "beside", is_flag=True, help="Beside the paper's numbers that the suite names.")
+@click.option("--paper", is_flag=True, help="Next to the paper's numbers that the suite names.")
 @click.option(
     "--pairs", is_flag=True, help="Every two methods: better, worse, equal or inconclusive; or all with --baseline."
 )
@@ -142,12 +136,15 @@ def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
     fedbench compare results/quickstart --where 'accuracy > 80' --sort bytes
     fedbench compare results/quickstart --format csv > quickstart.csv
     """
-    if hashes:
-        _alone()
-        _hashes(_in(paths))
-    else:
-        with uncollected():
-            _show(paths, **asked)
+    if not hashes:
+        _show(paths, **asked)
+        return
+    context = click.get_current_context()
+    for param in context.command.params:
+        set_by = context.get_parameter_source(str(param.name))
+        if set_by is click.core.ParameterSource.COMMANDLINE and param.name not in ("paths", "hashes", "no_pager"):
+            raise UserError(f"--hash is of all results of a PATH: leave out {param.opts[0]}")
+    _hashes(paths or DEFAULT)
 
 
 def _show(
@@ -156,6 +153,7 @@ def _show(
     scenarios: Sequence[str],
     methods: Sequence[str],
     variants: Sequence[str],
+    seeds: Sequence[int],
     fail_on: str | None,
     form: str,
     where: Sequence[str],
@@ -164,37 +162,36 @@ def _show(
     no_pager: bool,
     **asked: Any,
 ) -> None:
-    """Print what is asked for. asked: as of `fedbench.report.views.chosen`, and by parameter those of VIEWS."""
+    """Print the view that is asked for. asked: VIEWS, and the arguments of `fedbench.report.views.chosen`."""
     from fedbench.report import filters, views
-    from fedbench.report.grouping import select
+    from fedbench.report.changes import for_people, for_programs
     from fedbench.report.tuning import undecided
 
     needed = {name: asked[name] for name in ("images", "reach", "pareto")}
-    kinds = {option: asked.pop(name) for name, option in VIEWS.items()}
-    given = _one([option for option, value in kinds.items() if value], fail_on)
-    chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants)
+    kind = _one([f"--{name}" for name in VIEWS if asked.pop(name)], fail_on)
+    chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants, seeds=seeds)
     wanted: dict[str, Any] = {"where": where, "sort": sort, "columns": columns}
     tell = partial(put, form=form, paged=not no_pager)
     asked["at"] = _at(asked["at"], asked.pop("budget"))
-    two = not given and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())
-    if two or given == ["--changes"]:
-        asking = partial(_changes, paths, chosen, fail_on, asked, must=not two)
-        if asking(tell=lambda found: tell(filters.chosen(found, **wanted)), people=form in views.PEOPLE):
-            return
-    found = _found(_in(paths), chosen, given)
-    lacks = undecided(found, _in(paths))
-    if found.results or form in ("csv", "json"):
+    two = not kind and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())
+    if (two or kind == "--changes") and (both := _changes(paths, chosen, asked, must=not two)):
+        found, wrong = both
+        tell(filters.chosen(for_people(found) if form in views.PEOPLE else for_programs(found), **wanted))
+        tell_left_out(wrong)
+        sys.exit(bool({"worse": found.worse, "different": found.different}.get(fail_on or "")))
+    there = _found(paths or DEFAULT, chosen, kind)
+    lacks = undecided(there, paths or DEFAULT)
+    if there.results or form in ("csv", "json"):
         try:
-            kind = given[0] if given else ""
-            tell(views.chosen(found.results, kind, form=form, **wanted, **asked, **needed))
+            tell(views.chosen(there.results, kind, form=form, **wanted, **asked, **needed))
         except UserError as error:  # perhaps for want of what is left out
-            left = (f"Left out: {line}" for line in found.wrong)
+            left = (f"Left out: {line}" for line in there.wrong)
             raise UserError("\n".join(filter(None, [str(error), lacks, *left]))) from error
-    tell_left_out(found.wrong, lacks)
+    tell_left_out(there.wrong, lacks)
 
 
 def _at(at: str, budget: str | None) -> str:
-    """The round that counts, with its budget. Raises: UserError for a budget of nothing."""
+    """The round that counts, with its budget. Raises UserError for a budget of nothing."""
     if budget is None:
         return at
     if at not in ("bytes", "flops", "joules", "seconds"):
@@ -202,76 +199,44 @@ def _at(at: str, budget: str | None) -> str:
     return f"{at}={budget}"
 
 
-def _one(given: Sequence[str], fail_on: str | None) -> list[str]:
-    """The one view that is asked for, or none. Raises: UserError for several."""
+def _one(given: Sequence[str], fail_on: str | None) -> str:
+    """The one view that is asked for, or "". Raises UserError for several."""
     given = list(given) or ["--changes"] * bool(fail_on)
     if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} are views of their own: choose one")
+        raise UserError(f"{' and '.join(given)} are separate views: choose one")
     if fail_on and given != ["--changes"]:
         raise UserError("--fail-on judges --changes, and no other view")
-    return given
+    return given[0] if given else ""
 
 
-def _in(paths: Sequence[str]) -> Sequence[str]:
-    return paths or ("results",)
-
-
-def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], given: Sequence[str]) -> Found:
-    """What is compared, its tables read as far as a view needs them. Of a tuning nothing is left out: without a
-    candidate another could win."""
-    from fedbench.results import Found, examine, load
-    from fedbench.results.result import COMPARED
-
-    if "--tuning" in given:
+def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], kind: str) -> Found:
+    """The results that a view shows, with the tables it needs. Of a tuning nothing is left out: without a candidate
+    another could win."""
+    if kind == "--tuning":
         return Found(chosen(load(paths, candidates=True)), [])
-    more = [table for view in given for table in MORE_TABLES.get(view, ())]
-    return examine(paths).only(chosen).read((*COMPARED, *more))
-
-
-def _alone() -> None:
-    """Raises: UserError where anything is asked for beside --hash, which is of all that a PATH says."""
-    context = click.get_current_context()
-    given = [
-        param.opts[0]
-        for param in context.command.params
-        if param.name not in (None, "paths", "hashes", "no_pager")
-        and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if given:
-        raise UserError(f"--hash is of all that a PATH says, and prints nothing else: leave out {', '.join(given)}")
+    return examine(paths).only(chosen).read((*COMPARED, *MORE_TABLES.get(kind, ())))
 
 
 def _hashes(paths: Sequence[str]) -> None:
-    """A line for each path; where a cell has no result, a word on stderr, for then the hash says nothing of it."""
-    from fedbench.results.loading import hash_and_status
-    from fedbench.results.status import HALVED, KEPT
-    from fedbench.words import counted
-
+    """Print a line for each path, and on stderr which cells have no result: the hash has nothing of them."""
     for path in paths:
         found, statuses = hash_and_status(path)
         click.echo(f"{found}  {path}")
         if missing := {status: n for status, n in statuses.items() if status not in (*KEPT, HALVED)}:
-            told = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in missing.items())
-            click.echo(f"{path}: no result of {counted(sum(missing.values()), 'cell')} is in it: {told}", err=True)
+            counts = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in missing.items())
+            click.echo(f"{path}: no result of {counted(sum(missing.values()), 'cell')} is in it: {counts}", err=True)
 
 
 def _changes(
     paths: Sequence[str],
     chosen: Callable[[Sequence[Result]], list[Result]],
-    fail_on: str | None,
     asked: Mapping[str, Any],
-    *,
-    tell: Callable[[Frame], None],
-    people: bool,
     must: bool,
-) -> bool:
-    """Set two folders against each other, and end with exit code 1 as asked; False where it need not be and they share
-    no name."""
-    from fedbench.report.changes import changes, for_people, for_programs
-    from fedbench.report.run_scores import AT
+) -> tuple[Changes, list[str]] | None:
+    """What differs from the first to the second folder, and what is damaged; None where they share no name and need
+    not."""
+    from fedbench.report.changes import changes
     from fedbench.report.views import refuse
-    from fedbench.results import examine
-    from fedbench.results.diff import CellSummary, diff, shared
 
     if len(paths) != 2:
         raise UserError(f"--changes takes two PATHs, before and after, and not {len(paths)}")
@@ -279,12 +244,8 @@ def _changes(
     there = [examine([path]) for path in paths]
     sides = [one.results for one in there]
     if not must and not (asked["at"] in AT and shared(*sides)):
-        return False
+        return None
     kept = set(map(id, chosen([*sides[0], *sides[1]])))
     before, after = ([CellSummary.of(result) for result in side if id(result) in kept] for side in sides)
     found = changes((paths[0], paths[1]), diff(before, after), asked["metric"], asked["at"], asked["equivalent"])
-    tell(for_people(found) if people else for_programs(found))
-    tell_left_out(list(dict.fromkeys([*there[0].wrong, *there[1].wrong, *found.faults])))
-    if (fail_on == "worse" and found.worse) or (fail_on == "different" and found.different):
-        sys.exit(1)
-    return True
+    return found, list(dict.fromkeys([*there[0].wrong, *there[1].wrong, *found.faults]))

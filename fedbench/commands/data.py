@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
+from rich.filesize import decimal
+from rich.text import Text
 
 from fedbench.commands.choices import PLUGINS
-from fedbench.commands.output import listing
+from fedbench.commands.dataset_check import Shelf, entries
+from fedbench.commands.output import Screen, listing
+from fedbench.data import data_dir, root_of
+from fedbench.data.sources import MISSING
+from fedbench.disk import cache_dir
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
+from fedbench.suite.node import Mark
+from fedbench.suite.yaml import parse_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +34,7 @@ SET = click.option(
 )
 
 
-@click.group(short_help="List, check and prepare data sets.")
+@click.group()
 def data() -> None:
     """List, check and prepare the data sets that suites can name.
 
@@ -46,11 +59,6 @@ def list_(as_json: bool, plugins: tuple) -> None:
 
     Data sets are looked for in ./data/NAME, or in $FEDBENCH_DATA/NAME. No file is opened.
     """
-    from fedbench.commands.dataset_check import entries
-    from fedbench.commands.screen import Screen
-    from fedbench.data import data_dir, root_of
-    from fedbench.disk import cache_dir
-    from fedbench.registry.registry import Registry
 
     found = entries(Registry(plugins))
     if as_json:
@@ -90,13 +98,6 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     of your suites, `prepare` and the suites find them there. Here, only hf may download. Exit code: 0 all asked are
     fine, 2 some are not.
     """
-    import sys
-
-    from fedbench.commands.dataset_check import Shelf, entries
-    from fedbench.commands.screen import Screen
-    from fedbench.data.sources import MISSING
-    from fedbench.errors import UserError
-    from fedbench.registry.registry import Registry
 
     registry, console = Registry(plugins), Screen()
     known = [entry for entry in entries(registry) if entry.root]
@@ -133,11 +134,6 @@ def prepare(
     A suite would do so by itself, when it first needs the images. What is there is not done again; what was interrupted
     leaves nothing behind. An archive with a wrong checksum is not unpacked.
     """
-    from rich.filesize import decimal
-
-    from fedbench.commands.dataset_check import Shelf
-    from fedbench.commands.screen import Screen
-    from fedbench.registry.registry import Registry
 
     shelf = Shelf(Registry(plugins), name, _options(root, sets))
     console = Screen(soft_wrap=True)
@@ -163,9 +159,6 @@ def prepare(
 
 def _options(root: str | None, sets: tuple[str, ...]) -> dict:
     """What --root and --set say, the values read as in a suite. Raises UserError."""
-    from fedbench.errors import UserError
-    from fedbench.suite.node import Mark
-    from fedbench.suite.yaml import parse_value
 
     options = {"root": root} if root else {}
     for text in sets:
@@ -178,7 +171,6 @@ def _options(root: str | None, sets: tuple[str, ...]) -> dict:
 
 def _checked(shelf: Shelf, image_size: int, console: Console | None) -> dict:
     """What is found of one data set, as --json has it; each finding is printed as soon as it is there."""
-    from rich.text import Text
 
     findings = []
     if console:
@@ -191,9 +183,6 @@ def _checked(shelf: Shelf, image_size: int, console: Console | None) -> dict:
 
 
 def _print_finding(console, finding) -> None:
-    from textwrap import wrap
-
-    from rich.text import Text
 
     style = {"ok": "green", "note": "dim", "WRONG": "red"}[finding.level]
     mark = Text(f"  {finding.level:6}", style)
@@ -205,6 +194,5 @@ def _print_finding(console, finding) -> None:
 
 
 def _print_json(facts: object) -> None:
-    import json
 
     click.echo(json.dumps(facts, indent=1))

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedbench.commands.choices import FORM, TIMEOUT, SuiteFile, cells
 from fedbench.commands.output import put, warn_of_lost
+from fedbench.devices.assignment import server_of
+from fedbench.devices.feasibility import Outlook
+from fedbench.devices.table import SERVER, SHIPPED, device_of
 from fedbench.errors import UserError
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.simulation.cost_estimate import DEADLINE, Asking, of_one_method
+from fedbench.suite import load
+from fedbench.words import human_bytes, lasting
 
 if TYPE_CHECKING:
     from fedbench.report.device_tables import Found, Where
@@ -25,7 +36,7 @@ methods: [{methods}]
 """
 
 
-@click.command(short_help="Which devices there are, and which size of each method fits them.")
+@click.command()
 @click.argument("suite", type=SuiteFile(), required=False)
 @cells
 @click.option("--backbone", metavar="NAME", help="All methods with this backbone, in place of a suite.")
@@ -57,7 +68,6 @@ def devices(
 
     Exit code: 0, or 1 where a plugin fails, which a note names.
     """
-    from fedbench.devices.table import SHIPPED
     from fedbench.report.device_tables import listed
 
     if suite is None and backbone is None:
@@ -65,11 +75,7 @@ def devices(
         return
     if suite is not None and backbone is not None:
         raise UserError("devices: a suite or --backbone, not both")
-    from fedbench.registry.assets import Assets
-    from fedbench.registry.registry import Registry
     from fedbench.report.device_tables import fitting, shared
-    from fedbench.simulation.cost_estimate import DEADLINE
-    from fedbench.suite import load
 
     registry = Registry(plugins, timeout=timeout)
     if suite is None:
@@ -85,10 +91,6 @@ def devices(
 
 def _of_backbone(name: str, methods: Sequence[str], registry: Any, choices: Mapping[str, Any]) -> Suite:
     """A suite of one backbone and many methods."""
-    import tempfile
-    from pathlib import Path
-
-    from fedbench.suite import load
 
     known = methods or registry.catalogue.components["method"]
     text = BACKBONE.format(name=name, ALL=ALL, methods=", ".join(known))
@@ -103,10 +105,6 @@ def _found(
 ) -> tuple[Mapping[Where, Found], list[str], str, bool]:
     """What fits by scenario, variant, backbone and method; notes on those without a size; what sizes must fit into;
     whether a plugin has failed."""
-    from dataclasses import asdict
-
-    from fedbench.devices.feasibility import Outlook
-    from fedbench.simulation.cost_estimate import Asking, of_one_method
 
     points: dict[tuple[Where, str], str] = {}
     devices: dict[str, list[dict[str, Any]]] = {}
@@ -142,8 +140,6 @@ def _found(
 
 def _devices_of(given: Mapping[str, Any] | None) -> list[Device]:
     """The devices of a scenario, by default all that come with fedbench, and the server's."""
-    from fedbench.devices.assignment import server_of
-    from fedbench.devices.table import SERVER, SHIPPED, device_of
 
     if not given:
         return [*SHIPPED.values(), SHIPPED[SERVER]]
@@ -153,7 +149,6 @@ def _devices_of(given: Mapping[str, Any] | None) -> list[Device]:
 
 def _told(fit: Mapping[str, Any]) -> str:
     """What sizes must fit into."""
-    from fedbench.words import human_bytes, lasting
 
     told = ["the device's memory"] * bool(fit.get("memory"))
     told += [f"rounds of {lasting(fit['seconds'])}"] if "seconds" in fit else []

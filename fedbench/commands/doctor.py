@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from rich.text import Text
 
-from fedbench import __version__, disk
+from fedbench import __version__, disk, machine
 from fedbench.commands.choices import PLUGINS, RESULTS
+from fedbench.commands.dataset_check import BUILT_IN, INCOMPLETE, PACKED, READY, entries
+from fedbench.commands.output import Screen
+from fedbench.errors import NotApplicable, UserError
+from fedbench.machine import package_version
+from fedbench.registry.catalogue import REQUIRED
+from fedbench.registry.registry import Registry
+from fedbench.results.identity import NUMERICAL
 from fedbench.words import counted
 
 if TYPE_CHECKING:
@@ -29,7 +37,7 @@ class Check(NamedTuple):
     fix: str = ""
 
 
-@click.command(short_help="Check this machine: what would stop a run, and the fix.")
+@click.command()
 @PLUGINS
 @RESULTS
 def doctor(plugins: tuple, results: str) -> None:
@@ -41,9 +49,6 @@ def doctor(plugins: tuple, results: str) -> None:
 
     Exit code: 0 all fine, 1 something would stop a run.
     """
-    from rich.text import Text
-
-    from fedbench.commands.screen import Screen
 
     console, stops = Screen(), 0
     styles = {"ok": "green", "note": "yellow", "STOP": "red"}
@@ -59,10 +64,6 @@ def doctor(plugins: tuple, results: str) -> None:
 
 def checks(plugins: tuple[str, ...], results: str) -> Iterator[Check]:
     """Check everything that a run needs, the cheap things first."""
-    from fedbench.errors import UserError
-    from fedbench.machine import package_version
-    from fedbench.registry.registry import Registry
-    from fedbench.results.identity import NUMERICAL
 
     yield Check("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}")
     for name in NUMERICAL:
@@ -83,8 +84,6 @@ def checks(plugins: tuple[str, ...], results: str) -> Iterator[Check]:
 
 def _devices() -> Iterator[Check]:
     import psutil
-
-    from fedbench import machine
 
     free = psutil.virtual_memory().available / 2**30
     level, fix = ("ok", "") if free >= ENOUGH_GIB else ("note", "use --jobs 1, or close other programs")
@@ -113,8 +112,6 @@ def _plugins(registry: Registry) -> Iterator[Check]:
 
 
 def _weights(registry: Registry) -> Iterator[Check]:
-    from fedbench.errors import NotApplicable, UserError
-    from fedbench.registry.catalogue import REQUIRED
 
     for name, component in registry.catalogue.components["backbone"].items():
         if name == "timm" or REQUIRED in component.options.values():  # a suite chooses their weights
@@ -130,7 +127,6 @@ def _weights(registry: Registry) -> Iterator[Check]:
 
 
 def _data(registry: Registry) -> Iterator[Check]:
-    from fedbench.commands.dataset_check import BUILT_IN, INCOMPLETE, PACKED, READY, entries
 
     ready = [one.name for one in entries(registry) if one.status in (BUILT_IN, READY)]
     yield Check("ok", "data", f"at hand: {', '.join(ready)}")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.text import Text
 
 from fedbench.commands.choices import PLUGINS
+from fedbench.commands.output import Screen
+from fedbench.registry.registry import Registry
 
 
-@click.command(short_help="Write a cell's model for PEFT, loralib or timm.")
+@click.command()
 @click.argument("cell", type=click.Path())
 @click.option(
     "--format",
@@ -30,11 +33,8 @@ def export(cell: str, form: str, out: str | None, force: bool, plugins: tuple) -
 
     The cell's images are not needed. A cell that has no model yet (no `state.json`) gets one by `fedbench run --force`.
     """  # fmt: skip
-    from rich.text import Text
 
-    from fedbench.commands.screen import Screen
     from fedbench.export import export as write
-    from fedbench.registry.registry import Registry
 
     written = write(cell, form, out or f"{Path(cell).resolve().name}-{form}", Registry(plugins), force)
     console = Screen()

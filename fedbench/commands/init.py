@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+from pathlib import Path
+
 import click
 
+from fedbench.errors import UserError
+from fedbench.scaffold import SCHEMA, filled, knowing, put
 
-@click.command(short_help="Write a folder with a suite and an idea of your own.")
+
+@click.command()
 @click.argument("folder", type=click.Path())
 def init(folder: str) -> None:
     """Write FOLDER with a suite, an allocation of your own in one file, and a README of five lines: a study that runs
@@ -16,16 +24,7 @@ def init(folder: str) -> None:
     cd my_study
     fedbench run suite.yaml --plugin my_allocation.py
     """
-    import os
-    import re
-    import shlex
-    from pathlib import Path
-
-    from fedbench.errors import UserError
-    from fedbench.scaffold import SCHEMA, filled, knowing, put
-
-    name = Path(os.path.abspath(folder)).name
-    study = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_.-")
+    study = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(os.path.abspath(folder)).name).strip("_.-")
     if not study:
         raise UserError(f"{folder}: a study is called after its folder, and this has no letter that a suite can have")
     made = filled("study", {"STUDY": study})

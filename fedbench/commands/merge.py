@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from fedbench.results.merge import merge as join
+from fedbench.words import counted
 
-@click.command(short_help="Join results of several machines.")
+
+@click.command()
 @click.argument("shards", nargs=-1, required=True, type=click.Path(), metavar="SHARD...")
 @click.option("--into", required=True, metavar="DIR", help="The results folder to join them in, new or not.")
 def merge(shards: tuple, into: str) -> None:
@@ -20,9 +23,6 @@ def merge(shards: tuple, into: str) -> None:
     cell, both are named and nothing is written. The hash printed is that of one run on one machine
     (`fedbench compare DIR --hash`).
     """  # fmt: skip
-    from fedbench.results.merge import merge as join
-    from fedbench.words import counted
-
     for merged in join(shards, into):
         parts = f"{counted(merged.copied, 'cell')} copied, {merged.kept} already there, {merged.left} left to run"
         click.echo(f"{merged.suite}: {parts}\n{merged.content_hash}  {merged.folder}")

@@ -1,13 +1,22 @@
-"""What commands print: a view in the format asked for, plain lists, and what was left out of either."""
+"""Output of commands: the console, the spinner, tables in every format, and warnings about what was left out."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from fedbench.results.loading import what_is_wrong
+from fedbench.words import counted, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,15 +24,68 @@ if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
     from fedbench.report.frames import Frame
 
+PIPED = 10_000  # columns where output is piped: nothing is cut or folded
+NARROWEST = 20  # columns, the fewest that tables are laid out for
 
-PIPED = 10_000  # letters of a line where nothing is cut or folded
+
+class Screen(Console):
+    """Rich's console on standard output without highlights, markup and emoji.
+
+    Names of files, domains and plugins come from users: `runs[v2]` is a folder and `:cat:` is no picture. Control
+    characters in them are written out. Those of rich itself are added later and stay.
+    """
+
+    def __init__(self, **choices: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **choices)
+        if not NARROWEST <= self.width <= PIPED:  # a terminal that reports no size, or COLUMNS=0
+            self.width = min(max(self.width, NARROWEST), PIPED)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+class Spinner:
+    """A context manager that shows on a terminal's stderr what is under way, and counts; the line goes at its end.
+
+    Args:
+        what: is under way, such as `Planning quickstart.yaml`.
+        quiet: show nothing.
+    """
+
+    def __init__(self, what: str, quiet: bool = False) -> None:
+        self.what = what
+        screen = Screen(stderr=True)
+        self._status = None if quiet or not screen.is_terminal else screen.status(Text(what))
+
+    def __enter__(self) -> Spinner:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+    def tell(self, done: int, of: int) -> None:
+        """Show how many of all cells are prepared."""
+        if self._status:
+            self._status.update(Text(f"{self.what}: {done:,} of {counted(of, 'cell')}"))
+
+    def stop(self) -> None:
+        """Show no more."""
+        if self._status:
+            with suppress(OSError):  # the terminal was closed
+                self._status.stop()
 
 
 def put(view: Frame, form: str, paged: bool = False) -> None:
-    """rich is for a terminal; the others are those of `fedbench.report.render`. paged: in a pager where that is a
-    terminal and there is more than it shows."""
-    from fedbench.commands.screen import Screen
+    """Print a frame.
 
+    Args:
+        view: the frame.
+        form: `rich` for a terminal, or a format of `fedbench.report.render`.
+        paged: use a pager where standard output is a terminal with fewer lines than the text.
+    """
     screen = Screen(width=wide())
     from fedbench.report.render import render, show
 
@@ -49,33 +111,26 @@ def wide() -> int | None:
 
 
 def _page(text: str) -> None:
-    """In PAGER, else less; less is told to let colours through where nobody told it anything."""
-    told = "LESS" in os.environ
-    if not told:
-        os.environ["LESS"] = "-R"
+    """Show text in PAGER, or in less, which passes colours on unless LESS sets something else."""
+    given = os.environ.setdefault("LESS", "-R") if "LESS" not in os.environ else None
     try:
         click.echo_via_pager(text, color=True)
     finally:
-        if not told:
+        if given is not None:
             del os.environ["LESS"]
 
 
 def tell_left_out(wrong: Sequence[str], lacks: str = "") -> None:
-    """Say what there is no result of yet, if anything; and what was left out because it is not as it was written: then
-    end with exit code 1."""
+    """Print on stderr which results are missing and which were left out; for the latter end with exit code 1."""
     if lacks:
         click.echo(lacks, err=True)
     if wrong:
-        from fedbench.results.loading import what_is_wrong
-
         click.echo(f"Left out, because it is {what_is_wrong(wrong)}", err=True)
         sys.exit(1)
 
 
 def listing(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Words in columns, under a rule."""
-    from rich import box
-    from rich.table import Table
 
     table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
@@ -84,7 +139,7 @@ def listing(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def warn_of_lost(registry: Registry) -> bool:
-    """Name on stderr the plugins that ended or hung the process that imported them; whether there are any."""
+    """Name on stderr the plugins that ended or hung the process that imported them; return whether there are any."""
     for message in registry.lost.values():
         click.echo(f"! {message}", err=True)
     return bool(registry.lost)

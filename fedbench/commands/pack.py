@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from fedbench.errors import UserError
+from fedbench.results.index import INDEX, MAKE_SOME
+from fedbench.results.pack import pack as pack_suite
+from fedbench.words import counted
 
-@click.command(short_help="Pack finished cells into tables.")
+
+@click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
 def pack(paths: tuple) -> None:
     """Pack the finished cells of every DIR, a results folder or a suite's folder in one, into a few Parquet files.
@@ -17,12 +24,6 @@ def pack(paths: tuple) -> None:
     fedbench pack results
     fedbench pack results/quickstart
     """  # fmt: skip
-    from pathlib import Path
-
-    from fedbench.errors import UserError
-    from fedbench.results.index import INDEX, MAKE_SOME
-    from fedbench.results.pack import pack as pack_suite
-    from fedbench.words import counted
 
     for path in map(Path, paths):
         suites = [path] if (path / INDEX).is_file() else sorted(index.parent for index in path.glob(f"*/{INDEX}"))

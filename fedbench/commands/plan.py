@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, TIMEOUT, cells, workers
+from fedbench.words import counted, human_bytes, lasting, roughly, three_digits
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 STATUS = len("finished")  # letters of a status that are shown on any terminal
 
 
-@click.command(short_help="Show a suite's cells and their cost; nothing is trained.")
+@click.command()
 @SUITE
 @cells
 @RESULTS
@@ -45,12 +49,8 @@ def plan(
 
     Exit code: 0, or 1 where a plugin fails, whose cells are marked.
     """
-    import json
-    import sys
-    from pathlib import Path
 
-    from fedbench.commands.output import warn_of_lost
-    from fedbench.commands.screen import Spinner
+    from fedbench.commands.output import Spinner, warn_of_lost
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
     from fedbench.runner.cells import Options
@@ -75,7 +75,8 @@ def plan(
 
 def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
     """A line a cell under its scenario, what all of them come to, and what needs a word."""
-    from fedbench.commands.screen import Screen
+
+    from fedbench.commands.output import Screen
 
     console = Screen()
     _table(console, rows, timed=time is not None)
@@ -86,16 +87,14 @@ def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
 
 
 def _table(console: Console, rows: list[dict], timed: bool) -> None:
-    from rich.text import Text
 
-    from fedbench.words import counted
+    from rich.text import Text
 
     many = len({seed for row in rows for *_, seed in row["names"] if seed is not None}) > 1
     simulated = any("simulated_seconds" in row for row in rows)
     time = [*(["simulated"] if simulated else []), *(["time"] if timed else [])]
     heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", *time, "status"]
-    named = {id: row["names"][0] for row in rows for id in row.get("ids", [row.get("id")])}
-    table = [heads, *(_cells_of(row, many, timed, simulated, named) for row in rows)]
+    table = [heads, *(_cells_of(row, many, timed, simulated) for row in rows)]
     if console.is_terminal:  # a file or another program gets all of it
         table = _narrowed(table, console.width)
     widths = _widths(table)
@@ -136,9 +135,8 @@ def _narrowed(table: list[list[str]], width: int) -> list[list[str]]:
     return [[*texts[:-1], last if len(last := texts[-1]) <= most else f"{last[: most - 1]}…"] for texts in table]
 
 
-def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool, named: dict[str, list]) -> list[str]:
-    """A row's names and amounts, as they are printed. named: the first name of each cell, by its id."""
-    from fedbench.words import human_bytes, lasting, roughly, three_digits
+def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[str]:
+    """A row's names and amounts, as they are printed."""
 
     (_, method, _, seed), *others = row["names"]
     names = [f"{method} (+{len(others)})" if others else method, *(["" if seed is None else str(seed)] * with_seed)]
@@ -147,32 +145,21 @@ def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool, named: d
     if "flops" not in row:
         status = "n/a" if "not_applicable" in row else "failed" if "failed" in row else "?"
         return [*names, *"----", *time, status]
+    status = f"{row['status']}, {row['unpriced']} ?" if "unpriced" in row else str(row["status"])
     moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
-    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, *time, _status_of(row, named)]
-
-
-def _status_of(row: dict, named: dict[str, list]) -> str:
-    """How far its cell is, and of which other cell it is a copy."""
-    if "as" not in row:
-        return f"{row['status']}, {row['unpriced']} ?" if "unpriced" in row else str(row["status"])
-    scenario, method, variant, _ = named[row["as"]]
-    place = f"{scenario} · {method}{f' [{variant}]' if variant else ''}"
-    return f"as {place}" if row["status"] == "pending" else f"{row['status']}, as {place}"
+    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, *time, status]
 
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
-    from fedbench.words import counted, human_bytes, three_digits
 
     images, flops, down, up = (
-        sum(row.get(key, 0) for row in rows if "as" not in row) for key in ("images", "flops", "bytes_down", "bytes_up")
+        sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
     cells = sum(len(row.get("ids", [""])) for row in rows)
     unknown = sum(row.get("unpriced", len(row.get("ids", [""]))) for row in rows if "unknown" in row)
     names = sum(len(row["names"]) for row in rows if "ids" not in row)
     reporting = sum("ids" not in row for row in rows)
-    copies = sum(len(row.get("ids", [""])) for row in rows if "as" in row)
     cells_and_names = counted(cells, "cell") + (f" under {names} names" if names > reporting else "")
-    cells_and_names += f", {copies} of them equal to another" if copies else ""
     console.print(
         f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up"
@@ -187,7 +174,6 @@ def _marks(rows: list[dict]) -> str:
 
 def _duration(console: Console, time: Estimate) -> None:
     """How long the suite takes here, and how that was found out."""
-    from fedbench.words import counted, roughly
 
     if time.device == "cuda":
         where = "a GPU" + f" that {time.workers} cells share" * (time.workers > 1)
@@ -203,6 +189,7 @@ def _duration(console: Console, time: Estimate) -> None:
 
 
 def _notes(console: Console, rows: list[dict]) -> None:
+
     from rich.table import Table
     from rich.text import Text
 
@@ -215,8 +202,6 @@ def _notes(console: Console, rows: list[dict]) -> None:
         console.print(reasons)
     if any(len(row["names"]) > 1 for row in rows):
         console.print("(+1)  another name of the same cell, which runs once", style="dim")
-    if any("as" in row for row in rows):
-        console.print("as ...  equal in all that matters: computed once, and counted once in the sum", style="dim")
     console.print("FLOPs are the clients' training; evaluation is not in them.", style="dim")
     if any("simulated_seconds" in row for row in rows):
         console.print(

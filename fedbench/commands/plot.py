@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import PLUGINS
+from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, takes
 from fedbench.commands.output import tell_left_out
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
+from fedbench.report.grouping import registered, roles_of, select
+from fedbench.report.plot_data import Board, boards, slug
+from fedbench.results import Result, examine
+from fedbench.results.result import COMPARED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.report.leaderboards import Leaderboard
-    from fedbench.report.plot_data import Board
-    from fedbench.results import Result
 
-_COMMON = (
-    click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]..."),
+WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
+_common = takes(
+    PATHS,
     click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="Where to; plots/ otherwise."),
     click.option("--format", "form", type=click.Choice(["png", "svg", "pdf"]), help="Default: by --out, or png."),
-    click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios."),
-    click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods."),
-    click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points."),
-    click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds."),
+    *SELECTION,
 )
-WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
-_METRIC = click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is drawn.")
 
 
-def _common(command: Callable) -> Callable:
-    for option in reversed(_COMMON):
-        command = option(command)
-    return command
-
-
-@click.group(short_help="Draw pictures of results (png, svg or pdf).")
+@click.group()
 def plot() -> None:
     """Draw finished results under PATH (results/ if none is given); needs the extra `plots`.
 
@@ -59,7 +55,7 @@ def _drawn(context: click.Context, *_, **__) -> None:
 
 @plot.command(short_help="A metric over rounds, or over what they cost.")
 @_common
-@_METRIC
+@METRIC
 @click.option("--by-domain", is_flag=True, help="A panel for each domain, instead of the average.")
 @click.option(
     "--over",
@@ -79,16 +75,14 @@ def curves(metric: str, by_domain: bool, over: str, **choices: Any) -> None:
     fedbench plot curves results/quickstart --by-domain --metric loss --format svg
     fedbench plot curves results/quickstart --over bytes
     """
-    chosen = _Chosen(choices)
-    from fedbench.report.pictures.curves import curves as draw
-
-    figure = draw(chosen.boards, metric, by_domain, over, chosen.roles)
-    chosen.write({"": figure}, "curves" if over == "rounds" else f"curves-{over}")
+    chosen = _Chosen("curves", choices)
+    figure = chosen.pictures.curves(chosen.boards, metric, by_domain, over, chosen.roles)
+    chosen.write({"": figure}, "" if over == "rounds" else f"-{over}")
 
 
 @plot.command(short_help="A metric over what it costs, and the front.")
 @_common
-@_METRIC
+@METRIC
 @click.option(
     "--over",
     type=click.Choice(["bytes", "flops", "seconds", "joules", "memory"]),
@@ -105,25 +99,21 @@ def pareto(metric: str, over: str, **choices: Any) -> None:
     fedbench plot pareto results/quickstart
     fedbench plot pareto results/quickstart --over flops
     """
-    from fedbench.errors import UserError
     from fedbench.report.frames import PLACE
     from fedbench.report.pareto import pareto as fronts
     from fedbench.report.scenarios import titled
 
-    chosen = _Chosen(choices)
-    boards = chosen.leaderboards(metric)
-    found = fronts(boards, over)
-    points = dict(list(found.groupby(list(PLACE), sort=False)))
-    if not (panels := {title: points[board.place] for title, board in titled(boards).items() if board.place in points}):
+    chosen = _Chosen("pareto", choices)
+    found = chosen.leaderboards(metric)
+    points = dict(list(fronts(found, over).groupby(list(PLACE), sort=False)))
+    if not (panels := {title: points[board.place] for title, board in titled(found).items() if board.place in points}):
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
-    from fedbench.report.pictures.pareto import pareto as draw
-
-    chosen.write({"": draw(panels, over, metric, chosen.registered, chosen.roles)}, f"pareto-{over}")
+    chosen.write({"": chosen.pictures.pareto(panels, over, metric, chosen.registered, chosen.roles)}, f"-{over}")
 
 
 @plot.command(short_help="A metric over the memory that models take to run.")
 @_common
-@_METRIC
+@METRIC
 def sizes(metric: str, **choices: Any) -> None:
     """Draw a metric over the memory it takes to answer one image: a line for each method, a point for each size of its
     model. Of suites with `evaluation: {sizes: true}`.
@@ -133,11 +123,9 @@ def sizes(metric: str, **choices: Any) -> None:
     """
     from fedbench.report.scenarios import titled
 
-    chosen = _Chosen(choices, "sizes", "deployed")
+    chosen = _Chosen("sizes", choices, "sizes", "deployed")
     panels = titled(chosen.leaderboards(metric))
-    from fedbench.report.pictures.sizes import sizes as draw
-
-    chosen.write({"": draw(panels, metric, chosen.registered, chosen.roles)}, "sizes")
+    chosen.write({"": chosen.pictures.sizes(panels, metric, chosen.registered, chosen.roles)})
 
 
 @plot.command(short_help="Who trained which layer, how often.")
@@ -148,10 +136,8 @@ def allocation(**choices: Any) -> None:
     \b
     fedbench plot allocation results/quickstart
     """
-    chosen = _Chosen(choices)
-    from fedbench.report.pictures.allocation import allocation as draw
-
-    chosen.write({board.title: draw(board) for board in chosen.boards}, "allocation")
+    chosen = _Chosen("allocation", choices)
+    chosen.write({board.title: chosen.pictures.allocation(board) for board in chosen.boards})
 
 
 @plot.command(short_help="How far every layer moved.")
@@ -162,15 +148,13 @@ def layers(**choices: Any) -> None:
     \b
     fedbench plot layers results/quickstart --method fedra --method inclusivefl
     """
-    chosen = _Chosen(choices, "layers")
-    from fedbench.report.pictures.layers import layers as draw
-
-    chosen.write({board.title: draw(board, chosen.roles) for board in chosen.boards}, "layers")
+    chosen = _Chosen("layers", choices, "layers")
+    chosen.write({board.title: chosen.pictures.layers(board, chosen.roles) for board in chosen.boards})
 
 
 @plot.command(short_help="Mean ranks over scenarios, and how far apart they are.")
 @_common
-@_METRIC
+@METRIC
 def ranks(metric: str, **choices: Any) -> None:
     """Draw mean ranks over the scenarios of each suite with Nemenyi's critical difference, and letters by paired tests.
 
@@ -179,14 +163,12 @@ def ranks(metric: str, **choices: Any) -> None:
     """
     from fedbench.report.scenarios import standings
 
-    chosen = _Chosen(choices)
+    chosen = _Chosen("ranks", choices)
     found = standings(chosen.leaderboards(metric))
-    from fedbench.report.pictures.ranks import diagram
-
     several = len({one.profile for one in found}) > 1
     for one in found:
         name = f"{one.suite}-{one.profile}" if several else one.suite
-        chosen.write({"" if len(found) == 1 else name: diagram(one)}, "ranks", [one.suite])
+        chosen.write({"" if len(found) == 1 else name: chosen.pictures.diagram(one)}, suites=[one.suite])
 
 
 @plot.command(short_help="Test images in the models' features.")
@@ -200,44 +182,35 @@ def tsne(plugins: tuple, classes: int, images: int, **choices: Any) -> None:
     \b
     fedbench plot tsne results/quickstart --method fedra --method inclusivefl
     """
-    chosen = _Chosen(choices)
-    from fedbench.registry.registry import Registry
-    from fedbench.report.pictures.tsne import embedded
-    from fedbench.report.pictures.tsne import tsne as draw
-
-    registry = Registry(plugins)
-    figures = {}
+    chosen, registry = _Chosen("tsne", choices), Registry(plugins)
+    drawn = {}
     for board in chosen.boards:
-        points = {label: embedded(one, registry, classes, images) for label, one in board.one_seed().items()}
-        figures[board.title] = draw(points)
-    chosen.write(figures, "tsne")
+        results = board.one_seed().items()
+        points = {label: chosen.pictures.embedded(one, registry, classes, images) for label, one in results}
+        drawn[board.title] = chosen.pictures.tsne(points)
+    chosen.write(drawn)
 
 
 class _Chosen:
-    """The results that a command draws.
+    """The results that a command draws, and the module that draws them.
 
     Args:
-        choices: What the command line has of _COMMON.
-        more: Tables to read that leaderboards do not need.
+        kind: of picture, the name of a module in `fedbench.report.pictures`.
+        choices: the values of the options in `_common`.
+        more: tables to read that leaderboards do not need.
 
     Raises:
-        UserError: The results, matplotlib or the format of the file are not to be had.
+        UserError: for results that cannot be read, without matplotlib, and for an unknown format of the file.
     """
 
-    def __init__(self, choices: Mapping[str, Any], *more: str) -> None:
-        from importlib.util import find_spec
-
-        from fedbench.errors import UserError
-        from fedbench.report.grouping import select
-        from fedbench.results import examine
-        from fedbench.results.result import COMPARED
-
+    def __init__(self, kind: str, choices: Mapping[str, Any], *more: str) -> None:
         if find_spec("matplotlib") is None:
             raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
-        from fedbench.report.pictures.style import format_of
+        from fedbench.report.pictures import style
 
+        self.kind, self.pictures, self._save = kind, import_module(f"fedbench.report.pictures.{kind}"), style.save
         self.out, self.form = choices["out"], choices["form"]
-        if self.out and self.form not in (None, format_of(Path(self.out))):
+        if self.out and self.form not in (None, style.format_of(Path(self.out))):
             raise UserError(f"--out {self.out}: its suffix is not .{self.form}, which --format asks for")
         names = [choices[name] for name in ("scenarios", "methods", "seeds", "variants")]
         there = examine(choices["paths"] or ("results",))
@@ -247,9 +220,7 @@ class _Chosen:
 
     @cached_property
     def boards(self) -> list[Board]:
-        """What is drawn of them. Raises: UserError where nothing has finished."""
-        from fedbench.report.plot_data import boards
-
+        """What is drawn of each leaderboard. Raises UserError where nothing has finished."""
         return boards(self.results)
 
     def leaderboards(self, metric: str) -> list[Leaderboard]:
@@ -259,28 +230,20 @@ class _Chosen:
 
     @cached_property
     def roles(self) -> dict[str, str]:
-        """Of methods, by name."""
-        from fedbench.registry.registry import Registry
-        from fedbench.report.grouping import roles_of
-
+        """The roles of methods, by name."""
         return roles_of(self.results, Registry().catalogue.roles)
 
     @property
     def registered(self) -> dict[str, str]:
-        """By label, the name of a method."""
-        from fedbench.report.grouping import registered
-
+        """The registered names of methods, by label."""
         return {r.entry.method: registered([r]) for r in self.results}
 
-    def write(self, figures: Mapping[str, Figure], kind: str, suites: Sequence[str] = ()) -> None:
-        """Every figure, by the name of its leaderboard ("" for all of them), to its file, whose path is printed."""
-        from fedbench.report.pictures.style import save
-        from fedbench.report.plot_data import slug
-
+    def write(self, figures: Mapping[str, Figure], suffix: str = "", suites: Sequence[str] = ()) -> None:
+        """Save figures and print their paths. figures: by the name of their leaderboard, "" for all of them."""
         names = suites or list(dict.fromkeys(r.suite for r in self.results))
         for name, figure in figures.items():
-            path = Path(self.out or Path("plots") / f"{slug('-'.join(names))}-{kind}.{self.form or 'png'}")
+            path = Path(self.out or Path("plots") / f"{slug('-'.join(names))}-{self.kind}{suffix}.{self.form or 'png'}")
             if name and (len(figures) > 1 or not self.out):
                 path = path.with_stem(f"{path.stem}-{slug(name)}")
-            save(figure, path)
+            self._save(figure, path)
             click.echo(path)

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.padding import Padding
+from rich.text import Text
 
 from fedbench.commands.choices import PLUGINS, Amount
-from fedbench.commands.output import listing, warn_of_lost
+from fedbench.commands.output import Screen, listing, warn_of_lost
+from fedbench.commands.plugin_check import DEADLINE, Check
+from fedbench.errors import UserError
+from fedbench.processes.signals import raising
+from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP
+from fedbench.registry.registry import Registry
+from fedbench.scaffold import kinds, package, put
+from fedbench.schema import described
+from fedbench.suite.node import Mark
+from fedbench.suite.yaml import parse_value
+from fedbench.words import meant, suggestion
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,9 +49,6 @@ class NewKind(click.ParamType):
     name = "kind"
 
     def convert(self, value: str, *_: object) -> str:
-        from fedbench.errors import UserError
-        from fedbench.scaffold import kinds
-        from fedbench.words import suggestion
 
         if value not in (known := kinds()):
             raise UserError(
@@ -45,7 +57,7 @@ class NewKind(click.ParamType):
         return value
 
 
-@click.group(short_help="List, show, check and begin what suites can name.")
+@click.group()
 def plugins() -> None:
     """List plugins, show their components, check them against their contracts, and begin new ones.
 
@@ -69,8 +81,6 @@ def list_(components: bool, kind: str | None, timeout: float | None, plugins: tu
     fedbench plugins list
     fedbench plugins list --components --kind allocation
     """
-    from fedbench.commands.screen import Screen
-    from fedbench.registry.registry import Registry
 
     registry, console = Registry(plugins, timeout=timeout), Screen()
     if components or kind:
@@ -102,12 +112,6 @@ def show(name: str, timeout: float | None, plugins: tuple) -> None:
 
     Exit code: 0, or 1 where a plugin could not be read.
     """
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from fedbench.commands.screen import Screen
-    from fedbench.registry.catalogue import SET_UP
-    from fedbench.registry.registry import Registry
 
     registry, console = Registry(plugins, timeout=timeout), Screen()
     catalogue = registry.catalogue
@@ -135,10 +139,6 @@ def show(name: str, timeout: float | None, plugins: tuple) -> None:
 
 def _options(component: Component) -> Table:
     """The options of a component: default, allowed values and values in profiles."""
-    import json
-
-    from fedbench.registry.catalogue import REQUIRED
-    from fedbench.schema import described
 
     rows = [
         (
@@ -173,11 +173,6 @@ def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) ->
     Exit code: 0 all keep their contract, 1 some do not, or could not be tried. `fedbench.testing` offers the same
     checks to your own tests.
     """
-    from rich.text import Text
-
-    from fedbench.commands.plugin_check import DEADLINE, Check
-    from fedbench.commands.screen import Screen
-    from fedbench.processes.signals import raising
 
     console, options = Screen(), dict(map(_option, sets))
     check, sound = Check(names, plugins, options, deadline or DEADLINE), True
@@ -210,10 +205,6 @@ def new(name: str, kind: str, into: str | None) -> None:
     Kinds: allocation, aggregator, objective, adapter, backbone, method, dataset, partition, metric, executor; tracker,
     which follows runs.
     """
-    import shlex
-    from pathlib import Path
-
-    from fedbench.scaffold import kinds, package, put
 
     made = package(kind, name)
     _refuse_taken(kind, name)
@@ -229,8 +220,6 @@ def new(name: str, kind: str, into: str | None) -> None:
 
 def _refuse_taken(kind: str, name: str) -> None:
     """Raises UserError for a name that a suite would not know from that of a component which is installed."""
-    from fedbench.errors import UserError
-    from fedbench.registry.registry import Registry
 
     if taken := Registry().catalogue.components.get(kind, {}).get(name):
         raise UserError(f"{taken.package} registers the {kind} {name!r} already; choose another name, as my_{name}")
@@ -238,9 +227,6 @@ def _refuse_taken(kind: str, name: str) -> None:
 
 def _option(text: str) -> tuple[str, Any]:
     """`key=value`, the value read as a suite would read it. Raises UserError."""
-    from fedbench.errors import UserError
-    from fedbench.suite.node import Mark
-    from fedbench.suite.yaml import parse_value
 
     key, equals, value = text.partition("=")
     if not (key.strip() and equals and value.strip()):
@@ -250,8 +236,6 @@ def _option(text: str) -> tuple[str, Any]:
 
 def _named(catalogue: Catalogue, name: str) -> list[Component]:
     """Every component of that name. Raises UserError with the nearest name of any kind."""
-    from fedbench.errors import UserError
-    from fedbench.words import meant
 
     found = [component for component in catalogue if component.name == name]
     if not found:
@@ -262,7 +246,6 @@ def _named(catalogue: Catalogue, name: str) -> list[Component]:
 
 
 def _in_profiles(component: Component, key: str) -> str:
-    import json
 
     return ", ".join(
         f"{name}: {json.dumps(options[key])}" for name, options in component.profiles.items() if key in options
@@ -270,9 +253,6 @@ def _in_profiles(component: Component, key: str) -> str:
 
 
 def _components(catalogue: Catalogue, kind: str | None, console: Console) -> None:
-    from fedbench.errors import UserError
-    from fedbench.registry.catalogue import KINDS
-    from fedbench.words import suggestion
 
     if kind and kind not in KINDS:
         raise UserError(f"--kind: there is no {kind!r}{suggestion(kind, KINDS, '')}; kinds are {', '.join(KINDS)}")

@@ -8,16 +8,17 @@ from typing import Any
 
 import click
 
-from fedbench.commands.choices import PLUGINS, Amount
+from fedbench.commands.choices import BASELINE, METRIC, PATHS, PLUGINS, SELECTION, Amount, takes
 from fedbench.commands.output import tell_left_out
-from fedbench.commands.reading import uncollected
+from fedbench.disk import write_atomically
+from fedbench.errors import UserError
 
 MARK = '<meta name="generator" content="fedbench">'  # in every page of ours, near its beginning
 BEGINNING = 2000  # bytes
 
 
-@click.command(short_help="Write results as one page that opens offline.")
-@click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
+@click.command()
+@PATHS
 @click.option(
     "--output",
     "-o",
@@ -28,14 +29,11 @@ BEGINNING = 2000  # bytes
     metavar="FILE",
     help="Where to. A report of before is replaced, another file is not.",
 )
-@click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
+@METRIC
 @click.option("--at", default="final", show_default=True, metavar="ROUND", help="Which round counts, as in `compare`.")
-@click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
+@BASELINE
 @click.option("--equivalent", type=Amount(min=0), metavar="POINTS", help="What may be called equal.")
-@click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
-@click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
-@click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points.")
-@click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds.")
+@takes(*SELECTION)
 @click.option("--force", is_flag=True, help="Replace FILE whatever it is.")
 @PLUGINS
 def report(paths: tuple, out: str, force: bool, **asked: Any) -> None:
@@ -58,11 +56,9 @@ def report(paths: tuple, out: str, force: bool, **asked: Any) -> None:
 
 def _written(file: Path, paths: Sequence[str], asked: dict[str, Any]) -> list[str]:
     """Put the page in its place, whole, and return what is left out of it. Raises: UserError."""
-    from fedbench.disk import write_atomically
     from fedbench.report.html.render import whole_page
 
-    with uncollected():
-        text, wrong = whole_page(paths, **asked)
+    text, wrong = whole_page(paths, **asked)
     page = text.encode()
     write_atomically(file, page, mend="Choose another place with -o FILE.")
     click.echo(f"{file}  {len(page) / 1e6:.2f} MB")
@@ -71,7 +67,6 @@ def _written(file: Path, paths: Sequence[str], asked: dict[str, Any]) -> list[st
 
 def _refuse_others(file: Path) -> None:
     """Raises: UserError where a file is there that is no report."""
-    from fedbench.errors import UserError
 
     if file.is_file():
         with open(file, "rb") as opened:

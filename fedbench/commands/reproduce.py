@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from ruamel.yaml import YAML
 
-from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, Amount, workers
+from fedbench import machine
+from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, SELECTION, Amount, takes, workers
+from fedbench.commands.output import Screen, Spinner, put
+from fedbench.commands.watch import Watch
+from fedbench.data.sources import relative_root
+from fedbench.disk import hash_of_bytes, write_atomically
+from fedbench.errors import Interrupted, UserError
+from fedbench.processes.signals import raising
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.report.html.origin import read_page
+from fedbench.results import examine
+from fedbench.results.diff import DIFFERENT, CellSummary, diff, settings
+from fedbench.runner import runner
+from fedbench.runner.cells import Cell, Options, cells_of, references
+from fedbench.runner.runner import Run
+from fedbench.suite import Point, Suite
+from fedbench.types import SIZES
+from fedbench.words import counted, shortened, visible
 
 if TYPE_CHECKING:
     import pandas
 
-    from fedbench.registry.assets import Assets
-    from fedbench.registry.registry import Registry
     from fedbench.report.frames import Frame
-    from fedbench.results.diff import CellSummary
-    from fedbench.runner.cells import Cell
-    from fedbench.suite import Suite
 
 MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, and is known before the run
+OF_POINTS = ("method", "seed", "profile")  # of a configuration, what no scenario holds
+FULL = 50  # scenarios, and methods, of one recovered suite: more go into another file
 
 
-@click.command(short_help="Run the cells of a page or a results folder again, and compare.")
+@click.command()
 @click.argument("source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE...")
 @click.option("--cells", "count", type=click.IntRange(min=1), metavar="N", help="Only so many cells, a sample.")
-@click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios.")
-@click.option("--method", "methods", multiple=True, metavar="GLOB", help="Only these methods.")
-@click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds.")
+@takes(*SELECTION)
 @click.option("--results", default="reproduced", show_default=True, metavar="DIR", help="Where the new results go.")
 @click.option(
     "--root",
@@ -57,6 +75,7 @@ def reproduce(
     count: int | None,
     scenarios: tuple,
     methods: tuple,
+    variants: tuple,
     seeds: tuple,
     results: str,
     roots: tuple,
@@ -78,13 +97,10 @@ def reproduce(
     seed noise, or different. What is finished in --results is kept. Exit code: 0 all equal or within noise, 1 something
     is different or could not be run, 2 SOURCE cannot be read, or its data are not here (--root says where).
     """
-    from fedbench.commands.output import put
-    from fedbench.registry.registry import Registry
     from fedbench.report.changes import NOT_RUN, verdicts
-    from fedbench.results.diff import DIFFERENT, diff
 
     everything = read_source(source)
-    chosen = sample(_chosen(everything, scenarios, methods, seeds), count)
+    chosen = sample(_chosen(everything, seeds, scenario=scenarios, method=methods, variant=variants), count)
     folder = Path(results)
     _refuse_itself(source, folder)
     registry = Registry(plugins)
@@ -106,10 +122,6 @@ def read_source(paths: Sequence[str]) -> list[CellSummary]:
     Raises:
         UserError: It is neither, or something does not match its checksum.
     """
-    from fedbench.errors import UserError
-    from fedbench.report.html.origin import read_page
-    from fedbench.results import examine
-    from fedbench.results.diff import CellSummary
 
     if len(paths) == 1 and Path(paths[0]).is_file():
         return read_page(Path(paths[0]))
@@ -124,25 +136,18 @@ def read_source(paths: Sequence[str]) -> list[CellSummary]:
 
 def sample(cells: Sequence[CellSummary], count: int | None) -> list[CellSummary]:
     """So many of them, the same whatever their order: those whose ids have the lowest hashes."""
-    from fedbench.disk import hash_of_bytes
-
     chosen = set(sorted({cell.id for cell in cells}, key=lambda id: hash_of_bytes(id.encode()))[:count])
     return [cell for cell in cells if cell.id in chosen]
 
 
-def _chosen(
-    cells: Sequence[CellSummary], scenarios: Sequence[str], methods: Sequence[str], seeds: Sequence[int]
-) -> list[CellSummary]:
-    """Those that match. Raises: UserError where none does."""
-    from fnmatch import fnmatchcase
-
-    from fedbench.errors import UserError
-
-    def fits(name: str, patterns: Sequence[str]) -> bool:
-        return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
-
-    found = [c for c in cells if fits(c.scenario, scenarios) and fits(c.method, methods)]
-    found = [c for c in found if not seeds or c.seed in seeds]
+def _chosen(cells: Sequence[CellSummary], seeds: Sequence[int], **globs: Sequence[str]) -> list[CellSummary]:
+    """The cells that match. globs: patterns of `scenario`, `method` and `variant`. Raises UserError where none does."""
+    found = [
+        cell
+        for cell in cells
+        if (not seeds or cell.seed in seeds)
+        and all(not some or any(fnmatchcase(getattr(cell, what), one) for one in some) for what, some in globs.items())
+    ]
     if not found:
         raise UserError("no finished cell of SOURCE is asked for" if cells else "SOURCE has no finished cell")
     return found
@@ -150,7 +155,6 @@ def _chosen(
 
 def _refuse_itself(source: Sequence[str], results: Path) -> None:
     """Raises: UserError where the new results would lie among those they are compared with."""
-    from fedbench.errors import UserError
 
     folders = [Path(path).resolve() for path in source if Path(path).is_dir()]
     if any(results.resolve() in (one, one.parent) for one in folders):
@@ -161,7 +165,7 @@ def _refuse_itself(source: Sequence[str], results: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Recovery:
     """What can be run here.
 
     Attributes:
@@ -175,46 +179,36 @@ class Plan:
     lacking: Mapping[tuple, str]
 
 
-def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, roots: Sequence[str] = ()) -> Plan:
+def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, roots: Sequence[str] = ()) -> Recovery:
     """Recover the suites of these cells into files in the folder, and read them like any suite.
 
     Raises:
         UserError: A suite cannot be read, or data or weights are not here.
     """
-    from fedbench.commands.recovered import places, recovered
-    from fedbench.disk import write_atomically
-    from fedbench.registry.assets import Assets
-    from fedbench.runner import runner
-    from fedbench.runner.cells import cells_of
 
     lacking = {cell.name: reason for cell in cells if (reason := _lacks(cell, registry))}
     known = [cell for cell in cells if cell.name not in lacking]
     here = places(known, roots)
     suites: list[tuple[Suite, Assets, list[Cell]]] = []
     found: dict[tuple, Cell] = {}
+    other = "this fedbench reads another configuration"
     for number, one in enumerate(recovered(known), 1):
         file = folder / f"recovered-{number}.yaml"
         write_atomically(file, one.text().encode())
         suite = runner.load(file, registry, roots=here)
         points = list(one.points(suite))
-        lacking |= {
-            cell.name: f"this fedbench reads another configuration: {', '.join(keys)}"
-            for cell, _, keys in points
-            if keys
-        }
+        lacking |= {cell.name: f"{other}: {', '.join(keys)}" for cell, _, keys in points if keys}
         assets = Assets(registry, here)
         runnable = cells_of([point for _, point, keys in points if not keys], registry, assets)
         of_point = {id(point): cell for cell in runnable for point in cell.points}
         found |= {cell.name: of_point[id(point)] for cell, point, keys in points if not keys}
         if runnable:
             suites.append((suite, assets, runnable))
-    return Plan(suites, found, lacking)
+    return Recovery(suites, found, lacking)
 
 
 def _lacks(cell: CellSummary, registry: Registry) -> str:
     """Which component that it names is not installed; "" where all are."""
-    from fedbench.errors import UserError
-    from fedbench.runner.cells import references
 
     try:
         for kind, ref in references(dict(cell.manifest["config"])):
@@ -226,10 +220,8 @@ def _lacks(cell: CellSummary, registry: Registry) -> str:
     return ""
 
 
-def settings_here(cells: Sequence[CellSummary], plan: Plan) -> pandas.DataFrame:
+def settings_here(cells: Sequence[CellSummary], plan: Recovery) -> pandas.DataFrame:
     """The versions, fingerprints and machines that are not the same here, and in how many cells."""
-    from fedbench import machine
-    from fedbench.results.diff import settings
 
     mine = {name: str(value) for name, value in machine.describe("cpu").items() if name in MACHINE}
     pairs = []
@@ -241,15 +233,8 @@ def settings_here(cells: Sequence[CellSummary], plan: Plan) -> pandas.DataFrame:
     return settings(pairs)
 
 
-def _run(plan: Plan, registry: Registry, results: str, quiet: bool, given: dict[str, Any]) -> None:
-    """Compute what is missing, with the bars of `fedbench run`: every cell, none is believed to equal another."""
-    from fedbench.commands.screen import Screen, Spinner
-    from fedbench.commands.watch import Watch
-    from fedbench.errors import Interrupted
-    from fedbench.processes.signals import raising
-    from fedbench.runner.cells import Options
-    from fedbench.runner.runner import Run
-
+def _run(plan: Recovery, registry: Registry, results: str, quiet: bool, given: dict[str, Any]) -> None:
+    """Compute what is missing, with the bars of `fedbench run`."""
     options = Options(results=results, device=given["device"], jobs=workers(given["jobs"]))
     try:
         with raising(), Watch(Screen(), quiet) as watch, Spinner("Preparing", quiet) as spinner:
@@ -266,10 +251,8 @@ def _run(plan: Plan, registry: Registry, results: str, quiet: bool, given: dict[
         sys.exit(interrupted.exit_code)
 
 
-def computed(cells: Sequence[CellSummary], plan: Plan, results: Path) -> list[CellSummary]:
+def computed(cells: Sequence[CellSummary], plan: Recovery, results: Path) -> list[CellSummary]:
     """These cells as they came out here; of those without a result with the reason."""
-    from fedbench.results import examine
-    from fedbench.results.diff import CellSummary
 
     folders = [results / suite.name for suite, _, _ in plan.suites]
     there = examine(list(dict.fromkeys(folders))).read(("eval", "rounds")).results if folders else []
@@ -286,14 +269,162 @@ def computed(cells: Sequence[CellSummary], plan: Plan, results: Path) -> list[Ce
     return found
 
 
+# Suites of cells, and where their data are
+
+
+@dataclass
+class Recovered:
+    """A suite recovered from configurations. Names are kept; other content under a known name gets a number behind it.
+
+    Attributes:
+        scenarios: By name, as JSON.
+        methods: By name, as JSON.
+        cells: By (scenario, method, seed) of the recovered suite, the cells it is for.
+    """
+
+    name: str
+    profile: str
+    scenarios: dict[str, str] = field(default_factory=dict)
+    methods: dict[str, str] = field(default_factory=dict)
+    cells: dict[tuple[str, str, int], list[CellSummary]] = field(default_factory=dict)
+
+    def takes(self, cell: CellSummary) -> bool:
+        """Enter a cell; False where there is no more room."""
+        config = cell.manifest["config"]
+        sized = tuple(SIZES) if "devices" in config else ()  # these follow from those, and a suite may have one
+        settings = {key: value for key, value in config.items() if key not in (*OF_POINTS, *sized)}
+        scenario = _entered(self.scenarios, cell.scenario, settings)
+        label = _entered(self.methods, cell.method, config["method"])
+        if scenario and label:
+            self.cells.setdefault((scenario, label, cell.seed), []).append(cell)
+        return bool(scenario and label)
+
+    def text(self) -> str:
+        """The suite as YAML."""
+        methods = [
+            {**method, "name": label, **({} if label == method["name"] else {"extends": method["name"]})}
+            for label, method in ((label, json.loads(text)) for label, text in self.methods.items())
+        ]
+        tree = {
+            "suite": self.name,
+            "description": "Recovered by `fedbench reproduce` from the configurations of cells.",
+            "profile": self.profile,
+            "seeds": sorted({seed for _, _, seed in self.cells}),
+            "scenarios": {name: json.loads(settings) for name, settings in self.scenarios.items()},
+            "methods": methods,
+        }
+        yaml, out = YAML(), io.StringIO()
+        yaml.width = 110
+        yaml.representer.ignore_aliases = lambda _: True
+        yaml.dump(tree, out)
+        return out.getvalue()
+
+    def points(self, suite: Suite) -> Iterator[tuple[CellSummary, Point, list[str]]]:
+        """Each cell with its point of the suite, once it is read, and the keys that this fedbench reads otherwise."""
+        for point in suite.points():
+            for cell in self.cells.get((point.scenario, point.method, point.seed), ()):
+                own = replace(point, scenario=cell.scenario, variant=cell.variant, method=cell.method)
+                yield cell, own, _differing(cell.manifest["config"], point.config)
+
+
+def recovered(cells: Iterable[CellSummary]) -> list[Recovered]:
+    """The suites that hold these cells: one for each name and profile, or several where there is much."""
+    found: list[Recovered] = []
+    for cell in cells:
+        place = (cell.suite, cell.manifest["config"]["profile"])
+        if not any(one.takes(cell) for one in found if (one.name, one.profile) == place):
+            found.append(Recovered(*place))
+            found[-1].takes(cell)
+    return found
+
+
+def _entered(known: dict[str, str], name: str, content: Mapping[str, Any]) -> str:
+    """The name under which the content is known, entered where it was not; "" where there is no more room."""
+    text, number, free = json.dumps(content, sort_keys=True), 1, name
+    while free in known and known[free] != text:
+        number += 1
+        free = f"{name}.{number}"
+    if free not in known and len(known) >= FULL:
+        return ""
+    known[free] = text
+    return free
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    texts = [{key: json.dumps(value, sort_keys=True) for key, value in config.items()} for config in (one, other)]
+    return [key for key in {**one, **other} if texts[0].get(key) != texts[1].get(key)]
+
+
+def places(cells: Sequence[CellSummary], given: Sequence[str] = ()) -> dict[str, str]:
+    """The whole path of each root that these cells name.
+
+    The root is part of a cell's identity and stays as it is; where it lies depends on this machine. A results folder
+    records where a relative one was. A page is untrusted: only what lies in the current folder is read, unless --root
+    names it.
+
+    Args:
+        cells: The cells.
+        given: `DIR` of the only root, or `THERE=DIR`, as on the command line.
+
+    Raises:
+        UserError: A root is not here, or only --root may say where it is.
+    """
+    named: dict[str, list[CellSummary]] = {}
+    for cell in cells:
+        data = cell.manifest["config"]["data"]  # of a page, and not read yet
+        if isinstance(data, Mapping) and isinstance(root := data.get("root"), str) and root:
+            named.setdefault(root, []).append(cell)
+    set_by_user = _roots(given, named)
+    found, faults = {}, []
+    for root, those in named.items():
+        try:
+            found[root] = set_by_user[root] if root in set_by_user else _place(root, those)
+        except UserError as error:
+            faults.append(str(error))
+    if faults:
+        raise UserError("\n".join(faults))
+    return found
+
+
+def _roots(given: Sequence[str], named: Mapping[str, object]) -> dict[str, str]:
+    """By root, what --root sets. Raises: UserError."""
+    found: dict[str, str] = {}
+    for text in given:
+        there = next((root for root in named if text.startswith(f"{root}=")), None)
+        if there is None and len(named) != 1:
+            roots = f"{counted(len(named), 'root')}: {shortened(list(map(visible, named)))}" if named else "no root"
+            raise UserError(f"--root {text}: say THERE=DIR; SOURCE names {roots}")
+        here = text if there is None else text.removeprefix(f"{there}=")
+        place = os.path.join(os.getcwd(), os.path.expanduser(here))
+        if not os.path.exists(place):
+            raise UserError(f"--root {text}: {place} does not exist")
+        found[there or next(iter(named))] = place
+    return found
+
+
+def _place(root: str, cells: Sequence[CellSummary]) -> str:
+    """Where a root is that --root does not set. Raises: UserError."""
+    way = f"say where the data are: --root {visible(root)}=DIR"
+    relative = relative_root({"root": root}) is not None
+    if any(cell.root is None for cell in cells) and (not relative or ".." in Path(root).parts):
+        raise UserError(f"SOURCE names data in {visible(root)}, which a page is not followed to; {way}")
+    there = {cell.root for cell in cells if relative and cell.root and os.path.exists(cell.root)}
+    if len(there) > 1:
+        both = " and ".join(sorted(there)[:2])
+        raise UserError(f"SOURCE means several folders by {visible(root)}, such as {both}; {way}")
+    place = next(iter(there), os.path.join(os.getcwd(), os.path.expanduser(root)))
+    if not os.path.exists(place):
+        raise UserError(f"SOURCE names data in {visible(root)}, and {visible(place)} does not exist; {way}")
+    return place
+
+
 # What is printed
 
 
-def _before(source: str, cells: Sequence[CellSummary], settings: pandas.DataFrame, plan: Plan) -> Frame:
+def _before(source: str, cells: Sequence[CellSummary], settings: pandas.DataFrame, plan: Recovery) -> Frame:
     """What is not the same here, before anything runs."""
     from fedbench.report.changes import changes_frame, settings_rows
     from fedbench.report.frames import page
-    from fedbench.words import counted, shortened
 
     same = [] if len(settings) else ["versions, data, weights, processor and Python are those of the source"]
     by_reason: dict[str, list[str]] = {}
@@ -312,20 +443,17 @@ def _after(found: pandas.DataFrame, settings: pandas.DataFrame, people: bool) ->
     """Each cell with its verdict."""
     from fedbench.report.changes import MOST, NOISE_LEGEND, NOT_RUN, ORDER, changes_frame, reasons, verdict_rows
     from fedbench.report.frames import frame, page
-    from fedbench.results.diff import DIFFERENT
-    from fedbench.words import counted
 
     counts = Counter(found.verdict)
-    told = ", ".join(f"{counts[name]} {name}" for name in ORDER[::-1] if counts[name])
-    title = f"{counted(len(found), 'cell')}: {told}"
+    sums = ", ".join(f"{counts[name]} {name}" for name in ORDER[::-1] if counts[name])
+    title = f"{counted(len(found), 'cell')}: {sums}"
     if not people:
         same = not counts[DIFFERENT] and not counts[NOT_RUN]
-        facts: dict[str, Any] = {
-            "reproduced": same,
-            "counts": dict(counts),
-            "differs_here": settings.to_dict("records"),
-        }
-        return frame(found.to_dict("records"), list(found.columns), caption=title, by=(), **facts)
+        differs = settings.to_dict("records")
+        rows = found.to_dict("records")
+        return frame(
+            rows, list(found.columns), caption=title, by=(), reproduced=same, counts=dict(counts), differs_here=differs
+        )
     more = [f"{counted(len(found) - MOST, 'more cell')}: csv and json have all"] if len(found) > MOST else []
     pages = [page(("cells",), title=title, notes=reasons(found, _called), remarks=more)]
     return changes_frame(verdict_rows(found[:MOST], _called), pages, NOISE_LEGEND)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
-from fedbench.commands.output import tell_left_out
-from fedbench.errors import Interrupted
-from fedbench.processes.signals import raising
+from fedbench.errors import Interrupted, UserError
+from fedbench.words import meant
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.console import Console
-
     from fedbench.registry.registry import Registry
-    from fedbench.results import Found
     from fedbench.runner.progress import Listen, RunSummary
 
-MOST_SHOWN = 10  # failures listed at the end of a run
+TRACKERS = "fedbench.trackers"  # a group of entry points
 
 
-@click.command(short_help="Run a suite; what is finished is kept.")
+@click.command()
 @SUITE
 @cells
 @RESULTS
@@ -62,7 +60,7 @@ MOST_SHOWN = 10  # failures listed at the end of a run
 @click.option("--force", is_flag=True, help="Run finished cells again too.")
 @click.option("--shard", type=Shard(), help="Only the I-th of N parts of the cells; `fedbench merge` joins them.")
 @click.option(
-    "--tracker", "trackers", multiple=True, metavar="NAME", help="Who is told of every round: mlflow, tensorboard."
+    "--tracker", "trackers", multiple=True, metavar="NAME", help="Who follows every round: mlflow, tensorboard."
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
@@ -85,13 +83,13 @@ def run(
     fedbench run suites/extreme_hetero.yaml --scenario 'all_*' --method fedra
     fedbench run suites/quickstart.yaml --set train.rounds=3 --results /tmp/try
 
-    Ctrl-C lets running cells finish their round and ends the run, a second one ends it at once; the same command goes
-    on from there. Exit code: 0 all fine, 1 some cells failed or are left over, 2 the input is wrong; 130 ended by
+    Ctrl-C lets running cells finish their round and ends the run, a second one ends it at once; the same command
+    resumes. Exit code: 0 all fine, 1 some cells failed or are left over, 2 the input is wrong; 130 ended by
     Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
     """  # fmt: skip
-    from fedbench.commands.screen import Screen, Spinner
-    from fedbench.commands.trackers import files
+    from fedbench.commands.output import Screen, Spinner
     from fedbench.commands.watch import Watch
+    from fedbench.processes.signals import raising
     from fedbench.registry.registry import Registry
     from fedbench.runner import runner
 
@@ -116,12 +114,14 @@ def run(
 
 
 def _tell_how_to_resume(force: bool, results: str) -> None:
-    """The command that goes on: as it was typed, but for --force, which would begin anew with every cell."""
+    """Print the command that resumes: as it was typed, but for --force, which would compute every cell again."""
     words = [word for word in sys.argv[1:] if word != "--force"]
-    anew = "\nWith --force it would begin anew; what that had not got to keeps its former result." if force else ""
+    again = (
+        "\nWith --force it would start over; cells that it had not reached keep their former results." if force else ""
+    )
     click.echo(
         "\nInterrupted. What is finished is kept; this runs the rest:\n"
-        f"  {shlex.join(['fedbench', *words])}{anew}\n"
+        f"  {shlex.join(['fedbench', *words])}{again}\n"
         f"`{shlex.join(['fedbench', 'compare', results])}` shows what is there so far.",
         err=True,
     )
@@ -130,110 +130,12 @@ def _tell_how_to_resume(force: bool, results: str) -> None:
 def _end(outcome: RunSummary, registry: Registry, quiet: bool) -> int:
     """Print what came out, and the plugins that failed. Returns the exit code."""
     from fedbench.commands.output import warn_of_lost
+    from fedbench.commands.watch import show_end
 
     if not quiet:
-        _close(outcome, registry.catalogue.roles)
+        show_end(outcome, registry.catalogue.roles)
     lost = warn_of_lost(registry)
     return 1 if outcome.failed or outcome.left or outcome.undecided or lost else 0
-
-
-def _close(outcome: RunSummary, roles: dict[str, str]) -> None:
-    """The leaderboards, or a summary of many, and what to do next."""
-    from rich.text import Text
-
-    from fedbench.commands.output import wide
-    from fedbench.commands.screen import Screen
-    from fedbench.commands.watch import left_out
-    from fedbench.report.render import show
-    from fedbench.report.tuning import undecided
-    from fedbench.report.views import chosen
-    from fedbench.results.expected import read_expected
-    from fedbench.results.metric_direction import first_metric
-    from fedbench.words import counted, duration
-
-    console = Screen(width=wide())
-    console.print(
-        f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
-        + (f", {len(outcome.elsewhere)} by other runs" if outcome.elsewhere else "")
-        + (f", {outcome.kept} kept from before" if outcome.kept else "")
-    )
-    there = _read(outcome.folder)
-    results = there.results
-    firsts = [first_metric(r.manifest["config"]["evaluation"]) for r in results if r.status == "finished"]
-    metric = "accuracy" if "accuracy" in firsts or not firsts else firsts[0]
-    if firsts:
-        console.print()
-        show(chosen(results, metric=metric, roles=roles), console)
-        console.print()
-    compare = shlex.join(["fedbench", "compare", str(outcome.folder)])
-    again = compare + ("" if metric == "accuracy" else f" --metric {shlex.quote(metric)}")
-    console.print(f"Results: {outcome.folder}    Again: {again}", soft_wrap=True)
-    if read_expected(outcome.folder):
-        console.print(f"Beside the paper: {compare} --paper", soft_wrap=True)
-    spoke = _list_printed(console, outcome)
-    for event in outcome.left_out:
-        console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
-    if outcome.failed:
-        _list_failed(console, outcome, spoke)
-    for which in outcome.undecided:
-        told = f"No candidate has a validation score, and so nothing is reported: {which}"
-        console.print(Text(told, style="red"), soft_wrap=True)
-    if outcome.left:
-        broken_off = "Broken off from outside" if outcome.counts["interrupted"] else "Ended before all was computed"
-        why = "Stopped by --max-failures" if outcome.gave_up else broken_off
-        left = counted(outcome.left, "cell")
-        console.print(f"{why}; {left} left, which the same command runs.", style="red")
-    tell_left_out(there.wrong, undecided(there, [outcome.folder]))
-
-
-def _read(folder: Path) -> Found:
-    from fedbench.results import examine
-    from fedbench.results.result import COMPARED
-
-    return examine([folder]).read(COMPARED)
-
-
-def _list_printed(console: Console, outcome: RunSummary) -> set[str]:
-    """The names of the cells that printed anything. Finished ones are counted on the console."""
-    from rich.text import Text
-
-    from fedbench.results.identity import id_in
-    from fedbench.results.index import CELLS
-    from fedbench.results.store import cell_folders
-    from fedbench.runner.local import OUTPUT
-    from fedbench.words import counted
-
-    places = cell_folders(outcome.folder)
-    spoke = {name for name in outcome.manifests if (places(id_in(name)) / OUTPUT).is_file()}
-    if quietly := spoke - outcome.failed.keys():
-        told = f"{counted(len(quietly), 'finished cell')} printed something: {outcome.folder}/{CELLS}/*/{OUTPUT}"
-        console.print(Text(told, style="dim"), soft_wrap=True)
-    return spoke
-
-
-def _list_failed(console: Console, outcome: RunSummary, spoke: set[str]) -> None:
-    """Where the reasons of the first failures stand, or the reason where it could not be written down.
-
-    spoke: the cells that printed anything.
-    """
-    from rich.text import Text
-
-    from fedbench.results.identity import id_in
-    from fedbench.results.manifest import read_manifest
-    from fedbench.results.store import cell_folders
-    from fedbench.runner.local import OUTPUT
-    from fedbench.words import counted
-
-    number = counted(len(outcome.failed), "cell")
-    console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")
-    for name in list(outcome.failed)[:MOST_SHOWN]:
-        also = f", {OUTPUT}" if name in spoke else ""
-        place, failed = cell_folders(outcome.folder)(id_in(name)), outcome.failed[name]
-        written = (read_manifest(place) or {}).get("status") == failed["status"]
-        told = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
-        console.print(Text(f"  {outcome.titles[name]}: {told}"), soft_wrap=True)
-    if (left := len(outcome.failed) - MOST_SHOWN) > 0:
-        console.print(f"  and {left} more")
 
 
 def _summary(outcome: RunSummary) -> dict:
@@ -249,3 +151,44 @@ def _summary(outcome: RunSummary) -> dict:
         **({"left_out": outcome.left_out} if outcome.left_out else {}),
         "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},
     }
+
+
+def files(names: Sequence[str]) -> list[str]:
+    """The plugin files of these trackers, which a run loads like those of `--plugin`.
+
+    Trackers are entry points of the group `fedbench.trackers`. NEEDS in one names a package that must be installed.
+
+    Raises:
+        UserError: for a tracker, or a package it needs, that is not installed.
+    """
+    from fedbench.registry import installed
+
+    known = {point.name: point for point in installed.points(TRACKERS)[0]}
+    found = []
+    for name in dict.fromkeys(names):
+        point = known.get(name)
+        if point is None:
+            raise UserError(f"--tracker {name}: no such tracker; {meant(name, known, f'there are: {sorted(known)}')}")
+        file = installed.origin(point.module)
+        if file is None:
+            raise UserError(f"--tracker {name} does not load: there is no module {point.module}")
+        needed = _needed(file)
+        if needed and find_spec(needed) is None:
+            ours = point.dist is not None and point.dist.name == "fedbench"
+            extras = point.dist.metadata.get_all("Provides-Extra") or [] if ours and point.dist else []
+            package = f"'fedbench[{name}]'" if name in extras else needed
+            raise UserError(f"--tracker {name} needs {needed}: pip install {package}")
+        found.append(file)
+    return found
+
+
+def _needed(file: str) -> str:
+    """The value of NEEDS in a module, read without importing it; "" without one."""
+    try:
+        module = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):  # reported where it is imported
+        return ""
+    for one in module.body:
+        if isinstance(one, ast.Assign) and [getattr(target, "id", "") for target in one.targets] == ["NEEDS"]:
+            return str(getattr(one.value, "value", ""))
+    return ""

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedbench import scaffold
 from fedbench.commands.choices import PLUGINS
+from fedbench.disk import write_atomically
+from fedbench.errors import UserError
+from fedbench.registry.catalogue import Catalogue
+from fedbench.registry.registry import Registry
+from fedbench.suite import json_schema
 
 if TYPE_CHECKING:
     from fedbench.registry.catalogue import Catalogue
@@ -16,7 +22,7 @@ if TYPE_CHECKING:
 MEND = "Choose another folder."
 
 
-@click.command(short_help="The JSON Schema of suites, for scaffold.")
+@click.command()
 @click.option("--install", metavar="DIR", type=click.Path(file_okay=False), help="Write it beside the suites of DIR.")
 @click.option("--built-in", is_flag=True, help="Only with what comes with fedbench.")
 @PLUGINS
@@ -30,9 +36,6 @@ def schema(install: str | None, built_in: bool, plugins: tuple) -> None:
     fedbench schema --install . --plugin mine.py
     fedbench schema > suite.schema.json
     """
-    from fedbench import scaffold
-    from fedbench.registry.registry import Registry
-    from fedbench.suite import json_schema
 
     catalogue = Registry(plugins).catalogue
     text = scaffold.dumped(json_schema(_own(catalogue) if built_in else catalogue))
@@ -46,9 +49,6 @@ def schema(install: str | None, built_in: bool, plugins: tuple) -> None:
 def installed(folder: Path, schema: bytes) -> Iterator[tuple[Path, bool]]:
     """Write a schema into a folder and its line into every suite there that names none; each file, and whether it was
     changed. Raises UserError for a folder that is not there or cannot be written to."""
-    from fedbench import scaffold
-    from fedbench.disk import write_atomically
-    from fedbench.errors import UserError
 
     if not folder.is_dir():
         raise UserError(f"--install: there is no folder {folder}")
@@ -73,7 +73,6 @@ def _text(file: Path) -> str:
 
 
 def _own(catalogue: Catalogue) -> Catalogue:
-    from fedbench.registry.catalogue import Catalogue
 
     own: Any = Catalogue()
     own.add(component for component in catalogue if component.package == "fedbench")

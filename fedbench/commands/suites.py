@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import click
 
+from fedbench.commands.output import Screen, listing
+from fedbench.scaffold import copied, put
+from fedbench.suite.shipped import named, names, summary
+
 
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from fedbench.suite.shipped import names
 
     return [name for name in names() if name.startswith(incomplete)]
 
@@ -16,7 +20,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 NAME = click.argument("name", shell_complete=_names)
 
 
-@click.group(short_help="List, show and copy the suites that ship with fedbench.")
+@click.group()
 def suites() -> None:
     """The suites that ship with fedbench. Every command that takes a suite takes their names too.
 
@@ -35,9 +39,6 @@ def list_() -> None:
     \b
     fedbench suites list
     """
-    from fedbench.commands.output import listing
-    from fedbench.commands.screen import Screen
-    from fedbench.suite.shipped import names, summary
 
     console = Screen()
     console.print(listing(("suite", "what it is about"), [(name, summary(name)) for name in names()]))
@@ -52,7 +53,6 @@ def show(name: str) -> None:
     \b
     fedbench suites show quickstart
     """
-    from fedbench.suite.shipped import named
 
     click.echo(named(name).read_text("utf-8"), nl=False)
 
@@ -68,10 +68,6 @@ def copy(name: str, file: str | None) -> None:
     fedbench suites copy quickstart
     fedbench suites copy papers/fedra/table1 mine.yaml
     """
-    from pathlib import Path
-
-    from fedbench.scaffold import copied, put
-    from fedbench.suite.shipped import named
 
     source = named(name)
     target = Path(file or source.name)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from fedbench.commands.choices import RESULTS, SUITE, cells
+from fedbench.disk import write_atomically
 from fedbench.errors import UserError
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
+from fedbench.runner.runner import load
+from fedbench.runner.successive_halving import decided, tried
+from fedbench.suite.winners import text_of
 
 
-@click.command(short_help="Write the winners of a suite's tuning as a plain suite.")
+@click.command()
 @SUITE
 @cells
 @RESULTS
@@ -38,14 +45,6 @@ def tune(
     fedbench tune suites/tuned/feature_skew.yaml -o winners.yaml
     fedbench run winners.yaml
     """
-    from dataclasses import replace
-
-    from fedbench.disk import write_atomically
-    from fedbench.registry.assets import Assets
-    from fedbench.registry.registry import Registry
-    from fedbench.runner.runner import load
-    from fedbench.runner.successive_halving import decided, tried
-    from fedbench.suite.winners import text_of
 
     _must_be_free(output, force)
     registry = Registry(plugins)

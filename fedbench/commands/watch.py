@@ -1,21 +1,43 @@
-"""What a run shows while it runs: bars with the time left on a terminal, one line a cell where output is piped."""
+"""Progress of a run: bars with the time left on a terminal, one line a cell where output is piped."""
 
 from __future__ import annotations
 
+import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
-from fedbench.commands.bars import Bars
+from fedbench.commands.output import Screen, tell_left_out, wide
 from fedbench.report.run_scores import is_fraction
+from fedbench.results import examine
+from fedbench.results.expected import read_expected
 from fedbench.results.identity import id_in
+from fedbench.results.index import CELLS
+from fedbench.results.manifest import read_manifest
+from fedbench.results.metric_direction import first_metric
+from fedbench.results.result import COMPARED
 from fedbench.results.status import HALVED
+from fedbench.results.store import cell_folders
 from fedbench.runner.cells import Cell
-from fedbench.runner.progress import Listen, RunProgress
-from fedbench.words import counted, duration, per_second
+from fedbench.runner.local import OUTPUT
+from fedbench.runner.progress import Listen, RunSummary
+from fedbench.words import counted, duration, per_second, told_apart
+
+MOST_SHOWN = 10  # failures listed at the end of a run
 
 # How an end is marked, so that it reads without colour.
 MARKS = {
@@ -30,7 +52,7 @@ MARKS = {
 
 
 def left_out(event: dict[str, Any]) -> str:
-    """What is said of data that lack images."""
+    """The warning about data with unreadable images."""
     counts = f"{event['images']:,} of {event['of']:,} images"
     return f"{event['data']}: {counts} cannot be read and are left out (`unreadable: skip`)"
 
@@ -103,9 +125,9 @@ class Watch:
             speeds = per_second(one.rate), per_second(self.progress.rate)
             self.bars.advance(folder, event["round"], scored(one.score, one.metric), *speeds)
         elif event["event"] == "resumed":
-            if cell.points[0].candidate is None:  # these go on as a rule
-                told = f"{cell.title} goes on after round {event['round']} of {cell.rounds}"
-                self.console.print(Text(told, style="dim"), soft_wrap=True)
+            if cell.points[0].candidate is None:  # candidates resume as a rule
+                resumed = f"{cell.title} resumes after round {event['round']} of {cell.rounds}"
+                self.console.print(Text(resumed, style="dim"), soft_wrap=True)
             if self.bars:
                 self.bars.advance(folder, event["round"])
         elif event["event"] == "torn":
@@ -134,3 +156,142 @@ class Watch:
         self.console.print(line, soft_wrap=True)
         if event["status"] not in ("finished", HALVED) and event.get("reason"):
             self.console.print(Text(f"{'':{2 * width + 4}}{event['reason']}", style="dim"), soft_wrap=True)
+
+
+BAR, CLOCK, LEFT = 16, 8, 4  # columns of a bar, of a time and of the word before the second one
+SCORE, SPEED = 6, 9  # columns of "100.0%" and of "1,234 i/s"
+# What else a line shows as far as there is room: its columns, and how many must be left to the title.
+PARTS = (("score", SCORE + 1, 10), ("speed", SPEED + 1, 16), ("left", LEFT + 1, 20), ("passed", CLOCK + 1, 20),
+         ("bar", BAR + 1, 20))  # fmt: skip
+
+
+class Bars:
+    """One bar over all rounds, and one for each cell at work, by the name of its folder.
+
+    Args:
+        console: where they are shown, from `start` to `stop`.
+        rounds: of all cells together.
+    """
+
+    def __init__(self, console: Console, rounds: int) -> None:
+        room = console.width - (2 + 2 * len(str(rounds)) + 1 + 1 + CLOCK + 1)
+        fits: dict[str, bool] = {}
+        for part, columns, least in PARTS:
+            if fits.setdefault(part, room - columns >= least):
+                room -= columns
+        self.room = max(1, room)
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            *([BarColumn(bar_width=BAR)] if fits["bar"] else []),
+            MofNCompleteColumn(),
+            *([TextColumn("{task.fields[score]:>6}", style="green")] if fits["score"] else []),
+            *([TextColumn("{task.fields[speed]:>9}", style="cyan")] if fits["speed"] else []),
+            *([TimeElapsedColumn()] if fits["passed"] else []),
+            *([TextColumn("left")] if fits["left"] else []),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self.all = self.progress.add_task("all rounds", total=rounds, score="", speed="")
+        self.of: dict[str, TaskID] = {}
+        self.titles: dict[str, str] = {}
+
+    def start(self) -> None:
+        self.progress.start()
+
+    def stop(self) -> None:
+        with suppress(OSError):
+            self.progress.stop()
+
+    def add(self, folder: str, title: str, rounds: int) -> None:
+        self.titles[folder] = title
+        self.of[folder] = self.progress.add_task("", total=rounds, score="", speed="")
+        self._name()
+
+    def _name(self) -> None:
+        """Cut the titles of the cells at work so that none looks like another."""
+        titles = [self.titles[folder] for folder in self.of]
+        for task, text in zip(self.of.values(), told_apart(titles, [self.room] * len(titles)), strict=True):
+            self.progress.update(task, description=text)
+
+    def advance(self, folder: str, t: int, score: str = "", speed: str = "", all_speed: str = "") -> None:
+        """Show t rounds as done. score: the last one. speed, all_speed: images a second, of this cell and of all."""
+        self.progress.update(self.all, advance=t - self._done(self.of[folder]), speed=all_speed)
+        self.progress.update(self.of[folder], completed=t, score=score, speed=speed)
+
+    def clear(self, folder: str, counted: int) -> None:
+        """Remove a cell's bar; `counted` of its rounds are done in the bar over all."""
+        task = self.of.pop(folder, None)
+        self.progress.advance(self.all, counted - (self._done(task) if task is not None else 0))
+        if task is not None:
+            self.progress.remove_task(task)
+            del self.titles[folder]
+
+    def _done(self, task: TaskID) -> float:
+        return self.progress.tasks[self.progress.task_ids.index(task)].completed
+
+
+def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
+    """Print the leaderboards, or a summary of many, and what to do next."""
+    from fedbench.report.render import show
+    from fedbench.report.tuning import undecided
+    from fedbench.report.views import chosen
+
+    console = Screen(width=wide())
+    console.print(
+        f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
+        + (f", {len(outcome.elsewhere)} by other runs" if outcome.elsewhere else "")
+        + (f", {outcome.kept} kept from before" if outcome.kept else "")
+    )
+    there = examine([outcome.folder]).read(COMPARED)
+    results = there.results
+    firsts = [first_metric(r.manifest["config"]["evaluation"]) for r in results if r.status == "finished"]
+    metric = "accuracy" if "accuracy" in firsts or not firsts else firsts[0]
+    if firsts:
+        console.print()
+        show(chosen(results, metric=metric, roles=roles), console)
+        console.print()
+    compare = shlex.join(["fedbench", "compare", str(outcome.folder)])
+    again = compare + ("" if metric == "accuracy" else f" --metric {shlex.quote(metric)}")
+    console.print(f"Results: {outcome.folder}    Again: {again}", soft_wrap=True)
+    if read_expected(outcome.folder):
+        console.print(f"Next to the paper: {compare} --paper", soft_wrap=True)
+    _list_printed(console, outcome)
+    for event in outcome.left_out:
+        console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
+    if outcome.failed:
+        _list_failed(console, outcome)
+    for which in outcome.undecided:
+        line = f"No candidate has a validation score, and so nothing is reported: {which}"
+        console.print(Text(line, style="red"), soft_wrap=True)
+    if outcome.left:
+        broken_off = "Broken off from outside" if outcome.counts["interrupted"] else "Ended before all was computed"
+        why = "Stopped by --max-failures" if outcome.gave_up else broken_off
+        left = counted(outcome.left, "cell")
+        console.print(f"{why}; {left} left, which the same command runs.", style="red")
+    tell_left_out(there.wrong, undecided(there, [outcome.folder]))
+
+
+def _list_printed(console: Console, outcome: RunSummary) -> None:
+    """Count the finished cells that printed anything."""
+    places = cell_folders(outcome.folder)
+    names = outcome.manifests.keys() - outcome.failed.keys()
+    if number := sum((places(id_in(name)) / OUTPUT).is_file() for name in names):
+        line = f"{counted(number, 'finished cell')} printed something: {outcome.folder}/{CELLS}/*/{OUTPUT}"
+        console.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def _list_failed(console: Console, outcome: RunSummary) -> None:
+    """List the first failures: where each reason is written, or the reason where it could not be written."""
+    number = counted(len(outcome.failed), "cell")
+    console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")
+    places = cell_folders(outcome.folder)
+    for name in list(outcome.failed)[:MOST_SHOWN]:
+        place, failed = places(id_in(name)), outcome.failed[name]
+        also = f", {OUTPUT}" if (place / OUTPUT).is_file() else ""
+        written = (read_manifest(place) or {}).get("status") == failed["status"]
+        where = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
+        console.print(Text(f"  {outcome.titles[name]}: {where}"), soft_wrap=True)
+    if (left := len(outcome.failed) - MOST_SHOWN) > 0:
+        console.print(f"  and {left} more")

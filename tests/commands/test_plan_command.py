@@ -10,8 +10,8 @@ import sys
 import pytest
 from command import TINY, fedbench, run, write_suite
 
+from fedbench.commands.output import Screen
 from fedbench.commands.plan import _table
-from fedbench.commands.screen import Screen
 
 
 def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
@@ -39,17 +39,11 @@ def test_a_plan_breaks_no_name(tmp_path, width):
 
 @pytest.mark.parametrize(("width", "left_out"), [(44, ["up", "down"]), (60, []), (100, [])])
 def test_a_terminal_has_room_for_every_line(width, left_out):
-    """Of copies of other cells, whose status is the longest, what fits; amounts are left out before a status is."""
-    amounts = {
-        "images": 23_040,
-        "flops": 10**11,
-        "bytes_down": 10**8,
-        "bytes_up": 10**6,
-        "rounds": 12,
-        "status": "pending",
-    }
-    own = {"names": [("all_6", "head_only", "", 0)], "id": "a", **amounts}
-    rows = [own, {**own, "names": [("mixed_10", "head_only", "", 0)], "id": "b", "as": "a"}]
+    """The status of a tuning is the longest: what fits of it is shown, and amounts are left out before a status is."""
+    amounts = {"images": 23_040, "flops": 10**11, "bytes_down": 10**8, "bytes_up": 10**6, "rounds": 12}
+    own = {"names": [("all_6", "head_only", "", 0)], "id": "a", "status": "pending", **amounts}
+    tuned = {"ids": ["b", "c"], "status": "1,024 of 2,048 tried", "unpriced": 12}
+    rows = [own, {**own, "names": [("mixed_10", "head_only", "", None)], **tuned}]
     pages = {}
     for terminal in (True, False):
         screen = Screen(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
@@ -58,7 +52,7 @@ def test_a_terminal_has_room_for_every_line(width, left_out):
     assert max(map(len, pages[True])) <= width
     heads = ["method", "images", "TFLOPs", "down", "up", "status"]
     assert pages[True][0].split() == [head for head in heads if head not in left_out]
-    assert pages[False][0].split() == heads and pages[False][-1].endswith("as all_6 · head_only"), "all of it in a file"
+    assert pages[False][0].split() == heads and pages[False][-1].endswith("1,024 of 2,048 tried, 12 ?"), "all in a file"
     assert pages[True][-1].endswith("…") == (width < 100)
 
 

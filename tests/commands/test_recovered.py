@@ -8,7 +8,7 @@ import pytest
 from command import TINY, fedbench, write_suite
 from PIL import Image
 
-from fedbench.commands.recovered import places
+from fedbench.commands.reproduce import places
 from fedbench.data.sources import located
 from fedbench.errors import UserError
 from fedbench.results.diff import CellSummary

@@ -18,9 +18,8 @@ from rich.console import Console
 from rich.table import Table as Listing
 from rich.text import Text
 
-from fedbench.commands.bars import Bars
-from fedbench.commands.output import put
-from fedbench.commands.screen import Screen
+from fedbench.commands.output import Screen, put
+from fedbench.commands.watch import Bars
 from fedbench.report.frames import Frame, frame
 
 FULL = Path("/dev/full")  # every write ends with "no space left"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from command import TINY, fedbench, write_suite
 
-from fedbench.commands.screen import Screen, Spinner
+from fedbench.commands.output import Screen, Spinner
 
 
 def spin() -> None:

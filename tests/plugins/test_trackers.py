@@ -18,7 +18,7 @@ import pytest
 from command import fedbench, run, write_suite
 from factories import config, eval_rows, round_row, write_cell
 
-from fedbench.commands.trackers import files
+from fedbench.commands.run import files
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_rows
@@ -209,7 +209,7 @@ def test_a_tracker_is_asked_for_by_a_name_that_is_there_with_what_it_needs(monke
     assert "fedbench_plugins" not in str(Registry().catalogue.lifecycle) and not Registry().catalogue.lifecycle
     with pytest.raises(UserError, match="did you mean 'mlflow'"):
         files(["mlfow"])
-    monkeypatch.setattr("fedbench.commands.trackers.find_spec", lambda name: None)
+    monkeypatch.setattr("fedbench.commands.run.find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install tensorboard$"):
         files(["tensorboard"])
 

@@ -172,7 +172,7 @@ def test_the_command_that_is_printed_goes_on_from_the_checkpoint(tmp_path, own_c
     assert "--force" not in words, "it would begin anew"
     (tmp_path / "in_takes_a_second").unlink()
     again = fedbench(*words[1:-1], cwd=tmp_path)
-    assert again.exit_code == 0 and "takes_a_second · seed 0 goes on after round 2 of 3" in again.stdout
+    assert again.exit_code == 0 and "takes_a_second · seed 0 resumes after round 2 of 3" in again.stdout
     assert not (tmp_path / "in_takes_a_second").exists(), "it began anew"
     (tmp_path / "fine").touch()
     assert fedbench(*words[1:], "--results", "undisturbed", cwd=tmp_path).exit_code == 0

@@ -9,8 +9,7 @@ import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
 
-from fedbench.commands.recovered import recovered
-from fedbench.commands.reproduce import read_source
+from fedbench.commands.reproduce import read_source, recovered
 from fedbench.errors import UserError
 from fedbench.report.html import origin
 from fedbench.report.html.origin import BEGIN, END

@@ -83,6 +83,6 @@ def test_an_unknown_kind_names_the_known(here):
 
 def test_without_matplotlib_the_extra_is_named(here, monkeypatch):
     real = __import__("importlib.util").util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "matplotlib" else real(name, *a))
+    monkeypatch.setattr("fedbench.commands.plot.find_spec", lambda name: None if name == "matplotlib" else real(name))
     done = fedbench("plot", "curves", cwd=here)
     assert done.exit_code == 2 and "pip install 'fedbench[plots]'" in done.output
