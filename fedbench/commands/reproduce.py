@@ -450,7 +450,7 @@ def _after(found: pandas.DataFrame, settings: pandas.DataFrame, people: bool) ->
     if not people:
         same = not counts[DIFFERENT] and not counts[NOT_RUN]
         differs = settings.to_dict("records")
-        rows = found.to_dict("records")
+        rows: list[Any] = found.to_dict("records")
         return frame(
             rows, list(found.columns), caption=title, by=(), reproduced=same, counts=dict(counts), differs_here=differs
         )

@@ -34,7 +34,7 @@ from fedbench.results.status import HALVED
 from fedbench.results.store import cell_folders
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT
-from fedbench.runner.progress import Listen, RunSummary
+from fedbench.runner.progress import Listen, RunProgress, RunSummary
 from fedbench.words import counted, duration, per_second, told_apart
 
 MOST_SHOWN = 10  # failures listed at the end of a run
