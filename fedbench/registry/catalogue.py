@@ -65,6 +65,7 @@ ALLOCATION_INPUTS = frozenset(
 )
 EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu"])
 SET_UP = ("method", "aggregator", "objective")
+MADE_WITH = ("allocation", "aggregator", "objective")  # what a method is made with
 OF_ONE_METHOD = ("method", "allocation", "aggregator", "objective")  # kinds that other methods of a suite do not need
 
 # The parts of a configuration that a component may say it does not depend on.
@@ -329,3 +330,23 @@ class Catalogue:
             component = Component.from_json(facts)
             catalogue.components[component.kind][component.name] = component
         return catalogue
+
+
+def unread(config: Mapping[str, Any], catalogue: Catalogue) -> frozenset[str]:
+    """The parts of a configuration that do not change what its method computes.
+
+    Returns:
+        Some of `PARTS`, whether the configuration has them or not. None of them where clients have devices,
+        whose sizes decide who takes part, or where models are tested at every client's size.
+
+    Raises:
+        UserError: for a component that nobody registered.
+    """
+    if config.get("devices") or config["evaluation"].get("sizes"):
+        return frozenset()
+    method = config["method"]
+    found = set(catalogue.find("method", method["name"]).ignores)
+    for kind in MADE_WITH:
+        if isinstance(ref := method.get(kind), Mapping):
+            found &= {"adapter", *catalogue.find(kind, ref["name"]).ignores}  # none of these is given the adapter
+    return frozenset(found)

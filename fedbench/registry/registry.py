@@ -394,6 +394,18 @@ class _Allocation(functools.partial[Any]):
     name: str
 
 
+def idle_plugins(config: Mapping[str, Any], parts: frozenset[str], registry: Registry) -> frozenset[str]:
+    """The plugins that only these parts of a configuration name, as an identity calls them."""
+    read = {key: value for key, value in config.items() if key not in parts}
+    return frozenset(_plugins(config, registry) - _plugins(read, registry))
+
+
+def _plugins(config: Mapping[str, Any], registry: Registry) -> set[str]:
+    """What the plugins of all its components are called in an identity."""
+    found = (registry.catalogue.find(kind, ref["name"]).plugin for kind, ref in references(config))
+    return {registry.label(plugin) for plugin in found}
+
+
 def dataset_ref(data: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a configuration's `data` section that makes the data set: its name and its own options."""
     return {key: value for key, value in data.items() if key not in OF_SECTION}

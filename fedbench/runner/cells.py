@@ -13,9 +13,8 @@ from fedbench.data.sources import located
 from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
-from fedbench.registry.cache_key import idle_plugins, unread
-from fedbench.registry.catalogue import references
-from fedbench.registry.registry import Registry
+from fedbench.registry.catalogue import references, unread
+from fedbench.registry.registry import Registry, idle_plugins
 from fedbench.results.files import damage
 from fedbench.results.identity import NUMERICAL, identity
 from fedbench.results.index import Entry

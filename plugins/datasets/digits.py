@@ -17,9 +17,9 @@ from fedbench.options import Natural, Range, judged
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
 
-from . import glyphs, lines
+from . import glyphs
 
-VERSION = 1  # raise it whenever thinning or dealing changes here or in lines.py; the brushes have glyphs.RENDERER
+VERSION = 1  # raise it whenever thinning or dealing changes here or in glyphs.py; the brushes have glyphs.RENDERER
 INK = 8.0  # grey level, of 16, from which a scan counts as ink
 
 
@@ -46,9 +46,9 @@ def _build(image_size: int, test_share: float, draw: int) -> Splits:
 
     scans = load_digits()
     domain, test = deal(scans.target, test_share, numpy_generator(draw, use="digits deal"))
-    field = lines.centre_distance(lines.thin(lines.enlarge(scans.images) > INK), image_size)
+    field = glyphs.centre_distance(glyphs.thin(glyphs.enlarge(scans.images) > INK), image_size)
     x = np.empty((len(field), 3, image_size, image_size), dtype=np.uint8)
-    lines.paint(x, domain, lambda part: field[part], lambda style: numpy_generator(draw, use=f"digits {style}"))
+    glyphs.paint_styles(x, domain, lambda part: field[part], lambda style: numpy_generator(draw, use=f"digits {style}"))
 
     def pick(chosen: np.ndarray) -> Images:
         order = np.flatnonzero(chosen)
@@ -61,7 +61,7 @@ def _build(image_size: int, test_share: float, draw: int) -> Splits:
 def deal(target: np.ndarray, test_share: float, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """domain (n,) int64 and test (n,) bool: each class dealt evenly to domains and, there, to both splits."""
     domain, test = np.empty(len(target), dtype=np.int64), np.zeros(len(target), dtype=bool)
-    for style, hand in lines.hands(target, len(glyphs.STYLES), generator):
+    for style, hand in glyphs.hands(target, len(glyphs.STYLES), generator):
         domain[hand] = style
         test[hand[: max(1, round(test_share * len(hand)))]] = True
     return domain, test

@@ -6,9 +6,12 @@ data set. Whatever the files come from, their bytes once unpacked are those of t
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import io
 import math
+import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,13 +29,13 @@ from fedbench.options import Count, Natural, judged
 from fedbench.seeding import numpy_generator
 from fedbench.types import Dataset, Images, Splits
 
-from . import glyphs, idx, lines
+from . import glyphs
 
 VERSION = 1  # raise it whenever the arrays made of the same files change; the brushes have glyphs.RENDERER
 NAME = "fashion_mnist"
 SIDE = 28
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-SMOOTH, STEEP = 1.25, 10.0  # chosen by eye: a blur in pixels of lines.FINE, and grey levels a pixel that make an edge
+SMOOTH, STEEP = 1.25, 10.0  # chosen by eye: a blur in pixels of glyphs.FINE, and grey levels a pixel that make an edge
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def _amount(half: Half, each: int | None, domains: int) -> int:
 def deal(y: np.ndarray, domains: int, each: int | None, generator: np.random.Generator) -> np.ndarray:
     """(n,) int64: the domain of every image, -1 for those not used; `each` of a class in a domain, all if None."""
     domain = np.full(len(y), -1, dtype=np.int64)
-    for player, hand in lines.hands(y, domains, generator):
+    for player, hand in glyphs.hands(y, domains, generator):
         domain[hand[:each]] = player
     return domain
 
@@ -200,8 +203,8 @@ def _read(files: dict[str, Path], half: Half) -> tuple[np.ndarray, np.ndarray]:
 
 def _values(file: Path, shape: tuple[int, ...], digest: str) -> np.ndarray:
     """What a file holds. Raises: UserError where it is damaged, or sound but not the one that was published."""
-    data = idx.unpacked(file, 4 + 4 * len(shape) + math.prod(shape))
-    values = idx.parse(data, file)
+    data = unpacked_idx(file, 4 + 4 * len(shape) + math.prod(shape))
+    values = parse_idx(data, file)
     if values.shape != shape:
         raise UserError(f"{file} holds values of shape {values.shape}, Fashion-MNIST's are {shape}")
     _same(data, digest, str(file), "; MNIST and others have files of the same names and sizes")
@@ -233,7 +236,7 @@ def _fetch(half: Half) -> tuple[np.ndarray, np.ndarray]:
     except (KeyError, TypeError, ValueError, OSError, OverflowError, SyntaxError) as error:  # Pillow's, among others
         raise UserError(f"{SOURCE.hub} on the Hub is not what it was: {type(error).__name__}: {error}") from error
     for values, (name, _, digest) in zip((x, y), half.files(), strict=True):
-        _same(idx.assembled(values), digest, f"{name} of {SOURCE.hub} on the Hub", "; fetch the files instead")
+        _same(assembled_idx(values), digest, f"{name} of {SOURCE.hub} on the Hub", "; fetch the files instead")
     return x, y.astype("int64")
 
 
@@ -268,18 +271,67 @@ def paint(x: np.ndarray, domain: np.ndarray, out: np.ndarray, use: str, draw: in
     """Fill out (n, 3, H, H) with the lines of x (n, 28, 28), image i in the style domain[i]."""
 
     def fields(part: np.ndarray) -> np.ndarray:
-        return lines.centre_distance(edges(x[part]), out.shape[-1])
+        return glyphs.centre_distance(edges(x[part]), out.shape[-1])
 
-    lines.paint(out, domain, fields, lambda style: numpy_generator(draw, use=f"{use} {style}"))
+    glyphs.paint_styles(out, domain, fields, lambda style: numpy_generator(draw, use=f"{use} {style}"))
 
 
 def edges(x: np.ndarray) -> np.ndarray:
-    """(n, lines.FINE, lines.FINE) bool, lines one pixel wide where the grey levels x (n, 28, 28) change steeply."""
+    """(n, glyphs.FINE, glyphs.FINE) bool, lines one pixel wide where the grey levels x (n, 28, 28) change steeply."""
     from scipy.ndimage import gaussian_filter
 
-    smooth = gaussian_filter(lines.enlarge(x.astype(np.float64), order=1), SMOOTH, axes=(1, 2))
+    smooth = gaussian_filter(glyphs.enlarge(x.astype(np.float64), order=1), SMOOTH, axes=(1, 2))
     steep = np.hypot(*np.gradient(smooth, axis=(1, 2))) > STEEP
-    return lines.thin(steep)
+    return glyphs.thin(steep)
+
+
+# IDX, the format of MNIST and its kin: two zero bytes, a byte for the type of the values (8: unsigned bytes, the only
+# one read here), one for the number of axes, each axis as four bytes, the most significant first, and then the values,
+# the last axis fastest. Nothing is taken from a header before the bytes are there.
+UNSIGNED = b"\0\0\x08"
+MOST_AXES = 4
+
+
+def unpacked_idx(file: Path, size: int) -> bytes:
+    """The bytes of a file, plain or packed by gzip, of which there must be `size`; no more are ever unpacked.
+
+    Raises: UserError where it cannot be read, is damaged or cut short, or has another size.
+    """
+    try:
+        with file.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            data = (gzip.GzipFile(fileobj=raw) if packed else raw).read(size + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{file} is damaged or cut short ({error}); fetch it again") from error
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from error
+    if len(data) != size:
+        found = f"more than {size:,}" if len(data) > size else f"{len(data):,}"
+        raise UserError(f"{file} holds {found} bytes{' once unpacked' * packed}, and should hold {size:,}")
+    return data
+
+
+def parse_idx(data: bytes, what: object) -> np.ndarray:
+    """The unsigned bytes of an IDX file, in its shape, as a view. what: to call it in a message.
+
+    Raises: UserError for another type of values, and for axes that do not multiply to the number of values there are.
+    """
+    if data[:3] != UNSIGNED or len(data) < 4 or not 1 <= data[3] <= MOST_AXES:
+        raise UserError(f"{what} begins with {data[:4].hex(' ') or 'nothing'}, which is no IDX file of unsigned bytes")
+    head = 4 + 4 * data[3]
+    if len(data) < head:
+        raise UserError(f"{what} ends within its header")
+    shape = struct.unpack(f">{data[3]}I", data[4:head])
+    if not math.prod(shape) or math.prod(shape) != len(data) - head:
+        told = " x ".join(f"{side:,}" for side in shape)
+        raise UserError(f"{what} says that it holds {told} values, and holds {len(data) - head:,}")
+    return np.frombuffer(data, dtype=np.uint8, offset=head).reshape(shape)
+
+
+def assembled_idx(values: np.ndarray) -> bytes:
+    """The IDX file of unsigned bytes of any shape of up to four axes."""
+    return UNSIGNED + bytes([values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
 
 
 @hookimpl

@@ -57,9 +57,8 @@ def invert(
     from fedbench.report.grouping import select
     from fedbench.results import load
 
-    from .attack import Descent
+    from .attack import ATTACKS, Descent
     from .findings import Probe
-    from .observer import ATTACKS
     from .report import framed, reports
 
     draw = _drawing(images)

@@ -18,8 +18,7 @@ from fedbench.models.backbone import in_layers
 from fedbench.seeding import generator, numpy_generator
 from fedbench.simulation.saved_model import reopen
 
-from .attack import Descent, Mismatch, correlation, invert, psnr
-from .observer import ATTACKS, Learner, Observer
+from .attack import ATTACKS, Descent, Learner, Mismatch, Observer, correlation, invert, psnr
 
 if TYPE_CHECKING:
     from fedbench.registry.registry import Registry

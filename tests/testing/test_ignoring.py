@@ -1,4 +1,4 @@
-"""fedbench/testing/ignores_check.py and registry/cache_key.py: what components ignore, and that they do."""
+"""fedbench/testing/ignores_check.py and registry/catalogue.py: what components ignore, and that they do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 from faults import plugin, why
 
-from fedbench.registry.cache_key import essence, unread
-from fedbench.registry.catalogue import PARTS, SET_UP, Component, Unfit
+from fedbench.registry.catalogue import PARTS, SET_UP, Component, Unfit, unread
+from fedbench.registry.registry import idle_plugins
+from fedbench.results.identity import identity
 from fedbench.testing import check_ignores
 from fedbench.testing.ignores_check import check_aggregator_ignores, check_objective_ignores
 from fedbench.types import SIZES
@@ -62,10 +63,14 @@ CONFIG = {
 
 
 def of(registry, **changes):
-    return essence({**CONFIG, **changes}, {"data": "d"}, {"fedbench": "0", "torch": "2"}, registry)
+    config = {**CONFIG, **changes}
+    parts = unread(config, registry.catalogue)
+    versions = {"fedbench": "0", "torch": "2"}
+    read = {name: version for name, version in versions.items() if name not in idle_plugins(config, parts, registry)}
+    return identity(config, {"data": "d"}, read, parts)
 
 
-def test_what_is_ignored_is_no_part_of_the_essence_and_all_else_is(registry):
+def test_what_is_ignored_is_no_part_of_the_identity_and_all_else_is(registry):
     first = of(registry)
     sizes = {"capacities": {"uniform": [1, 2]}, "ranks": {"by_client": [1, 2]}, "widths": {"by_client": [0.5, 1.0]}}
     for part, value in {**sizes, "adapter": {"name": "bitfit"}}.items():

@@ -2,6 +2,6 @@
 
 from fedbench.families.aggregation import PLAIN_MEAN
 from fedbench.families.split.algorithm import split
-from fedbench.families.split.rules import LEARNS, ClientOptimizer, ServerOptimizer
+from fedbench.families.split.rules import ClientOptimizer, ServerOptimizer
 
-__all__ = ["LEARNS", "PLAIN_MEAN", "ClientOptimizer", "ServerOptimizer", "split"]
+__all__ = ["PLAIN_MEAN", "ClientOptimizer", "ServerOptimizer", "split"]

@@ -6,9 +6,8 @@ Symbols and line numbers are those of FedV (Shi et al., arXiv 2403.16050, Algori
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -18,44 +17,67 @@ from fedbench.families.aggregation import PLAIN_MEAN
 from fedbench.families.split import split_cost
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.participant import ClientOutcome, Participant, plan_of, uploads_of
-from fedbench.families.split.rules import Rules, of_server, with_own
+from fedbench.families.split.rules import (
+    ClientOptimizer,
+    Learns,
+    Rules,
+    ServerOptimizer,
+    of_server,
+    with_optimizer,
+)
 from fedbench.families.split.server import Backward, Frozen, OwnOptimizer, Server, ZerothOrder
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import HEAD, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.weight_init import begin
+from fedbench.models.weight_init import Begin, begin
+from fedbench.options import Count, Natural, NotNegative, Positive, judged
 from fedbench.seeding import seed_of
 from fedbench.types import ClientCost, Cohort, Exit, Objective, Report, Size
 
 
+@judged("split")
 def split(
     setup: Setup,
-    learns: str = "last_step",
-    server_lr: float | None = None,
-    server_optimizer: Mapping[str, Any] | None = None,
-    server_decay: float = 1.0,
-    epsilon: float = 1e-4,
-    num_directions: int = 1,
-    fedround: int = 50,
-    head_blocks: int = 0,
-    tail_blocks: int = 0,
-    client_start: str = "random",
-    encoder: str = "pretrained",
-    optimizer: Mapping[str, Any] | None = None,
+    learns: Learns = "last_step",
+    server_lr: NotNegative | None = None,
+    server_optimizer: ServerOptimizer | None = None,
+    server_decay: Positive = 1.0,
+    epsilon: Positive = 1e-4,
+    num_directions: Count = 1,
+    fedround: Count = 50,
+    head_blocks: Natural = 0,
+    tail_blocks: Natural = 0,
+    client_start: Begin = "random",
+    encoder: Begin = "pretrained",
+    optimizer: ClientOptimizer | None = None,
     aggregator: Ref = PLAIN_MEAN,  # 1 / m, line 21
     objective: Ref = "cross_entropy",
 ) -> Method:
-    """A split-learning method from its parts; the defaults are FedV.
+    """Build a split-learning method from its parts; the defaults are FedV.
 
-    learns: how the server's gradient comes about: by back-propagation at the round's `last_step` or at `every_step`,
-    or from `losses` at the last one (SPSA with `epsilon`, the mean over `num_directions`) · server_lr: eta of the
-    server's step, None for the clients' own; 0 keeps the encoder as it is and computes no gradient ·
-    server_optimizer: what makes a step of that gradient at that rate, None for the plain step of line 19 ·
-    server_decay: eta is multiplied by it from half of the rounds on, and again from three quarters on · fedround: every
-    so many rounds, from the first on, heads and tails are averaged · head_blocks, tail_blocks, client_start: see `Cut`
-    · encoder: `pretrained`, as the backbone is, or `random` · optimizer: the clients', None for the suite's.
+    Args:
+        setup: what the runner hands to a method.
+        learns: how the server gets its gradient: by back-propagation at the round's `last_step` or at `every_step`,
+            or from `losses` at the last one (SPSA with `epsilon`, the mean over `num_directions`).
+        server_lr: eta of the server's step; None for the clients' own. 0 freezes the encoder and computes no gradient.
+        server_optimizer: steps along that gradient at that rate; None for the plain step of line 19.
+        server_decay: eta is multiplied by it from half of the rounds on, and again from three quarters on.
+        epsilon: how far SPSA moves the weights.
+        num_directions: how many SPSA estimates are averaged.
+        fedround: every so many rounds, from the first on, heads and tails are averaged.
+        head_blocks: see `Cut`.
+        tail_blocks: see `Cut`.
+        client_start: see `Cut`.
+        encoder: `pretrained`, as the backbone is, or `random`.
+        optimizer: the clients'; None for the suite's.
+        aggregator: a reference to a component, or a function.
+        objective: a reference to a component, or a function.
+
+    Raises:
+        NotApplicable: for a backbone without layers, and under a regularizer.
+        UserError: for options that contradict each other.
     """
-    setup = with_own(setup, optimizer)
+    setup = with_optimizer(setup, optimizer)
     body = setup.backbone.model.named_parameters() if client_start == "pretrained" else ()
     came = {f"model.{name}": weights.detach().clone() for name, weights in body}  # before the encoder is drawn
     begin(setup.backbone, "encoder", encoder, seed_of(setup.seed, use="encoder"))

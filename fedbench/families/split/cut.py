@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import HEAD, Blocks, Classifier
-from fedbench.models.weight_init import STARTS, redraw
+from fedbench.models.weight_init import redraw
 from fedbench.seeding import generator, seed_of
 
 AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks
@@ -39,11 +39,6 @@ class Cut:
         came: Mapping[str, Tensor] | None = None,
     ) -> None:
         L = model.num_layers
-        if client_start not in STARTS:
-            raise UserError(f"client_start is {' or '.join(STARTS)}, not {client_start!r}")
-        for option, value in (("head_blocks", head_blocks), ("tail_blocks", tail_blocks)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise UserError(f"{option} is a whole number from 0 on, not {value!r}")
         if head_blocks + tail_blocks >= L:
             raise UserError(
                 f"head_blocks + tail_blocks is {head_blocks + tail_blocks}, but of the backbone's {L} blocks at least "

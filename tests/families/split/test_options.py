@@ -7,7 +7,7 @@ import torch
 
 from fedbench.errors import UserError
 from fedbench.families.split import split
-from fedbench.families.split.rules import with_own
+from fedbench.families.split.rules import with_optimizer
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
@@ -24,8 +24,8 @@ def made(registry, name: str, **options):
 
 def test_none_is_the_suites(registry):
     setup = setup_of(registry, tiny_vit(), [1])
-    assert with_own(setup, None) is setup
-    own = with_own(setup, {"name": "adamw", "lr": 0.5})
+    assert with_optimizer(setup, None) is setup
+    own = with_optimizer(setup, {"name": "adamw", "lr": 0.5})
     assert own.train["optimizer"] == {"name": "adamw", "lr": 0.5, "weight_decay": 0.0}
     assert {**own.train, "optimizer": setup.train["optimizer"]} == setup.train
 
@@ -35,7 +35,7 @@ def test_none_is_the_suites(registry):
     [
         ("adamw", "optimizer: expected a mapping {name"),
         ({"name": "adam", "lr": 1}, "optimizer.name: expected"),
-        ({"name": "sgd"}, "lr is a number above 0, not None"),
+        ({"name": "sgd"}, 'optimizer: needs "lr"'),
         ({"name": "sgd", "lr": 0}, "optimizer.lr: expected a number above 0"),
         ({"name": "sgd", "lr": True}, "optimizer.lr: expected a number above 0"),
         ({"name": "sgd", "lr": 1, "momentum": 1}, "optimizer.momentum: expected a number"),

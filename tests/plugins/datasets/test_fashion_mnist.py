@@ -16,7 +16,7 @@ from PIL import Image
 
 from fedbench.data.decode import resized
 from fedbench.errors import DataMissing, UserError
-from fedbench_plugins.datasets import fashion_mnist, hf, lines
+from fedbench_plugins.datasets import fashion_mnist, glyphs, hf
 
 REAL = Path("/usr/share/datasets/fashion-mnist")
 TRAIN = "train-images-idx3-ubyte"
@@ -107,8 +107,8 @@ def test_lines_run_along_the_edges_of_a_garment():
     picture = np.zeros((1, 28, 28), dtype=np.uint8)
     picture[0, 4:24, 8:20] = 200
     line = fashion_mnist.edges(picture)[0]
-    centre = lines.FINE // 2
-    assert line.shape == (lines.FINE, lines.FINE) and not line[centre, centre] and not line[:3].any()
+    centre = glyphs.FINE // 2
+    assert line.shape == (glyphs.FINE, glyphs.FINE) and not line[centre, centre] and not line[:3].any()
     assert line[centre].sum() == 2 and line[:, centre].sum() == 2  # crossed once on either side
 
 

@@ -12,8 +12,7 @@ from fedbench.families.split.server import Backward, ZerothOrder
 from fedbench.models.backbone import Blocks
 from fedbench.registry.assets import Assets
 from fedbench.seeding import generator
-from fedbench_plugins.invert.attack import Descent, correlation, invert
-from fedbench_plugins.invert.observer import Observer
+from fedbench_plugins.invert.attack import Descent, Observer, correlation, invert
 
 VICTIMS, TOKENS, DIM = 4, 17, 64
 SHORT = Descent(steps=150)
