@@ -43,7 +43,7 @@ def headings(boards: Sequence[Place]) -> Headings:
     return Headings(_said(shared), titles)
 
 
-def apart(boards: Sequence[Place]) -> Sequence[str]:
+def distinct(boards: Sequence[Place]) -> Sequence[str]:
     """The titles of several; of a single one its scenario."""
     return headings(boards).titles if len(boards) > 1 else [board.scenario for board in boards]
 

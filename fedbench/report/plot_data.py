@@ -12,7 +12,7 @@ import numpy as np
 from fedbench.errors import UserError
 from fedbench.report.budget import check_known, paid
 from fedbench.report.grouping import by_label, registered, settings
-from fedbench.report.headings import Place, apart, headings
+from fedbench.report.headings import Place, distinct, headings
 from fedbench.report.run_scores import curve
 from fedbench.results import Result
 
@@ -81,7 +81,9 @@ def boards(results: Sequence[Result]) -> list[Board]:
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
     places = [place for place, _ in found]
     shared = headings(places).shared
-    return [Board(place, title, methods, shared) for (place, methods), title in zip(found, apart(places), strict=True)]
+    return [
+        Board(place, title, methods, shared) for (place, methods), title in zip(found, distinct(places), strict=True)
+    ]
 
 
 class Point(NamedTuple):

@@ -11,11 +11,10 @@ from typing import Any
 import pandas
 
 from fedbench.registry.registry import Registry
-from fedbench.report import board_frames, scenario_frames
+from fedbench.report import board_frames, scenarios
 from fedbench.report.frames import Frame
 from fedbench.report.grouping import roles_of, select
 from fedbench.report.leaderboards import Leaderboard, leaderboards
-from fedbench.report.scenarios import standings
 from fedbench.results import Result, read
 from fedbench.results import load as load_cells
 
@@ -95,11 +94,11 @@ class Results:
 
     def summary(self, **options: Any) -> Frame:
         """A row for each method of each suite, a column for each scenario."""
-        return scenario_frames.summary(self._boards(**options), options.get("equivalent"))
+        return scenarios.summary(scenarios.standings(self._boards(**options), options.get("equivalent")))
 
     def ranks(self, **options: Any) -> Frame:
         """A row for each method of each suite: its rank in each complete scenario, mean rank and tie group."""
-        return scenario_frames.ranks(standings(self._boards(**options), options.get("equivalent")))
+        return scenarios.ranks(scenarios.standings(self._boards(**options), options.get("equivalent")))
 
     def time_to_target(self, target: float | str, **options: Any) -> Frame:
         """A row for each method: rounds, simulated seconds, bytes, FLOPs and joules until it reached a score.

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.report import board_frames, costs, deployable, scenario_frames, scenarios, time_to_target
+from fedbench.report import board_frames, costs, deployable, scenarios, time_to_target
 from fedbench.report import images as one_by_one
 from fedbench.report import pareto as fronts
 from fedbench.report.filters import chosen as filtered
@@ -111,13 +111,13 @@ def _view(
     roles = roles_of(results, Registry().catalogue.roles if roles is None else roles)
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
     if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > FEW):
-        found = scenario_frames.summary(boards, equivalent)
-        return scenario_frames.lettered(found) if people else found
+        found = scenarios.summary(scenarios.standings(boards, equivalent))
+        return scenarios.lettered(found) if people else found
     views: Mapping[str, Callable[[], Frame]] = {
         "--pairs": lambda: board_frames.pairs(boards, baseline),
         "--by": lambda: board_frames.clients(boards),
         "--costs": lambda: costs.costs(boards),
-        "--ranks": lambda: scenario_frames.ranks(scenarios.standings(boards, equivalent)),
+        "--ranks": lambda: scenarios.ranks(scenarios.standings(boards, equivalent)),
         "--sizes": lambda: deployable.deployable(boards, equivalent),
         "--images": lambda: one_by_one.images(boards, *(images or ("", ""))),
         "--reach": lambda: time_to_target.time_to_target(boards, reach or ""),

@@ -11,7 +11,7 @@ from fedbench.report.headings import Place
 from fedbench.report.leaderboards import Leaderboard, Row, concluded
 from fedbench.report.render import render
 from fedbench.report.run_scores import Run, score
-from fedbench.report.scenario_frames import lettered, summary
+from fedbench.report.scenarios import lettered, standings, summary
 from fedbench.results import Result
 from fedbench.results.diff import CellSummary, diff, settings, shared
 from fedbench.results.index import Entry
@@ -28,7 +28,7 @@ def _board(name, value):
         run = Run(0, 1, {}, {}, value, value)
         rows.append(Row(method, "", "accuracy", "finished", [run], {}, score([value]), None, None, None, None))
     place = Place("s", name, "", "micro_vit", "strokes6", "paper")
-    return Leaderboard(place, "accuracy", "test", "final", None, None, [], rows, [f"a note on {name}"])
+    return Leaderboard(place, "accuracy", "test", "final", None, None, [], rows, [f"a note on {name}"], {})
 
 
 def results(side, count):
@@ -46,7 +46,7 @@ def results(side, count):
 
 def summed_up(count):
     found = boards(count)
-    return lambda: [render(lettered(summary(found)), form) for form in ("markdown", "csv")]
+    return lambda: [render(lettered(summary(standings(found))), form) for form in ("markdown", "csv")]
 
 
 def set_against(count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from command import fedbench
 from factories import eval_rows, write_cell
 
-from fedbench.report.headings import Place, apart, headings
+from fedbench.report.headings import Place, distinct, headings
 
 VIT = Place("skew", "skew", "backbone=micro_vit; rotate=true", "micro_vit", "strokes6", "paper")
 ROWS = eval_rows({3: {"a": 0.5, "b": 0.6}})
@@ -13,14 +13,14 @@ ROWS = eval_rows({3: {"a": 0.5, "b": 0.6}})
 
 def test_a_single_heading_says_everything_once():
     assert headings([VIT]).titles == ["skew · rotate=true · micro_vit on strokes6 · paper profile"]
-    assert headings([VIT]).shared == "" and apart([VIT]) == ["skew"]
+    assert headings([VIT]).shared == "" and distinct([VIT]) == ["skew"]
 
 
-def test_of_several_each_says_what_sets_it_apart():
+def test_of_several_each_says_what_sets_it_distinct():
     mixer = VIT._replace(variant="backbone=micro_mixer; rotate=true", backbone="micro_mixer")
     told = headings([VIT, mixer])
     assert told.shared == "skew · rotate=true · strokes6 · paper profile"
-    assert told.titles == ["micro_vit", "micro_mixer"] == apart([VIT, mixer])
+    assert told.titles == ["micro_vit", "micro_mixer"] == distinct([VIT, mixer])
 
 
 def test_options_of_a_backbone_and_an_overlays_name_stay():

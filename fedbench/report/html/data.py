@@ -22,8 +22,7 @@ from fedbench.report.pareto import COSTS
 from fedbench.report.plot_data import AXES, Board, boards
 from fedbench.report.plot_style import styles
 from fedbench.report.run_scores import is_fraction
-from fedbench.report.scenario_frames import Summary, lettered, ranks, summaries, summary_of
-from fedbench.report.scenarios import Standing
+from fedbench.report.scenarios import Standing, lettered, ranks, standings, summary
 from fedbench.report.statistics.ranks import bars
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better
@@ -85,7 +84,7 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
     )
     fronts = series.fronts(found)
     maker = _Maker(asked, results, found, drawn, fronts, labels, gathered.texts, _most(results), len(found) <= DETAILED)
-    gathered.data["suites"] = [maker.suite(one) for one in summaries(found, asked.equivalent)]
+    gathered.data["suites"] = [maker.suite(one) for one in standings(found, asked.equivalent)]
     gathered.data["thinned"] = maker.most if maker.thinned else None
     gathered.data["detailed"] = maker.detailed
     return gathered
@@ -135,8 +134,8 @@ class _Maker:
         view = partial(deployable.deployable, self.boards, self.asked.equivalent)
         self.sizes = {tuple(page.pop("place")): page for page in self._pages("sizes", view)}
 
-    def suite(self, one: Summary) -> dict[str, Any]:
-        standing, found = one.standing, list(one.boards.values())
+    def suite(self, standing: Standing) -> dict[str, Any]:
+        found = list(standing.boards.values())
         told = headings([board.place._replace(suite="") for board in found])  # which stands above
         mine = [r for r in self.results if r.suite == standing.suite and r.entry.profile == standing.profile]
         name = f"{standing.suite}-{standing.profile}"
@@ -147,7 +146,7 @@ class _Maker:
             "profile": standing.profile,
             "shared": told.shared,
             "sources": cited(mine, self.asked.papers),
-            "summary": self._page(f"summary {name}", lettered(summary_of([one]))) if several else None,
+            "summary": self._page(f"summary {name}", lettered(summary([standing]))) if several else None,
             "ranks": self._page(f"ranks {name}", ranks([standing])) if several and standing.ranks else None,
             "diagram": _diagram(standing),
             "tuning": self._pages(f"tuning {name}", lambda: tuning.tuning(mine, tuned)) if tuned else [],

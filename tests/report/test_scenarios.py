@@ -1,4 +1,4 @@
-"""fedbench/report/scenario_frames.py and scenarios.py: methods over the scenarios of a suite."""
+"""fedbench/report/scenarios.py and scenarios.py: methods over the scenarios of a suite."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from factories import eval_rows, round_row, write_cell
 from fedbench.commands.run import _close
 from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.scenario_frames import WIDE, lettered, ranks, summaries, summary
-from fedbench.report.scenarios import RANKS_FROM, standings
+from fedbench.report.scenarios import RANKS_FROM, WIDE, lettered, ranks, standings, summary
 from fedbench.report.views import FEW
 from fedbench.results import load
 from fedbench.runner.progress import RunSummary
@@ -140,10 +139,10 @@ def test_means_letters_and_mean_ranks_stand_together(tmp_path):
     assert starting(text, "method") == ["method", "role", "mean", "rank", "group", *FIVE[1:], "one"]
     letters = {b.place.scenario: {row.label: row.group for row in b.rows} for b in boards(tmp_path)}
     assert letters["one"]["fedra"] == letters["one"]["depthfl"] == "a"
-    (found,) = summaries(boards(tmp_path))
+    found = standing(tmp_path)
     assert {title: {m: row.group for m, row in rows.items()} for title, rows in found.rows.items()} == letters
     shown = starting(text, "fedra")
-    assert shown[1] == f"{(4 * 1 + found.standing.ranks['one']['fedra']) / 5:.2f}" and shown[3:5] == ["69.9", "a"]
+    assert shown[1] == f"{(4 * 1 + found.ranks['one']['fedra']) / 5:.2f}" and shown[3:5] == ["69.9", "a"]
 
 
 def test_a_ceiling_is_shown_above_all_others_and_never_ranked(tmp_path):
@@ -151,8 +150,8 @@ def test_a_ceiling_is_shown_above_all_others_and_never_ranked(tmp_path):
         scenario(tmp_path, name)
     text = fedbench("compare", "s", "--summary", cwd=tmp_path, columns=120).output
     assert starting(text, "alllarge") == ["alllarge", "ceiling", *["89.8"] * 5]
-    (found,) = summaries(boards(tmp_path))
-    assert found.methods[0] == "alllarge" and "alllarge" not in found.standing.mean_ranks
+    found = standing(tmp_path)
+    assert next(iter(found.roles)) == "alllarge" and "alllarge" not in found.mean_ranks
 
 
 def test_a_missing_cell_is_a_blank_and_its_scenario_gives_no_rank(tmp_path):
@@ -165,7 +164,7 @@ def test_a_missing_cell_is_a_blank_and_its_scenario_gives_no_rank(tmp_path):
     assert "mean rank: over 5 of 7 scenarios, with a score of all 3 ranked methods" in text
     assert "without one: allsmall in 2, fedra in 1, depthfl in 1" in text
     assert "without allsmall 6 are complete" in text and "no memory (torn)" in text
-    cells = texts(lettered(summary(boards(tmp_path))))
+    cells = texts(lettered(summary([standing(tmp_path)])))
     at = cells["method"].index("allsmall")
     assert cells["short"][at] == "" and cells["torn"][at] == "failed"
 
@@ -192,7 +191,7 @@ def test_a_scenario_is_called_by_what_tells_it_from_others(tmp_path):
     """A sweep over backbones says them already."""
     for name in ("micro_vit", "micro_mixer"):
         scenario(tmp_path, "one", variant=f"backbone={name}", backbone={"name": name}, seeds=1)
-    (found,) = summaries(boards(tmp_path))
+    found = standing(tmp_path)
     assert list(found.boards) == ["micro_vit", "micro_mixer"]
 
 
