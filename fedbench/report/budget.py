@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
 from fedbench.report.quantities import amount_of
-from fedbench.results.cumulative_cost import PAID, Spending
+from fedbench.results.costs import PAID, Spending
 from fedbench.results.scores import mean
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read_budget(text: str) -> Budget | None:
 
 def paid(result: Result, what: str) -> Spending | None:
     """What a finished run has paid; None where that is not known, for want of devices or of their watts."""
-    return result.digest.paid(what)
+    return result.paid(what)
 
 
 def unknown(results: Iterable[Result], what: str) -> str:
@@ -111,7 +111,7 @@ def cost(result: Result) -> Costs | None:
     layers ever trained, a layer that nobody held in a round counting 0. Both count clients whose work arrived, and are
     None where no layer is trained. exchange has the bytes (down, up) by kind, none where they were not recorded.
     """
-    t = result.digest.totals
+    t = result.totals
     if not (n := t["rows"]):
         return None
     took, server = t["simulated"] or {}, t["server_flops"]

@@ -33,11 +33,11 @@ from fedbench.results.diff import (
     ONLY_BEFORE,
     CellSummary,
     Difference,
+    ScoreDigest,
     as_frame,
     settings,
 )  # fmt: skip
 from fedbench.results.metric_direction import higher_is_better, without_noise
-from fedbench.results.score_digest import Said
 from fedbench.results.status import GIVEN_UP
 from fedbench.words import counted, shortened
 
@@ -139,7 +139,9 @@ def verdicts(found: Sequence[Difference], noise_of: Sequence[CellSummary], equiv
     return _sorted(pandas.DataFrame(rows, columns=columns, dtype=object), ORDER.index)
 
 
-def _judged(cell: CellSummary, before: Said, after: Said, noise: Noise, equivalent: float) -> tuple[Any, ...]:
+def _judged(
+    cell: CellSummary, before: ScoreDigest, after: ScoreDigest, noise: Noise, equivalent: float
+) -> tuple[Any, ...]:
     """From `verdict` to `reason`. Bytes and FLOPs come from shapes: seeds have no part in them."""
     odd = [what for what in ("bytes", "flops") if getattr(before, what) != getattr(after, what)]
     if before.scores.keys() != after.scores.keys():
@@ -261,7 +263,7 @@ def changes(
     sides = [(one.before, one.after) if there else (None, None) for one, there in zip(found, computed, strict=True)]
     scores = [[_score(side, metric, at) for side in pair] for pair in sides]
     if any(computed) and all(value is None for pair in scores for value in pair):
-        tested = [side.result.digest.scores.of_split("test") for pair in sides for side in pair if side and side.result]
+        tested = [side.result.scores.of_split("test") for pair in sides for side in pair if side and side.result]
         raise UserError(unknown("metric", metric, [name for names in tested for name in names]))
     measured = pandas.DataFrame(scores, columns=["before", "after"], dtype=float)
     names = as_frame(found)[[*KEY, "same_id"]].join(measured)[computed]
@@ -273,7 +275,7 @@ def changes(
 def _score(one: CellSummary | None, metric: str, at: str) -> float | None:
     if one is None or one.result is None:
         return None
-    found = run(one.result.digest.scores, one.seed, metric, "test", at)
+    found = run(one.result.scores, one.seed, metric, "test", at)
     return found.average if found else None
 
 

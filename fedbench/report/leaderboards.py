@@ -229,7 +229,7 @@ def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) 
     found: dict[str, list[Run]] = {}
     for r in results:
         if r.status == "finished":
-            for name in sorted(metrics(r.digest.scores, metric, split), key=len):
+            for name in sorted(metrics(r.scores, metric, split), key=len):
                 if one := _run(r, name, split, at):
                     found.setdefault(name, []).append(one)
     return found
@@ -240,13 +240,13 @@ def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | Non
     UserError where no round can be chosen."""
     if not isinstance(at, Budget):
         try:
-            return run(result.digest.scores, result.entry.seed, metric, split, at)
+            return run(result.scores, result.entry.seed, metric, split, at)
         except UserError as error:
             raise UserError(f"{result.folder}: {error}") from None
     spent = paid(result, at.what)
     if spent is None:
         return None
-    found = run(result.digest.scores, result.entry.seed, metric, split, "final", spent.until(at.amount or 0.0))
+    found = run(result.scores, result.entry.seed, metric, split, "final", spent.until(at.amount or 0.0))
     return found and replace(found, spent=spent.by(found.round))
 
 

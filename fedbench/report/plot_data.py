@@ -122,7 +122,7 @@ def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> d
 
 def points(result: Result, metric: str, x: str) -> dict[int, Point]:
     """By evaluated round; none where it is not known what was spent."""
-    found = curve(result.digest.scores, metric)
+    found = curve(result.scores, metric)
     if x == "rounds":
         return {t: Point(t, *values) for t, values in found.items()}
     spent = paid(result, x)
@@ -155,7 +155,7 @@ class Shares:
 def by_method(results: Mapping[str, Result]) -> tuple[dict[str, Shares], dict[str, list[int]]]:
     """(what is drawn of every method that trains layers, by label; the clients of each row, by its name); both empty
     where none does."""
-    trained = {label: found for label, r in results.items() if (found := r.digest.trained)["deepest"] >= 0}
+    trained = {label: found for label, r in results.items() if (found := r.trained)["deepest"] >= 0}
     if not trained:
         return {}, {}
     clients = [client for found in trained.values() for client in found["clients"]]
@@ -168,7 +168,7 @@ def _rounds_of(results: Iterable[Result]) -> dict[int, int]:
     """In how many rounds each client was there at all, whichever method asked it."""
     asked: dict[int, set[int]] = {}
     for result in results:
-        for client, rounds in result.digest.asked:
+        for client, rounds in result.asked:
             asked.setdefault(client, set()).update(rounds)
     return {client: len(rounds) for client, rounds in asked.items()}
 
@@ -204,8 +204,8 @@ def _shares(result: Result, rounds: Mapping[int, int], groups: Mapping[str, Sequ
     there, trained = np.zeros(len(groups)), np.zeros((len(groups), L))
     for client, n in rounds.items():
         there[place[client]] += n
-    for client, layer, n in result.digest.trained["layers"]:
+    for client, layer, n in result.trained["layers"]:
         trained[place[client], layer] += n
-    totals = result.digest.totals
+    totals = result.totals
     holders = trained.sum(0) / result.num_rounds
     return Shares(trained / there[:, None], holders, totals["gamma"] or 0, totals["coverage"] or 0.0)

@@ -39,7 +39,7 @@ def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> Frame:
     for board in boards:
         rows += [_columns(board, row, value) for row in board.shown]
         finished = [r for part in board.cells.values() for r in part if r.status == "finished"]
-        tested = {tuple(sorted(curve(r.digest.scores, board.metric))) for r in finished}
+        tested = {tuple(sorted(curve(r.scores, board.metric))) for r in finished}
         uneven = ["not all were tested after the same rounds; what is tested more often can arrive earlier"]
         notes = [*board.notes, *(uneven if len(tested) > 1 else [])]
         pages.append(page(board.place, caption=f"what it took to reach {goal}", warning=board.warning, notes=notes))
@@ -92,7 +92,7 @@ def _columns(board: Leaderboard, row: Row, target: float) -> dict[str, Any]:
 def needs(result: Result, metric: str, target: float) -> dict[str, float]:
     """What a run had needed, by the names of TITLES, when its average on test images first reached the target; empty
     where it never did."""
-    averages = ((t, value) for t, (value, _) in curve(result.digest.scores, metric).items())
+    averages = ((t, value) for t, (value, _) in curve(result.scores, metric).items())
     first = next((t for t, value in averages if reaches(value, target, metric)), None)
     if first is None:
         return {}

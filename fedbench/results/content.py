@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_json
 from fedbench.results.columns import COLUMNS, TIMINGS, UNHASHED
+from fedbench.results.files import checked_table, has_table
 from fedbench.results.identity import read_by_its_method
-from fedbench.results.result import checked_table, has_table
-from fedbench.results.store import numbers
-from fedbench.results.tables import without_defaults
+from fedbench.results.tables import numbers, without_defaults
 
 if TYPE_CHECKING:
     import pyarrow

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
-from fedbench.results.differences import differing
+from fedbench.results.columns import COLUMNS, ONLY_WITH_ROWS, UNHASHED
+from fedbench.results.content import digest_of_table, manifest_content
+from fedbench.results.files import checked_table, has_table
 from fedbench.results.result import Result, first_line
+from fedbench.results.scores import average
 from fedbench.words import counted
 
 if TYPE_CHECKING:
     import pandas
-
-    from fedbench.results.score_digest import Said
 
 KEY = ("suite", "scenario", "variant", "method", "seed")  # the name of a cell
 GROUP = KEY[:-1]
@@ -28,6 +32,7 @@ EQUAL, DIFFERENT, LOST, GAINED, NEITHER = "equal", "different", "lost", "gained"
 DAMAGED, ONLY_BEFORE, ONLY_AFTER = "damaged", "only before", "only after"
 
 PARTS = ("versions", "machine", "git", "fingerprints", "config")  # of a manifest, in the order they are shown
+CODES = {"int32": "i", "int64": "q", "float64": "d"}  # of Python's arrays, by the type of a column
 MOST = 3  # pairs of values of one setting that are listed one by one
 
 
@@ -53,7 +58,7 @@ class CellSummary:
     status: str
     manifest: Mapping[str, Any] = field(repr=False, compare=False)
     reason: str = ""
-    given: Said | None = None
+    given: ScoreDigest | None = None
     result: Result | None = field(default=None, repr=False, compare=False)
     root: str | None = field(default=None, repr=False, compare=False)
 
@@ -71,7 +76,7 @@ class CellSummary:
             result.status,
             manifest,
             result.fault or manifest.get("reason") or "",
-            None if files or result.status != "finished" else result.digest.said,
+            None if files or result.status != "finished" else score_digest(result),
             result if files else None,
             manifest.get("root", ""),
         )
@@ -82,11 +87,11 @@ class CellSummary:
         return self.suite, self.scenario, self.variant, self.method, self.seed
 
     @property
-    def scores(self) -> Said:
+    def scores(self) -> ScoreDigest:
         """What a finished cell scored and cost in short."""
         if self.given is None:
             assert self.result is not None
-            return self.result.digest.said
+            return score_digest(self.result)
         return self.given
 
 
@@ -161,7 +166,7 @@ def _change(old: CellSummary, new: CellSummary) -> tuple[str, tuple[str, ...], s
     return (DIFFERENT if parts else EQUAL), parts, ""
 
 
-def _in_short(old: Said, new: Said) -> tuple[str, ...]:
+def _in_short(old: ScoreDigest, new: ScoreDigest) -> tuple[str, ...]:
     same = {"scores": (old.digest, old.scores) == (new.digest, new.scores)}
     same |= {name: getattr(old, name) == getattr(new, name) for name in ("bytes", "flops")}
     return tuple(name for name, equal in same.items() if not equal)
@@ -238,3 +243,68 @@ def as_frame(found: Sequence[Difference]) -> pandas.DataFrame:
     ]
     columns = [*KEY, "change", "same_id", "status_before", "status_after", "differs_in", "fault"]
     return pandas.DataFrame(rows, columns=columns, dtype=object)
+
+
+def differing(one: Result, other: Result) -> tuple[str, ...]:
+    """The tables, of two finished cells, that say something else, timings aside; of one id also `manifest`.
+
+    A table that came when results were kept already says nothing where one of them is without it. Raises: UserError
+    where one is not as it was written.
+    """
+    apart = [kind for kind in COLUMNS if _apart(kind, one, other)]
+    same = one.manifest.get("id") == other.manifest.get("id")
+    if same and manifest_content(one.manifest) != manifest_content(other.manifest):
+        apart.insert(0, "manifest")
+    return tuple(apart)
+
+
+def _apart(kind: str, one: Result, other: Result) -> bool:
+    there = [has_table(kind, result.folder, result.manifest) for result in (one, other)]
+    if not any(there) or (kind in UNHASHED and not all(there)):
+        return False
+    if not all(there):
+        whole = one if there[0] else other
+        return kind not in ONLY_WITH_ROWS or checked_table(kind, whole.folder, whole.manifest).num_rows > 0
+    tables = (checked_table(kind, result.folder, result.manifest) for result in (one, other))
+    return len({digest_of_table(kind, table, one.manifest.get("ignored", ())) for table in tables}) > 1
+
+
+@dataclass(frozen=True)
+class ScoreDigest:
+    """digest: 16 hex digits over all scores of all evaluated rounds, to the bit; scores: by metric the average on test
+    images after the last of them, as in a leaderboard, without what is no number; bytes (down and up) and FLOPs: of all
+    clients in all rounds."""
+
+    digest: str
+    scores: Mapping[str, float]
+    bytes: int
+    flops: int
+
+
+def score_digest(result: Result) -> ScoreDigest:
+    """Of a finished cell. Raises: UserError where its tables are not as they were written."""
+    columns = {name: result.eval[name].to_pylist() for name in COLUMNS["eval"]}
+    rounds = result.rounds
+    total = {name: sum(rounds[name].to_pylist()) for name in ("bytes_down", "bytes_up", "flops")}
+    return ScoreDigest(_digest(columns), _scores(columns), total["bytes_down"] + total["bytes_up"], total["flops"])
+
+
+def _digest(columns: Mapping[str, Sequence[Any]]) -> str:
+    found = hashlib.sha256()
+    for name, kind in COLUMNS["eval"].items():
+        values = columns[name]
+        found.update("\0".join(values).encode() if kind == "string" else array(CODES[kind], values).tobytes())
+        found.update(b"\0\0")
+    return found.hexdigest()[:16]
+
+
+def _scores(columns: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+    """On test images, after the last round."""
+    last = max(columns["round"], default=0)
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    names = ("round", "split", "metric", "domain", "client", "value")
+    for t, split, metric, domain, client, value in zip(*(columns[name] for name in names), strict=True):
+        if t == last and split == "test":
+            found.setdefault(metric, {})[domain, client] = value
+    averages = {metric: average(found[metric]) for metric in sorted(found)}
+    return {metric: value for metric, value in averages.items() if math.isfinite(value)}

@@ -6,10 +6,17 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import cannot_write, hash_of_file
+from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS
+from fedbench.results.identity import id_in
+from fedbench.results.store import store_of, suite_folder_of
+from fedbench.results.tables import arrow_schema, read_table
+
+if TYPE_CHECKING:
+    import pyarrow
 
 TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
 TENSORS, STRUCTURE = "state.safetensors", "state.json"
@@ -78,3 +85,39 @@ def set_aside(path: Path, folder: Path) -> Path:
     except OSError as error:
         raise cannot_write(place, error) from error
     return place
+
+
+def has_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether a cell's table is there, or should be by its manifest."""
+    name = f"{kind}.parquet"
+    if "tables" in manifest:  # it is packed
+        return kind in manifest["tables"]
+    return name in manifest.get("files", ()) or (folder / name).is_file()
+
+
+def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
+    """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
+    if "tables" in manifest:
+        table = store_of(suite_folder_of(folder)).rows(kind, manifest["id"])
+        return empty_table(kind) if table is None else table
+    path, files = folder / f"{kind}.parquet", manifest.get("files")
+    wrong = fault(path, files[path.name], None) if files and path.name in files else UNTOLD if files else None
+    if wrong:
+        raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
+    return read_table(kind, path)
+
+
+def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """The rows of one table of a cell, or of its checkpoint, whether it is packed or not. Raises: UserError."""
+    if not (path := Path(folder) / f"{kind}.parquet").is_file():
+        packed = store_of(suite_folder_of(folder)).rows(kind, id_in(Path(folder).name))
+        if packed is not None:
+            return packed.to_pylist()
+    return read_table(kind, path).to_pylist()
+
+
+def empty_table(kind: str) -> pyarrow.Table:
+    """A table without rows, made of no batches: Arrow's arrays, empty ones too, import pandas."""
+    from pyarrow import Table
+
+    return Table.from_batches([], schema=arrow_schema(kind))

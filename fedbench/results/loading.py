@@ -21,14 +21,14 @@ from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.result import Result, first_line
-from fedbench.results.store import cell_folders, store_of, suite_folder_of
+from fedbench.results.store import Store, cell_folders, store_of, suite_folder_of
+from fedbench.results.suite_tables import TRIES, SuiteTables
 from fedbench.words import counted, shortened
 
 if TYPE_CHECKING:
     import pandas
 
 MOST_TOLD = 20  # lines on what is wrong
-TRIES = 5  # to read a folder that a run is packing
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,19 @@ class Found:
     undecided: Sequence[Result] = ()
 
     def read(self, kinds: Iterable[str]) -> Found:
-        """With the tables of these kinds read, as far as a result is finished."""
-        kinds = tuple(kinds)
-        read = [result.examined(kinds) for result in self.results]
-        torn = [now.fault for now, was in zip(read, self.results, strict=True) if now.fault != was.fault]
-        return replace(self, results=read, wrong=list(dict.fromkeys((*self.wrong, *torn))))
+        """With the faults of finished results whose tables of these kinds are not as they were written.
+
+        Packed tables were compared with their hashes already; this reads the tables of cells that are not packed.
+        """
+        kinds, results, torn = tuple(kinds), list[Result](), dict[str, None]()
+        for result in self.results:
+            if result.status == "finished" and result.cells is not None:
+                result.cells.check(kinds, [result.entry.cell])
+                if fault := result.cells.faults.get(result.entry.cell):
+                    result = replace(result, fault=first_line(fault))
+                    torn[result.fault] = None
+            results.append(result)
+        return replace(self, results=results, wrong=list(dict.fromkeys((*self.wrong, *torn))))
 
     def only(self, chosen: Callable[[list[Result]], list[Result]]) -> Found:
         """With these of the results, and of the undecided candidates."""
@@ -208,10 +216,12 @@ def _seen(folder: Path, cell: str | None) -> Found:
     wrong = [fault for id, fault in faults.items() if places(id).name not in bare]
     if bare:
         wrong.append(f"{folder}: {counted(len(bare), 'cell')} with tables and no {MANIFEST}: {shortened(bare)}")
-    suite, results = index.suite if index else "", []
+    finished = {id for id, manifest in manifests.items() if manifest["status"] == "finished"}
+    own = {id: (places(id), manifests[id]) for id in finished if "tables" not in manifests[id]}
+    suite, results, cells = index.suite if index else "", [], SuiteTables(store, own)
     for entry in entries:
         seen = entry.seen(manifests[entry.cell]) if entry.cell in manifests else {}
-        results.append(Result(suite, entry, places(entry.cell), seen, faults.get(entry.cell, "")))
+        results.append(Result(suite, entry, places(entry.cell), seen, faults.get(entry.cell, ""), cells))
     return Found(results, wrong)
 
 
@@ -246,7 +256,8 @@ def _look_at_cell(folder: Path) -> Found:
         dataset=name("data"),
         profile=config.get("profile", ""),
     )
-    return Found([Result(suite_folder_of(folder).name, entry, folder, manifest)], [])
+    cells = SuiteTables(Store(suite_folder_of(folder), {}), {entry.cell: (folder, manifest)})
+    return Found([Result(suite_folder_of(folder).name, entry, folder, manifest, cells=cells)], [])
 
 
 def content_hash(folder: str | Path) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 from fedbench.disk import settle, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS
-from fedbench.results.differences import differing
+from fedbench.results.diff import differing
 from fedbench.results.documents import locked
 from fedbench.results.expected import expected_of
-from fedbench.results.files import TABLES
+from fedbench.results.files import TABLES, checked_table, has_table
 from fedbench.results.halving_state import Key
 from fedbench.results.identity import mixed_versions
 from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, commit, merged_entries, prepare_folder, read_index
@@ -25,7 +25,7 @@ from fedbench.results.loading import content_hash, examine, what_is_wrong
 from fedbench.results.lock import is_held
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
-from fedbench.results.result import Result, checked_table, has_table
+from fedbench.results.result import Result
 from fedbench.results.schema_checks import is_folder_name, refuse_links
 from fedbench.results.status import ENDED, GIVEN_UP, HALVED
 from fedbench.results.store import cell_folders
@@ -64,10 +64,9 @@ class _Suite:
 
     def add(self, shard: Path, index: Index) -> None:
         """Take in what one shard has. Raises: UserError where it contradicts another, or is not as it was written."""
-        found = examine([shard], candidates=True)
-        read = (replace(result).examined(COLUMNS) for result in found.results)  # and forgotten again
-        if wrong := list(dict.fromkeys([*found.wrong, *(result.fault for result in read if result.fault)])):
-            raise UserError(f"{what_is_wrong(wrong)}\n{NOTHING}")
+        found = examine([shard], candidates=True).read(COLUMNS)
+        if found.wrong:
+            raise UserError(f"{what_is_wrong(found.wrong)}\n{NOTHING}")
         for result in found.results:
             first = self.named.setdefault(result.entry.key, result)
             if first.entry.cell != result.entry.cell:

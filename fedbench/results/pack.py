@@ -15,15 +15,14 @@ from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS
 from fedbench.results.content import digest_of
 from fedbench.results.documents import locked
-from fedbench.results.files import TABLES, damage
+from fedbench.results.files import TABLES, checked_table, damage, has_table
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
-from fedbench.results.result import checked_table, has_table
 from fedbench.results.schema_checks import CONFIG
 from fedbench.results.status import HALVED, KEPT
-from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, numbers, packed_schema
-from fedbench.results.tables import RESULT_VERSION, VERSION_KEY
+from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, packed_schema
+from fedbench.results.tables import RESULT_VERSION, VERSION_KEY, numbers
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,6 +13,7 @@ from fedbench.results.expected import Expected, read_expected
 from fedbench.results.halving_state import Key
 from fedbench.results.loading import Found, examine
 from fedbench.results.result import Result
+from fedbench.results.suite_tables import SuiteTables
 from fedbench.results.tuning import Search, read_searches
 
 if TYPE_CHECKING:
@@ -74,19 +75,26 @@ class Loaded:
 
     @functools.cache  # noqa: B019  a frame is read once, and lives as long as this does
     def _table(self, kind: str, columns: tuple[str, ...]) -> pandas.DataFrame:
+        import numpy as np
         import pyarrow as pa
 
+        suites: dict[SuiteTables, dict[str, int]] = {}
         first = self.cells.drop_duplicates("place")
-        parts = []
         for place, result in zip(first["place"], (self._found.results[i] for i in first.index), strict=True):
-            if result.status == "finished":
-                own: pyarrow.Table = getattr(result, kind).select(list(columns)).replace_schema_metadata(None)
-                parts.append(own.add_column(0, "place", pa.array([place] * own.num_rows, pa.int32())))
-        if not parts:
+            if result.status == "finished" and result.cells is not None:
+                suites.setdefault(result.cells, {})[result.entry.cell] = place
+        parts = []
+        for cells, places in suites.items():
+            whole = cells.whole(kind, columns)
+            place = np.array([places.get(id, -1) for id in whole.spans], np.int32)[whole.cells]
+            order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
+            table = whole.table.take(order)
+            parts.append(table.add_column(0, "place", pa.array(place[order])))
+        if not any(map(len, parts)):
             import pandas
 
             return pandas.DataFrame(columns=["place", *columns])
-        return framed(pa.concat_tables(parts))
+        return framed(pa.concat_tables(parts).unify_dictionaries())
 
     def __hash__(self) -> int:
         return id(self)

@@ -83,7 +83,7 @@ def _fields(shape: Any) -> TypeAdapter:
         else NotRequired[_bounded(hints[field.name])]
         for field in fields(shape)
     }
-    made: Any = TypedDict(shape.__name__, wanted)  # type: ignore[operator]
+    made: Any = cast(Any, TypedDict)(shape.__name__, wanted)
     made.__pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     return adapter(made)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.types import GLOBAL
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow
 
 NAMED = ("round", "split", "domain", "client", "metric")  # what tells the rows of an evaluation apart
@@ -41,11 +42,13 @@ Place = tuple[str, int]  # domain, client
 
 
 class Layout:
-    """Which row of an evaluation table holds what: all that it says but the values, which many cells have in common."""
+    """Which row of an evaluation table holds what: all that it says but the values, which many cells have in common.
+
+    rows: by metric and split and by round, every (domain, client) and its row.
+    """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """columns: those of NAMED, a value for each row."""
-        self.columns = columns
         self.rows: dict[tuple[str, str], dict[int, dict[Place, int]]] = {}
         for i, (t, split, domain, client, metric) in enumerate(zip(*(columns[name] for name in NAMED), strict=True)):
             self.rows.setdefault((metric, split), {}).setdefault(t, {})[domain, client] = i
@@ -56,11 +59,15 @@ class Scores:
     """An evaluation table as its readers want it: by metric, split and round the value of every (domain, client)."""
 
     layout: Layout
-    values: Sequence[float]
+    values: np.ndarray
 
     @classmethod
     def of(cls, table: pyarrow.Table) -> Scores:
-        return cls(Layout({name: table[name].to_pylist() for name in NAMED}), table["value"].to_pylist())
+        """Of the table of one cell."""
+        import numpy as np
+
+        columns = {name: table[name].to_pylist() for name in NAMED}
+        return cls(Layout(columns), np.array(table["value"].to_pylist(), float))
 
     @property
     def metrics(self) -> list[str]:
@@ -82,8 +89,8 @@ class Scores:
 
     def after(self, t: int, metric: str, split: str) -> dict[Place, float]:
         """The value of every (domain, client) after one of these rounds."""
-        values = self.values
-        return {place: values[i] for place, i in self.layout.rows[metric, split][t].items()}
+        rows = self.layout.rows[metric, split][t]
+        return dict(zip(rows, self.values[[*rows.values()]].tolist(), strict=True))
 
     def by_round(self, metric: str, split: str) -> dict[int, dict[Place, float]]:
         return {t: self.after(t, metric, split) for t in self.tested(metric, split)}

@@ -18,10 +18,9 @@ from fedbench.results.documents import parsed
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, MEND, Index, Packed, read_index
 from fedbench.results.schema_checks import CONFIG, check_part
-from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow_schema, wrong_version
+from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow_schema, numbers, wrong_version
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow
 
 CELL = "cell"  # the column of every packed table that has the cell's id
@@ -188,18 +187,6 @@ def spans(table: pyarrow.Table) -> dict[str, tuple[int, int]]:
     ends = [*starts[1:].tolist(), len(codes)]
     found = [ids[code] for code in codes[starts].tolist()]
     return dict(zip(found, zip(starts.tolist(), ends, strict=True), strict=True))
-
-
-def numbers(array: pyarrow.Array) -> np.ndarray:
-    """The values of an Arrow array without nulls; its own `to_numpy` would import pandas."""
-    import numpy as np
-    import pyarrow as pa
-
-    if pa.types.is_boolean(array.type):
-        array = array.cast(pa.uint8())
-    dtype = np.dtype(str(array.type).replace("double", "float64"))
-    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)] if len(array) else (
-        np.empty(0, dtype))  # fmt: skip
 
 
 def packed_schema(kind: str) -> pyarrow.Schema:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, LATER, NULLABLE
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow
 
 RESULT_VERSION = 2  # of the files; raised whenever their form or meaning changes
@@ -158,3 +161,60 @@ def wrong_version(path: Path, found: object) -> str:
         f"{path}: result version {found}, but this fedbench reads version {RESULT_VERSION}.\n"
         "Read it with the fedbench that wrote it, or run the suite again into another folder (--results DIR)."
     )
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The rows of one kind of many cells, in one batch; spans: between which rows those of each cell lie, in order."""
+
+    table: pyarrow.Table
+    spans: Mapping[str, tuple[int, int]]
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """The first row of each cell."""
+        import numpy as np
+
+        return np.array([start for start, _ in self.spans.values()], np.int64)
+
+    @cached_property
+    def cells(self) -> np.ndarray:
+        """The number of each row's cell, in the order of `spans`."""
+        import numpy as np
+
+        return np.repeat(np.arange(len(self.spans)), np.diff(self.starts, append=len(self.table)))
+
+    def numbers(self, name: str) -> np.ndarray:
+        """A column of numbers; 0 where one is missing."""
+        column = self.table[name]
+        return numbers((column.fill_null(0) if column.null_count else column).combine_chunks())
+
+    def missing(self, name: str) -> np.ndarray:
+        """Where a column has no value."""
+        return numbers(self.table[name].is_null().combine_chunks())
+
+    def codes(self, name: str) -> tuple[np.ndarray, list[str]]:
+        """A column of texts: the place of each row's text, and the texts."""
+        column = self.table[name].combine_chunks()
+        return numbers(column.indices), column.dictionary.to_pylist()
+
+    def lists(self, name: str, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """A column of lists, of some rows: all their values, and the place of the row that each value is of."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        column = self.table[name].combine_chunks()[rows]
+        lengths = numbers(pc.list_value_length(column))
+        return numbers(column.flatten()), np.repeat(np.arange(len(column)), lengths)
+
+
+def numbers(array: pyarrow.Array) -> np.ndarray:
+    """The values of an Arrow array without nulls; its own `to_numpy` would import pandas."""
+    import numpy as np
+    import pyarrow as pa
+
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    dtype = np.dtype(str(array.type).replace("double", "float64"))
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)] if len(array) else (
+        np.empty(0, dtype))  # fmt: skip

@@ -65,12 +65,12 @@ def test_the_best_round_and_the_curve_go_by_the_mean_over_clients(tmp_path):
     validated = [r | {"split": "validation"} for r in rows]
     write_cell(tmp_path / "s", "fedv", evaluation=rows + validated, evaluation__by="client")
     (result,) = load([tmp_path])
-    assert run(result.digest.scores, 0, "accuracy", "test", "best").round == 1
+    assert run(result.scores, 0, "accuracy", "test", "best").round == 1
     worse = [r | {"split": "test", "value": 1 - r["value"]} for r in rows]
     assert run(Scores.of(to_table("eval", validated + worse)), 0, "accuracy", "test", "best").average == pytest.approx(
         0.3
     )
-    means = {t: average for t, (average, _) in curve(result.digest.scores, "accuracy").items()}
+    means = {t: average for t, (average, _) in curve(result.scores, "accuracy").items()}
     assert means == {1: pytest.approx(0.7), 2: pytest.approx(0.625)}
 
 

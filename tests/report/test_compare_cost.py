@@ -11,7 +11,17 @@ from rich.console import Console
 
 from fedbench.report.costs import costs as costs_of
 from fedbench.report.render import show
-from fedbench.results.coverage import layer_coverage
+from fedbench.results.costs import totals
+from fedbench.results.tables import Whole, to_table
+
+
+def layer_coverage(rounds, layers, arrived, T):
+    """Gamma*, and how often a layer came back over rounds and layers, of one cell with a client a row."""
+    rows = zip(range(len(rounds)), rounds, layers, arrived, strict=True)
+    table = to_table("rounds", [round_row(t, n, held, arrived=came) for n, t, held, came in rows])
+    none = Whole(table, {})
+    found = totals(Whole(table, {"cell": (0, len(table))}), none, none, none)["cell"]
+    return found["gamma"], found["returned"] / (T * found["layers"]) if found["layers"] else None
 
 
 def test_gamma_and_coverage_by_hand():

@@ -9,13 +9,12 @@ import pytest
 
 from fedbench.report.changes import NOT_RUN, WITHIN, Noise, verdicts
 from fedbench.report.statistics.intervals import quantile
-from fedbench.results.diff import DIFFERENT, EQUAL, CellSummary, diff
-from fedbench.results.score_digest import Said
+from fedbench.results.diff import DIFFERENT, EQUAL, CellSummary, ScoreDigest, diff
 
 
 def cell(method: str, seed: int, accuracy: float, scenario: str = "mixed", **said) -> CellSummary:
     whole = {"digest": f"{accuracy:.14f}"[:16], "scores": {"accuracy": accuracy}, "bytes": 10, "flops": 20, **said}
-    return CellSummary("s", scenario, "", method, seed, f"{method}{seed}", "finished", {}, given=Said(**whole))
+    return CellSummary("s", scenario, "", method, seed, f"{method}{seed}", "finished", {}, given=ScoreDigest(**whole))
 
 
 SOURCE = [cell("a", 0, 0.70), cell("a", 1, 0.72), cell("b", 0, 0.50), cell("b", 1, 0.50), cell("b", 2, 0.53)]

@@ -9,7 +9,7 @@ from factories import eval_rows, layer_row, round_row, write_cell
 
 from fedbench.errors import UserError
 from fedbench.results import load, read_manifest, write_manifest, write_rows
-from fedbench.results.differences import differing
+from fedbench.results.diff import differing
 from fedbench.results.files import described
 
 ROUNDS = [round_row(1, 0, [0])]

@@ -11,11 +11,10 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.results import Result
-from fedbench.results.diff import CellSummary
+from fedbench.results.diff import CellSummary, ScoreDigest, score_digest
 from fedbench.results.documents import parsed
 from fedbench.results.identity import identity_of
 from fedbench.results.schema_checks import check, check_all, check_manifest
-from fedbench.results.score_digest import Said
 from fedbench.results.tables import RESULT_VERSION
 
 CELL = (
@@ -53,7 +52,7 @@ def origin(results: Sequence[Result]) -> dict[str, Any]:
 
     configs: by part of a configuration (`train`, `method`), its values; a cell's `config` has their places by the order
     of parts, null for a part that it lacks. origins: versions, fingerprints, machine and git revision that cells share.
-    `said`: of a finished cell, what `fedbench.results.score_digest` tells, for `fedbench reproduce` to compare with.
+    `said`: of a finished cell, what `fedbench.results.diff.score_digest` has, for `fedbench reproduce` to compare with.
     """
     parts = dict.fromkeys(name for r in results for name in r.manifest.get("config", {}))
     configs = {name: Interned() for name in parts}
@@ -91,7 +90,7 @@ def _where(result: Result) -> dict[str, Any]:
 
 
 def _said(result: Result) -> dict[str, Any] | None:
-    return asdict(result.digest.said) if result.status == "finished" else None
+    return asdict(score_digest(result)) if result.status == "finished" else None
 
 
 def _reason(result: Result) -> str:
@@ -173,13 +172,13 @@ def _cell(cell: Mapping[str, Any], configs: Mapping[str, Any], origins: Sequence
     )
 
 
-def _read_scores(given: Mapping[str, Any]) -> Said:
+def _read_scores(given: Mapping[str, Any]) -> ScoreDigest:
     check_all(given, {"digest": str, "scores": dict, "bytes": int, "flops": int})
     if not DIGEST.fullmatch(given["digest"]):
         raise TypeError(f"digest is {given['digest']!r:.80}")
     for name, value in given["scores"].items():
         check(f"scores.{name}", value, float | int)
-    return Said(given["digest"], given["scores"], given["bytes"], given["flops"])
+    return ScoreDigest(given["digest"], given["scores"], given["bytes"], given["flops"])
 
 
 def _part(value: Any, name: str, wanted: type) -> Any:

@@ -44,7 +44,7 @@ def lines(drawn: Board | None, metric: str, most: int) -> dict[str, list[dict[st
 
 def line(result: Result, metric: str, most: int) -> dict[str, Any] | None:
     """None where the result has no such metric."""
-    by_round = curve(result.digest.scores, metric)
+    by_round = curve(result.scores, metric)
     if not by_round:
         return None
     chosen = thinned(list(by_round), most)

@@ -1,0 +1,188 @@
+"""Whole tables of a suite: the rows of all its cells, packed or not, and what is computed of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import UserError
+from fedbench.results.columns import COLUMNS
+from fedbench.results.costs import PAID, READ, WAITED, Spending, spending, totals
+from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
+from fedbench.results.scores import NAMED, Layout, Scores
+from fedbench.results.store import CELL, Store, spans, store_of
+from fedbench.results.tables import Whole, arrow_schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow
+
+TRIES = 5  # to read a folder that a run is packing
+
+
+class SuiteTables:
+    """The finished cells of one suite.
+
+    Args:
+        store: the packed ones.
+        loose: by id, the folder and the manifest of those that are not packed.
+
+    Attributes:
+        faults: by id of a cell that is not packed, why its tables cannot be used; of those that were read.
+    """
+
+    def __init__(self, store: Store, loose: Mapping[str, tuple[Path, Mapping[str, Any]]]) -> None:
+        self.store, self.loose = store, dict(loose)
+        self.faults: dict[str, str] = {}
+        self._own: dict[tuple[str, str], pyarrow.Table] = {}
+        self._layouts: dict[bytes, Layout] = {}
+        self._paid: dict[str, tuple[Whole, np.ndarray, np.ndarray, np.ndarray]] = {}
+
+    def check(self, kinds: Iterable[str], ids: Iterable[str]) -> None:
+        """Read these tables of the cells that are not packed; what is wrong with them is in `faults`."""
+        kinds = tuple(kinds)
+        for id in ids:
+            if id in self.loose and id not in self.faults:
+                folder, manifest = self.loose[id]
+                for kind in kinds:
+                    if has_table(kind, folder, manifest) or f"{kind}.parquet" in ALWAYS:
+                        self._read(kind, id)
+
+    def _read(self, kind: str, id: str) -> pyarrow.Table | None:
+        """A table of a cell that is not packed; None where it cannot be used."""
+        if (kind, id) not in self._own and id not in self.faults:
+            folder, manifest = self.loose[id]
+            try:
+                there = has_table(kind, folder, manifest) or f"{kind}.parquet" in ALWAYS
+                self._own[kind, id] = checked_table(kind, folder, manifest) if there else empty_table(kind)
+            except UserError as error:
+                if self._packed_meanwhile(id):
+                    return None
+                self.faults[id] = str(error)
+        return self._own.get((kind, id))
+
+    def _packed_meanwhile(self, id: str) -> bool:
+        """Whether a run has packed a cell while it was read; its rows are then in the new tables."""
+        now = store_of(self.store.folder)
+        if now is self.store or id not in now.ids:
+            return False
+        self.store = now
+        del self.loose[id]
+        return True
+
+    def table(self, kind: str, id: str) -> pyarrow.Table:
+        """The table of one cell; empty where it has none. Raises: UserError where it is not as it was written."""
+        if id in self.loose:
+            own = self._read(kind, id)
+            if id in self.faults:
+                raise UserError(self.faults[id])
+            if own is not None:
+                return own
+        found = self._current(lambda: self.store.rows(kind, id))
+        return empty_table(kind) if found is None else found
+
+    def whole(self, kind: str, columns: Sequence[str] | None = None) -> Whole:
+        """The rows of all cells, without those that have faults. Raises: UserError for a packed table.
+
+        Args:
+            kind: one of `columns.COLUMNS`.
+            columns: those that are wanted; None for all.
+        """
+        names = list(COLUMNS[kind] if columns is None else columns)
+        own = {id: table for id in [*self.loose] if (table := self._read(kind, id)) is not None and len(table)}
+        return self._current(lambda: self._whole(kind, names, own))
+
+    def _current(self, read: Any) -> Any:
+        """What is read of the packed tables, where a run packs again meanwhile of the new ones."""
+        for _ in range(TRIES):
+            try:
+                return read()
+            except UserError:
+                if (now := store_of(self.store.folder)) is self.store:
+                    raise
+                self.store = now
+        return read()
+
+    def _whole(self, kind: str, names: list[str], own: Mapping[str, pyarrow.Table]) -> Whole:
+        import pyarrow as pa
+
+        if kind not in self.store.files:
+            packed = arrow_schema(kind).empty_table().select(names)
+            places: dict[str, tuple[int, int]] = {}
+        else:
+            packed = self.store.read(kind, names)
+            places = spans(packed)
+            if not places.keys().isdisjoint(self.loose):
+                packed = packed.filter(pa.compute.is_in(packed[CELL], pa.array([*self.loose]), invert=True))
+                places = spans(packed)
+            packed = packed.select(names)
+        row = len(packed)
+        for id, table in own.items():
+            places[id] = (row, row := row + len(table))
+        parts = [_encoded(table.select(names)) for table in (packed, *own.values())]
+        whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+        return Whole(whole, places)
+
+    @cached_property
+    def _eval(self) -> tuple[Whole, dict[str, tuple[np.ndarray, list[str] | None]]]:
+        whole = self.whole("eval", (*NAMED, "value"))
+        texts = [name for name in NAMED if COLUMNS["eval"][name] == "string"]
+        return whole, {name: whole.codes(name) if name in texts else (whole.numbers(name), None) for name in NAMED}
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        return self._eval[0].numbers("value")
+
+    def scores(self, id: str) -> Scores:
+        """The scores of one cell. Raises: UserError where its tables are not as they were written."""
+        whole, columns = self._eval
+        start, end = self._span(whole, id)
+        parts = {name: codes[start:end] for name, (codes, _) in columns.items()}
+        key = b"".join(part.tobytes() for part in parts.values())
+        if key not in self._layouts:  # which cells of one scenario have in common
+            rows = {name: part.tolist() for name, part in parts.items()}
+            named = {name: texts for name, (_, texts) in columns.items() if texts is not None}
+            rows |= {name: [texts[code] for code in rows[name]] for name, texts in named.items()}
+            self._layouts[key] = Layout(rows)
+        return Scores(self._layouts[key], self._values[start:end])
+
+    def _span(self, whole: Whole, id: str) -> tuple[int, int]:
+        if id in self.faults:
+            raise UserError(self.faults[id])
+        return whole.spans.get(id, (0, 0))
+
+    @cached_property
+    def _totals(self) -> dict[str, dict[str, Any]]:
+        return totals(**{kind: self.whole(kind, columns) for kind, columns in READ.items()})
+
+    def totals(self, id: str) -> dict[str, Any]:
+        """As `costs.totals`; `rows` and `last` alone where no client ever took part. Raises: UserError."""
+        found = self._totals
+        if id in self.faults:
+            raise UserError(self.faults[id])
+        return found.get(id, {"rows": 0, "last": 1})
+
+    def paid(self, id: str, what: str) -> Spending | None:
+        """The running totals of one cell, of one of PAID; None where they are not known, for want of devices or of
+        their watts. Raises: UserError."""
+        if what not in self._paid:
+            whole = self.whole("clock" if what == WAITED else "rounds", ("round", *PAID[what]))
+            amounts, *others = (whole.numbers(name) for name in PAID[what])
+            missing = whole.missing(PAID[what][0])
+            self._paid[what] = whole, whole.numbers("round"), sum(others, amounts), missing
+        whole, rounds, amounts, missing = self._paid[what]
+        start, end = self._span(whole, id)
+        known = end > start or not self.totals(id)["rows"] if what == WAITED else not missing[start:end].any()
+        return spending(rounds[start:end], amounts[start:end]) if known else None
+
+
+def _encoded(table: pyarrow.Table) -> pyarrow.Table:
+    """With texts as dictionaries."""
+    from pyarrow import types
+
+    for place, field in enumerate(table.schema):
+        if types.is_string(field.type):
+            table = table.set_column(place, field.name, table[field.name].dictionary_encode())
+    return table.replace_schema_metadata(None)
