@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.identity import id_in, identity_of, named
@@ -56,3 +57,8 @@ def _mistaken(manifest: Mapping[str, Any], path: Path) -> str | None:
     if other not in (None, id):
         return f"it is of the cell {id}, and lies in the folder of {other}"
     return None
+
+
+def computation(manifest: Mapping[str, Any] | None) -> str:
+    """A hash that tells one computation of a cell from another, whether the cell was packed since or not."""
+    return hash_of_json([(manifest or {}).get(name) for name in ("status", "started", "seconds", "round")])

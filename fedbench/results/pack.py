@@ -18,6 +18,7 @@ from fedbench.results.documents import locked
 from fedbench.results.files import TABLES, checked_table, damage, has_table
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
+from fedbench.results.lock import remove_locks
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.schema_checks import CONFIG
 from fedbench.results.status import HALVED, KEPT
@@ -203,7 +204,8 @@ def _sweep(folder: Path, index: Index) -> None:
     for name in os.listdir(folder):
         if PACKED.fullmatch(name) and name not in named:
             (folder / name).unlink(missing_ok=True)
-    packed = Store(folder, index.tables).ids
+    packed, places = Store(folder, index.tables).ids, cell_folders(folder)
+    remove_locks(places(id) for id in packed)
     for place in filter(Path.is_dir, (folder, folder / CELLS)):
         for name in os.listdir(place):
             if id_in(name) in packed and not (place / name / MANIFEST).is_file():

@@ -10,6 +10,7 @@ from typing import Any
 from fedbench.results import read_manifest
 from fedbench.results.identity import id_in
 from fedbench.results.lock import is_held
+from fedbench.results.manifest import computation
 from fedbench.results.status import ENDED, TAKEN
 from fedbench.runner.cells import Cell
 
@@ -74,7 +75,9 @@ class JobQueue:
         """Whether a cell has ended in another run since this one began: also one that is run again."""
         place = cell.folder_in(self.folder)
         manifest = read_manifest(place)
-        if manifest is None or manifest["status"] not in ENDED or manifest == self.before[cell.id]:
+        if manifest is None or manifest["status"] not in ENDED:
+            return False
+        if computation(manifest) == computation(self.before[cell.id]):
             return False
         del self.left[cell.id]
         told = {"folder": str(place), "status": manifest["status"], "reason": manifest["reason"]}

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedbench import machine
 from fedbench import suite as suites
-from fedbench.disk import hash_of_json, require_room
+from fedbench.disk import require_room
 from fedbench.errors import Broke, CannotWrite, UserError
 from fedbench.processes import fork_server
 from fedbench.registry.assets import Assets
@@ -23,6 +23,7 @@ from fedbench.results import read_manifest, refuse_links
 from fedbench.results.expected import write_expected
 from fedbench.results.identity import id_in
 from fedbench.results.index import Entry, merge_index, prepare_folder
+from fedbench.results.manifest import computation
 from fedbench.results.pack import pack
 from fedbench.results.status import ENDED, GIVEN_UP, HALVED, PENDING
 from fedbench.results.tuning import merge_searches, read_searches
@@ -255,7 +256,7 @@ class Run:
                 fresh=options.force,
                 gpu_fraction=options.gpu_fraction,
                 until=cell.until,
-                seen=hash_of_json(self.before[cell.id]),
+                seen=computation(self.before[cell.id]),
             )
 
         return order

@@ -34,7 +34,7 @@ class CellJob:
     folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
     compute it together · checkpoint_every: seconds · fresh: whether to start from the beginning · gpu_fraction: of a
     GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to go on another time;
-    None: after its last · seen: the hash of the manifest that the run found in the folder (`hash_of_json`). A cell that
+    None: after its last · seen: the computation that the run found in the folder (`manifest.computation`). A cell that
     has ended with another one since was computed by another run, and is left as it is; None: it is computed all the
     same.
     """

@@ -17,7 +17,6 @@ import torch
 import torch._dynamo  # (its optimizers ask for it with their first step)
 
 from fedbench import machine
-from fedbench.disk import hash_of_json
 from fedbench.engine.process_group import Team, together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.registry import Registry
@@ -25,6 +24,7 @@ from fedbench.results import read_manifest, write_manifest, write_rows
 from fedbench.results.columns import ONLY_WITH_ROWS
 from fedbench.results.files import cleared, described
 from fedbench.results.lock import Held, cell_lock
+from fedbench.results.manifest import computation
 from fedbench.results.metric_direction import declare
 from fedbench.results.status import ENDED, HALVED, KEPT, TAKEN
 from fedbench.simulation.cell_job import CellJob, config_of, last_rows, news
@@ -100,7 +100,7 @@ def run(
 def _is_done(order: CellJob) -> bool:
     """Whether another run has computed the cell since this one saw it."""
     manifest = read_manifest(order.folder)
-    return manifest is not None and manifest["status"] in ENDED and hash_of_json(manifest) != order.seen
+    return manifest is not None and manifest["status"] in ENDED and computation(manifest) != order.seen
 
 
 def _ended(cell: _Computation, processes: int) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.results.lock import Held, cell_lock, is_held, lock_file
+from fedbench.results.lock import Held, cell_lock, is_held, lock_file, remove_locks
 
 HOLD = """
 import sys, time
@@ -63,3 +64,29 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     assert not is_held(folder)
     with pytest.raises(UserError, match=f"{lock_file(folder)}: cannot be written"), cell_lock(folder):
         pass
+
+
+def test_a_lock_file_is_deleted_unless_somebody_holds_it(tmp_path, holder):
+    held, free = tmp_path / "s/a-0123456789ab", tmp_path / "s/a-0123456789ac"
+    with cell_lock(free):
+        pass
+    remove_locks([held, free])
+    assert lock_file(held).exists() and not lock_file(free).exists()
+    with cell_lock(free):
+        assert is_held(free)
+
+
+def test_of_many_that_lock_and_delete_one_holds_at_a_time(tmp_path):
+    folder, inside, most = tmp_path / "s/a-0123456789ab", [], []
+
+    def work(_):
+        for _ in range(20):
+            with cell_lock(folder, 60.0):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+            remove_locks([folder])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert set(most) == {1} and len(most) == 80
