@@ -210,7 +210,7 @@ def layer(
     block, x = model.blocks[j], tokens.of(clients)
     sizes, T = [tokens.sizes[n] for n in clients], x.shape[1] if is_last else None
     with stacked(block, Stack(leaves.layer(j, clients), sizes, draws, T)):
-        out: Tensor = shortcuts.last_layer(block, x) if is_last else block(x)
+        out: Tensor = shortcuts.last_layer(block, x) if is_last else model.layer(j, x)
     return out
 
 

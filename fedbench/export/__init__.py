@@ -90,7 +90,7 @@ def _backbone(simulation: Simulation, parts: Parts, registry: Registry) -> nn.Mo
     model: Any = registry.make("backbone", dict(simulation.config["backbone"])).model.eval()
     model.reset_classifier(parts.num_classes)
     if not parts.whole:
-        model.blocks = type(model.blocks)(*[model.blocks[j] for j in parts.layers])
+        model.blocks = nn.Sequential(*[model.blocks[j] for j in parts.layers])
     return cast(nn.Module, model)
 
 

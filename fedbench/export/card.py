@@ -111,4 +111,4 @@ def base(simulation: Simulation, parts: Parts, form: str, files: Sequence[str]) 
         return lines
     if parts.layers == list(range(len(parts.layers))):
         return f"{lines}\nmodel.blocks = model.blocks[:{len(parts.layers)}]"
-    return f"{lines}\nmodel.blocks = type(model.blocks)(*[model.blocks[j] for j in {parts.layers}])"
+    return f"import torch\n{lines}\nmodel.blocks = torch.nn.Sequential(*[model.blocks[j] for j in {parts.layers}])"

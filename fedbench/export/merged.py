@@ -17,7 +17,11 @@ LOAD = """\
 from safetensors.torch import load_file
 model.load_state_dict(load_file({folder!r} + "/model.safetensors"))"""
 
-DEPTH = {"VisionTransformer": "depth", "MlpMixer": "num_blocks"}  # the argument that says how many layers there are
+DEPTH = {
+    "VisionTransformer": "depth",
+    "Eva": "depth",
+    "MlpMixer": "num_blocks",
+}  # the argument that says how many layers there are
 
 
 def architecture_of(parts: Parts, source: Source) -> Architecture:

@@ -18,7 +18,11 @@ from fedbench.options import Text
 from fedbench.words import meant
 
 # The last fully connected layer of each sub-layer, l_i^0 and l_i^1 (FedRA, Sec. 3.2), in timm's names.
-LAST_FC = {"VisionTransformer": ("attn.proj", "mlp.fc2"), "MlpMixer": ("mlp_tokens.fc2", "mlp_channels.fc2")}
+LAST_FC = {
+    "VisionTransformer": ("attn.proj", "mlp.fc2"),
+    "Eva": ("attn.proj", "mlp.fc2"),
+    "MlpMixer": ("mlp_tokens.fc2", "mlp_channels.fc2"),
+}
 
 
 # What an adapter's option `targets` takes that `resolve_targets` is to resolve.
@@ -50,6 +54,13 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
             found.append(outside)
         else:
             raise UserError(_no_such_module(blocks, name), option="targets")
+    for parent, attribute in found:
+        if attribute == "qkv" and getattr(parent, "qkv_bias_separate", None) is False and parent.q_bias is not None:
+            raise UserError(
+                f"{type(parent).__name__} reads the weight of its qkv and never calls it, so that an adapter there "
+                "would do nothing; adapt attn.proj or the MLP",
+                option="targets",
+            )
     return found
 
 

@@ -1,7 +1,8 @@
-"""A pre-trained timm model: cut where layers can be left out (embed, blocks, norm, classifiers), or as a whole."""
+"""A pre-trained timm model: cut into layers that can be left out (embed, blocks, norm, classifiers), or as a whole."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.errors import NotApplicable, UserError
+from fedbench.models.copying import copied
+from fedbench.models.shape_cache import once, parameters_of
 from fedbench.types import Exit
 
 HEAD = "head"  # the classifier at the end of every model
@@ -39,10 +42,10 @@ class Architecture:
 class Source:
     """What a backbone plugin returns.
 
-    model: a timm model without its classifier: a VisionTransformer or MlpMixer, which can be cut into layers, or any
-    other whose forward gives pooled features (B, num_features) · image_size: pixels a side · mean,
-    std: per channel, for images in [0, 1] · fingerprint: identifies the weights, and enters the identity of
-    every cell · architecture: how the model is made anew, where it is to be exported with its weights.
+    model: a timm model without its classifier: a VisionTransformer, Eva or MlpMixer, which can be cut into layers, or
+    any other whose forward gives pooled features (B, D) · image_size: pixels a side · mean, std: per channel, for
+    images in [0, 1] · fingerprint: identifies the weights, and enters the identity of every cell · architecture: how
+    timm makes the model again, where it is to be exported with its weights.
     """
 
     model: nn.Module
@@ -54,14 +57,14 @@ class Source:
 
 
 class TimmModel(Protocol):
-    """What is called of timm's models: `num_features` of all; of those that can be cut a ViT has all but `stem`, and an
-    MlpMixer that for its embedding."""
+    """What is called of timm's models that can be cut: a ViT has all but `stem`, and an MlpMixer that to embed images.
+    `_pos_embed` of an Eva also gives rotary positions, and its `patch_drop` is None."""
 
     num_features: int
     blocks: nn.Sequential
     patch_embed: Callable[[Tensor], Tensor]
-    _pos_embed: Callable[[Tensor], Tensor]
-    patch_drop: Callable[[Tensor], Tensor]
+    _pos_embed: Callable[[Tensor], Tensor | tuple[Tensor, Any]]
+    patch_drop: Callable[[Tensor], Tensor] | None
     norm_pre: Callable[[Tensor], Tensor]
     stem: Callable[[Tensor], Tensor]
     norm: Callable[[Tensor], Tensor]
@@ -82,24 +85,25 @@ class Body(nn.Module):
     """A model without its classifier, frozen until somebody trains it, and the classifiers that read it.
 
     origin: what it is made of, and its adapters once they are attached, where known; what models of one origin cost is
-    measured once.
+    measured once. num_features: D, how many pooled features an image has: what `pooled` gives, and a classifier reads.
+    Raises UserError where the model remembers what it has seen.
     """
 
-    def __init__(self, model: nn.Module, origin: str | None = None) -> None:
+    def __init__(self, model: nn.Module, num_features: int, origin: str | None = None) -> None:
+        if any(getattr(module, "running_mean", None) is not None for module in model.modules()):
+            raise UserError(
+                f"{type(model).__name__} keeps running statistics (batch norm), which no client's own training could "
+                "average; take a model with group norm (try resnet50_gn)"
+            )
         super().__init__()
         self.model = model.requires_grad_(False)
-        self.origin = origin
+        self.num_features, self.origin = num_features, origin
         self.classifiers = nn.ModuleDict()
 
     @property
     def timm(self) -> TimmModel:
         """The model, by the names of its parts."""
         return cast(TimmModel, self.model)
-
-    @property
-    def num_features(self) -> int:
-        """D, how many pooled features an image has: what `pooled` gives, and what a classifier reads."""
-        return self.timm.num_features
 
     @property
     def device(self) -> torch.device:
@@ -136,10 +140,10 @@ class Blocks(Body):
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:
         if not _can_be_cut(model):
             raise UserError(
-                f"{type(model).__name__} cannot be cut into layers: needed is a timm VisionTransformer or MlpMixer "
-                "(try vit_base_patch16_224 or mixer_b16_224)"
+                f"{type(model).__name__} cannot be cut into layers: needed is a timm VisionTransformer, Eva or "
+                "MlpMixer (try vit_base_patch16_224 or mixer_b16_224)"
             )
-        super().__init__(model, origin)
+        super().__init__(model, cast(TimmModel, model).num_features, origin)
         self.bases: dict[str, Tensor] = {}
 
     @property
@@ -157,8 +161,25 @@ class Blocks(Body):
             return x
         if hasattr(self.model, "stem"):  # MlpMixer
             return self.timm.stem(x)
-        tokens = self.timm._pos_embed(self.timm.patch_embed(x))
-        return self.timm.norm_pre(self.timm.patch_drop(tokens))
+        embedded = self.timm._pos_embed(self.timm.patch_embed(x))
+        tokens = embedded[0] if isinstance(embedded, tuple) else embedded  # see `layer` for the rotary positions
+        return self.timm.norm_pre(self.timm.patch_drop(tokens) if self.timm.patch_drop else tokens)
+
+    def layer(self, j: int, tokens: Tensor) -> Tensor:
+        """(B, T, D) -> what layer j makes of them, (B, T, D).
+
+        Rotary positions, where a model has them, travel with the tokens: they follow from the number of patches, which
+        stand in a square behind class token and registers.
+        """
+        block, rope = self.blocks[j], getattr(self.model, "rope", None)
+        if rope is None:
+            made: Tensor = block(tokens)
+            return made
+        side = math.isqrt(tokens.shape[1] - block.attn.num_prefix_tokens)
+        fixed = hasattr(rope, "feat_shape") and not getattr(self.model, "dynamic_img_size", False)
+        positions = rope.get_embed() if fixed else rope.get_embed(shape=(side, side))
+        own: Tensor = block(tokens, rope=positions[j] if getattr(self.model, "rope_mixed", False) else positions)
+        return own
 
     @torch.no_grad()
     def tokens(self, image_size: int) -> int:
@@ -175,8 +196,8 @@ class Blocks(Body):
     def pooled(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, D): the features after all layers."""
         tokens = self.embed(x)
-        for block in self.blocks:
-            tokens = block(tokens)
+        for j in range(self.num_layers):
+            tokens = self.layer(j, tokens)
         return self.features(tokens)
 
     def forward(self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit]) -> list[Tensor]:
@@ -190,7 +211,7 @@ class Blocks(Body):
         tokens, logits = self.embed(x), {}
         for depth in range(len(layers) + 1):
             if depth > 0:
-                tokens = self.blocks[layers[depth - 1]](tokens)
+                tokens = self.layer(layers[depth - 1], tokens)
             if depth in at:
                 features = self.features(tokens)
                 logits.update({name: self.classifiers[name](features) for name in at[depth]})
@@ -231,21 +252,13 @@ class Blocks(Body):
 class Plain(Body):
     """A model that is used as a whole, such as a ResNet; it counts as one layer.
 
-    Raises UserError where its forward pass gives no pooled features, or remembers what it has seen.
+    Raises UserError where its forward pass gives no pooled features.
     """
 
     num_layers = 1
 
-    def __init__(self, model: nn.Module, origin: str | None = None) -> None:
-        kind = type(model).__name__
-        if not hasattr(model, "num_features"):
-            raise UserError(f"{kind} cannot be a backbone: it does not say how many features it has (num_features)")
-        if any(getattr(module, "running_mean", None) is not None for module in model.modules()):
-            raise UserError(
-                f"{kind} keeps running statistics (batch norm), which no client's own training could average; take a "
-                "model with group norm (try resnet50_gn)"
-            )
-        super().__init__(model, origin)
+    def __init__(self, model: nn.Module, origin: str | None = None, image_size: int | None = None) -> None:
+        super().__init__(model, _width(model, image_size or _own_size(model)), origin)
 
     def pooled(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> (B, D)"""
@@ -253,9 +266,15 @@ class Plain(Body):
         return features
 
 
-def body_of(model: nn.Module, origin: str | None = None) -> Blocks | Plain:
-    """The model cut into layers, or as a whole where that cannot be. Raises UserError."""
-    return Blocks(model, origin) if _can_be_cut(model) else Plain(model, origin)
+def body_of(model: nn.Module, origin: str | None = None, image_size: int | None = None) -> Blocks | Plain:
+    """The model cut into layers, or as a whole where layer after layer would compute something else. Raises UserError.
+
+    origin: see `Body` · image_size: pixels a side of images that it takes, by default as its parts say.
+    """
+    size = image_size or _own_size(model)
+    if _can_be_cut(model) and once(origin, parameters_of(model), ("cut", size), lambda: _is_its_layers(model, size)):
+        return Blocks(model, origin)
+    return Plain(model, origin, size)
 
 
 def in_layers(body: Body) -> Blocks:
@@ -270,6 +289,52 @@ def in_layers(body: Body) -> Blocks:
 def _can_be_cut(model: nn.Module) -> bool:
     parts = all(hasattr(model, part) for part in ("blocks", "norm", "forward_head", "num_features"))
     return parts and (hasattr(model, "stem") or (hasattr(model, "patch_embed") and hasattr(model, "_pos_embed")))
+
+
+@torch.no_grad()
+def _is_its_layers(model: nn.Module, image_size: int) -> bool:
+    """Whether `pooled` is the model's own forward pass: tried on one image, in a copy with two layers and any weights,
+    so that shapes alone say the same."""
+    blocks, generator = cast(Any, model).blocks, torch.Generator().manual_seed(0)
+    try:
+        with torch.device("cpu"):  # where shapes alone are made, new tensors have no values
+            twin = copied(model, {id(blocks): copied(blocks[:2])}).eval()
+            like = next(twin.parameters())
+            twin = twin.to_empty(device="cpu")
+            for tensor in (*twin.parameters(), *twin.buffers()):
+                bound = tensor[0].numel() ** -0.5 if tensor.dim() > 1 else 1.0
+                tensor.uniform_(-bound, bound, generator=generator) if tensor.is_floating_point() else tensor.zero_()
+            x = torch.randn(1, 3, image_size, image_size, generator=generator, dtype=like.dtype)
+            cut, own = Blocks(twin).pooled(x), twin(x)
+    except UserError:
+        raise
+    except Exception:  # whatever a model of another kind raises that is called in pieces
+        return False
+    return own.shape == cut.shape == (1, twin.num_features) and torch.allclose(cut, own, 1e-3, 1e-5, equal_nan=True)
+
+
+@torch.no_grad()
+def _width(model: nn.Module, image_size: int) -> int:
+    """D of a model that is used as a whole, by what it makes of one image; as it says itself where it is shapes alone
+    and takes none. Raises UserError."""
+    kind, like = type(model).__name__, next(model.parameters())
+    try:
+        features = model(torch.ones(1, 3, image_size, image_size, dtype=like.dtype, device=like.device))
+    except Exception as error:
+        if like.is_meta and isinstance(D := getattr(model, "num_features", None), int):
+            return D
+        why = f"its forward pass takes no image of {image_size} pixels a side: {str(error).partition(chr(10))[0]:.200}"
+        raise UserError(f"{kind} cannot be a backbone: {why}") from error
+    if not isinstance(features, Tensor) or features.dim() != 2:
+        given = f"a tensor {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+        raise UserError(f"{kind} cannot be a backbone: its forward pass gives {given}, no pooled features (1, D)")
+    return features.shape[1]
+
+
+def _own_size(model: nn.Module) -> int:
+    """Pixels a side of the images that a model is made for; 32 where its parts do not say."""
+    parts = (getattr(model, name, None) for name in ("patch_embed", "stem"))
+    return next((size[0] for part in parts if (size := getattr(part, "img_size", None))), 32)
 
 
 def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -> None:

@@ -54,5 +54,5 @@ class GlobalModel:
         """(B, 3, H, W) -> (B, D): what the deepest classifier reads, after the frozen final norm and timm's pooling."""
         tokens = self.blocks.embed(x)
         for j in self.layers[: self.last.depth]:
-            tokens = self.blocks.blocks[j](tokens)
+            tokens = self.blocks.layer(j, tokens)
         return self.blocks.features(tokens)

@@ -77,7 +77,7 @@ class Assets:
             source = self.source(ref)  # first, for it may refuse the name before torch is imported
             from fedbench.models.backbone import body_of
 
-            layers = body_of(source.model).num_layers
+            layers = body_of(source.model, image_size=source.image_size).num_layers
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
         weights = ref.get("pretrained")

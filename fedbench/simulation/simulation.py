@@ -95,7 +95,8 @@ class Simulation:
         fits = bool(config.get("devices")) and not fitting  # whether sizes are to be found
         shapes = replace(source, model=copied(source.model)) if fits and device == "meta" else None
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
-        self.model = body_of(source.model, origin=json.dumps(config["backbone"], sort_keys=True))
+        origin = json.dumps(config["backbone"], sort_keys=True)
+        self.model = body_of(source.model, origin, source.image_size)
         images = (source.mean, source.std)
         self.federated = federated = federated or FederatedData(
             config, registry, self.dataset, self.model.num_layers, images, device, clients

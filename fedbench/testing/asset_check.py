@@ -44,7 +44,7 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
         "from 0 to 255 by 255",
     )
     weights = {name: value.clone() for name, value in source.model.state_dict().items()}
-    body = body_of(source.model).eval()
+    body = body_of(source.model, image_size=source.image_size).eval()
     body.add_classifier("head", 3)
     x = torch.randn(1, 3, source.image_size, source.image_size, generator=torch.Generator().manual_seed(0))
     with torch.no_grad(), untouched(what="the model", instead="a frozen model draws nothing"):

@@ -102,17 +102,20 @@ def vpt(
     def attach(blocks: Blocks) -> None:
         model: Any = blocks.model  # a timm ViT, whose parts mypy does not know
         _require_vit(blocks, deep)
+        block: Any
         D, at = blocks.num_features, getattr(model, "num_prefix_tokens", 1)
         height, width = model.patch_embed.patch_size
         bound = math.sqrt(6 / (3 * height * width + D)) if init == "uniform" else None
         options = (at, (prompts, D), next(model.parameters()), bound)
         if deep:
             model.norm_pre = Slots(model.norm_pre, at, prompts)
-            block: Any
             for block in blocks.blocks:
                 block.norm1 = Deep(block.norm1, *options)
         else:
             model.norm_pre = Shallow(model.norm_pre, *options)
+            for block in blocks.blocks:
+                if hasattr(block.attn, "num_prefix_tokens"):  # tokens without a rotary position
+                    block.attn.num_prefix_tokens += prompts
         model.norm = Without(model.norm, at, prompts)
 
     return attach

@@ -103,7 +103,7 @@ class ReeBlocks(Blocks):
         tokens, found = self.embed(x), {}
         before: list[Tensor] = []
         for depth, j in enumerate(layers, start=1):
-            tokens = self.blocks[j](tokens)
+            tokens = self.layer(j, tokens)
             c_b = tokens[:, 0]  # (B, D)
             Z = self.ree(torch.stack([*before, c_b], dim=1))  # (B, b + 1, D)
             if depth in depths:

@@ -21,6 +21,7 @@ NAMED = {
     "vit_tiny_patch16_224": {"img_size": 32, "depth": 4},
     "mixer_s32_224": {"img_size": 64},
     "vit_base_patch16_gap_224": {"img_size": 32, "depth": 3, "embed_dim": 24, "num_heads": 2},
+    "vit_small_patch16_dinov3": {"img_size": 32, "depth": 3, "embed_dim": 24, "num_heads": 2},
 }
 
 

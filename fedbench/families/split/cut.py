@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from fedbench.errors import UserError
+from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import HEAD, Blocks, Classifier
 from fedbench.models.weight_init import redraw
 from fedbench.seeding import generator, seed_of
@@ -38,6 +38,8 @@ class Cut:
         client_start: str = "random",
         came: Mapping[str, Tensor] | None = None,
     ) -> None:
+        if any(name.startswith("rope.") for name, _ in model.model.named_parameters()):
+            raise NotApplicable("rotary positions that are learned are read on both sides of the cut, and sent by none")
         L = model.num_layers
         if head_blocks + tail_blocks >= L:
             raise UserError(
@@ -79,7 +81,7 @@ class Cut:
 
     def _through(self, tokens: Tensor, first: int, last: int) -> Tensor:
         for j in range(first, last):
-            tokens = self.model.blocks[j](tokens)
+            tokens = self.model.layer(j, tokens)
         return tokens
 
     # --- the weights ---

@@ -39,8 +39,8 @@ def cannot(model: nn.Module, why: str) -> NotApplicable:
     return NotApplicable(f"{type(model).__name__} cannot be cut to a width: {why}")
 
 
-def chain_of(model: nn.Module) -> tuple[dict[str, Units], Axes, str]:
-    """(units, axes, the units of the features) of a model of convolutions, group norms, linear layers and sums.
+def chain_of(model: nn.Module, features: int) -> tuple[dict[str, Units], Axes, str]:
+    """(units, axes, the units of its D features) of a model of convolutions, group norms, linear layers and sums.
 
     What is added up has the same channels: a residual sum ties its branches. Raises NotApplicable.
     """
@@ -52,7 +52,7 @@ def chain_of(model: nn.Module) -> tuple[dict[str, Units], Axes, str]:
     for node in graph.nodes:
         if node.op != "output":
             chain.enter(node)
-    return chain.finish(next(node for node in graph.nodes if node.op == "output").args[0])
+    return chain.finish(next(node for node in graph.nodes if node.op == "output").args[0], features)
 
 
 class Tracer(fx.Tracer):
@@ -155,10 +155,9 @@ class Chain:
             units = self.tied[units]
         return units
 
-    def finish(self, output: Any) -> tuple[dict[str, Units], Axes, str]:
+    def finish(self, output: Any, features: int) -> tuple[dict[str, Units], Axes, str]:
         """Units, axes, and the units of the features, which must be one number for each channel."""
         given = self.of.get(output, IMAGE) if isinstance(output, fx.Node) else IMAGE
-        features = getattr(self.model, "num_features", None)
         if given == IMAGE or self.sizes[self._root(given)] != features:
             raise cannot(self.model, f"its {features} features are not one for each channel")
         units = {name: Units(size) for name, size in self.sizes.items() if name not in self.tied}
@@ -217,7 +216,7 @@ def map_of(model: WholeModel) -> WidthMap:
         units, axes = _by_names(body, NAMES[kinds[0]])
         features = D
     else:
-        units, axes, features = chain_of(body.model)
+        units, axes, features = chain_of(body.model, body.num_features)
     _check_all(body.model, axes)
     named = {f"model.{name}": value for name, value in axes.items()}
     for name in body.classifiers:

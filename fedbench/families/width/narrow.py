@@ -90,7 +90,7 @@ def narrowed(model: WholeModel, width: float) -> WholeModel:
     if not next(model.parameters()).is_meta:
         twin = twin.to_empty(device=next(model.parameters()).device)
         load(twin.weights(), held.of(weights))
-    twin.body.timm.num_features = twin.weights()[f"{HEAD}.weight"].shape[1]
+    twin.body.num_features = twin.body.timm.num_features = twin.weights()[f"{HEAD}.weight"].shape[1]
     return twin
 
 

@@ -81,6 +81,11 @@ def spoilt(**parts):
     return model
 
 
+class Mixing(nn.Linear):
+    def forward(self, x, **asked):
+        return super().forward(x)
+
+
 class Shuffled(Residual):
     def forward(self, x):
         return super().forward(x).flip(1)
@@ -100,8 +105,8 @@ class Grouped(Residual):
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (lambda: spoilt(reg_token=nn.Parameter(torch.zeros(1))), "which units its parameter reg_token follows"),
-        (lambda: spoilt(attn=nn.Linear(8, 8)), "the heads of its Linear are not known"),
+        (lambda: spoilt(mark=nn.Parameter(torch.zeros(1))), r"which units its parameter blocks\.0\.mark follows"),
+        (lambda: spoilt(attn=Mixing(8, 8)), "the heads of its Mixing are not known"),
         (Shuffled, "what `flip` does to its channels is not known"),
         (Branching, "its way from the image to the features cannot be followed"),
         (Grouped, r"what `again` \(Conv2d\) does to its channels is not known"),
