@@ -31,8 +31,9 @@ def depthfl(
 ) -> Method:
     """Clients train S_n = {1, ..., L_n} with a classifier after every third layer; the model answers with their mean.
 
-    first_exit, every: after which layers (from 1) the exits stand, below the last layer. head: a client's
-    final head stands after its own last layer `where_no_exit` does, or `always`. answer: `ensemble`, the mean
+    first_exit, every: after which layers (from 1) the exits stand; after the model's last layer only besides a head
+    that is there `always`. head: a client's final head stands after its own last layer `where_no_exit` does, or
+    `always`. answer: `ensemble`, the mean
     of all classifiers' logits, or `last`, the deepest one's; the other is reported too. Classifiers that no
     client has trained yet have no say in either. A client of depth d can run the first d layers with their classifiers
     (Section 4 scores the global model at every one): answers are as above.
@@ -40,7 +41,8 @@ def depthfl(
     L = setup.backbone.num_layers
 
     def exits_of(depth: int) -> list[Exit]:
-        exits = [Exit(e, f"exit{e}") for e in range(first_exit, min(depth, L - 1) + 1, every)]
+        last = L if head == "always" else L - 1
+        exits = [Exit(e, f"exit{e}") for e in range(first_exit, min(depth, last) + 1, every)]
         ends_in_exit = bool(exits) and exits[-1].depth == depth
         return exits if ends_in_exit and head == "where_no_exit" else [*exits, Exit(depth, HEAD)]
 
@@ -69,7 +71,8 @@ def answers(logits: list[Tensor], first: str) -> Mapping[str, Tensor]:
     return {name: both[name] for name in sorted(both, key=lambda name: name != first)}
 
 
-# The released code: exits after blocks 4, 7 and 10, a final head for every client, and the last head alone at test.
+# The released code: (L_n - 1) // 3 exits, after blocks 4, 7, 10 and so on, a final head for every client, and the last
+# head alone at test.
 REFERENCE = {"first_exit": 4, "every": 3, "head": "always", "answer": "last"}
 
 

@@ -92,6 +92,19 @@ def test_depthfl_exits_by_depth(registry, deep, ref, expected):
     assert found == list(expected.values())
 
 
+@pytest.mark.parametrize("L", [1, 3, 4, 6, 7, 10, 12, 13, 16])
+def test_depthfl_has_the_exits_of_the_released_code_at_every_depth(registry, L):
+    """(depth - 1) // 3 of them, the last one after the last layer where L - 1 divides by 3, and the final head."""
+    _, report = report_of(registry, REFERENCE, [L], tiny_vit(depth=L))
+    exits = [4 + 3 * i for i in range((L - 1) // 3)]
+    assert [(e.depth, e.classifier) for e in report.plan.exits[0]] == [*((e, f"exit{e}") for e in exits), (L, "head")]
+
+
+def test_depthfl_of_the_paper_has_one_classifier_after_the_last_layer(registry):
+    _, report = report_of(registry, {"name": "depthfl"}, [9], tiny_vit(depth=9))
+    assert [exit.classifier for exit in report.plan.exits[0]] == ["exit3", "exit6", "head"]
+
+
 def test_depthfl_reference_profile_is_registered(registry):
     assert registry.catalogue.components["method"]["depthfl"].profiles["reference"] == {
         key: value for key, value in REFERENCE.items() if key != "name"
