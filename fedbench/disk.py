@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, what names them by their content, and the room they need."""
+"""Files and folders that are there whole or not at all: atomic writes, locks, hashes, the cache and free disk."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ from fedbench.words import mebibytes
 
 ELSEWHERE = "Choose another folder with --results DIR."
 OTHER_DISK = "choose another disk with --results DIR"
+OTHER_CACHE = "Set FEDBENCH_CACHE to a folder that can be written to and has locks."
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # as of flock on some network file systems
 NEEDED, SCARCE = 4 * 2**20, 100 * 2**20  # bytes below which a run is refused, and below which it is warned
 
 T = TypeVar("T")
+
+
+class LockTimeout(TimeoutError):
+    """Another process kept a lock for all the time that this one waited."""
 
 
 def write_atomically(
@@ -52,7 +58,57 @@ def write_atomically(
             os.unlink(temporary)
 
 
+@contextmanager
+def locked_file(file: Path, mend: str = ELSEWHERE, seconds: float = -1, poll: float = 0.05) -> Iterator[None]:
+    """Hold the lock of a file, which the system releases when the process ends.
+
+    Args:
+        file: the lock itself; its folder is made.
+        mend: what to do where it cannot be locked.
+        seconds: how long to wait; -1 for as long as it takes.
+        poll: seconds between two tries.
+
+    Raises:
+        LockTimeout: another process had the lock for all this time.
+        CannotWrite: the file cannot be written, or its file system has no locks.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(file, timeout=seconds, poll_interval=poll)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise LockTimeout(f"{file}: another process has the lock") from None
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in NO_LOCKS:
+            raise cannot_write(file, error, mend) from error
+        raise CannotWrite(f"{file}: the file system of this folder has no locks (flock). {mend}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def try_folder(folder: Path, mend: str = ELSEWHERE) -> None:
+    """Write and lock a file where a folder is, or would be, as a run does. Raises CannotWrite."""
+    there = existing(folder)
+    file = there / f".fedbench-{secrets.token_hex(8)}.tmp"
+    try:
+        file.write_bytes(b"tried")
+        with locked_file(file, mend):
+            pass
+    except CannotWrite as error:
+        raise CannotWrite(str(error).replace(str(file), str(folder))) from error
+    except OSError as error:  # rights promise little: think of /proc, or of a full quota
+        raise cannot_write(folder, error, mend) from error
+    finally:
+        with suppress(OSError):
+            file.unlink()
+
+
 def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> CannotWrite:
+    """The error for a file or folder that cannot be written, with what to do."""
     return CannotWrite(f"{path}: cannot be written ({error.strerror or error}). {mend}")
 
 
@@ -164,11 +220,14 @@ def free_disk(folder: Path) -> int:
 
 
 def require_room(results: Path) -> None:
-    """Look before anything is computed.
+    """Look before anything is computed. Where less than 100 MiB are free, there or in the cache folder, a warning goes
+    to stderr.
 
-    Raises: UserError where the results folder's disk is as good as full. Where less than 100 MiB are free, there or
-    in the cache folder, a warning goes to stderr.
+    Raises:
+        UserError: the results folder's disk is as good as full, or one of the folders cannot be written or locked.
     """
+    try_folder(results)
+    try_folder(cache_dir(), OTHER_CACHE)
     free = free_disk(results)
     if free < NEEDED:
         raise UserError(f"{results}: only {mebibytes(free)} free. Make room, or {OTHER_DISK}.")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from fedbench.data.image_files import progress
-from fedbench.disk import NO_ROOM
+from fedbench.disk import NO_ROOM, locked_file
 from fedbench.errors import UserError
 
 # Images do not shrink in an archive. What grows more than this was not made from a data set of images.
@@ -44,6 +44,9 @@ def md5(file: Path) -> str:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
 
 
+MOVE = "Move the archive to a folder that can be written to, and name that by --root."
+
+
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a .zip, .tar or .tar.gz so that `folder` holds what the archive has in a folder of that name.
 
@@ -54,9 +57,13 @@ def unpack(archive: Path, folder: Path) -> None:
     members of one name; naming the archive where it is damaged, cut short, empty, or would grow to more than
     max(4 times its own size, 256 MiB); where the disk is full.
     """
-    from filelock import FileLock
-
-    with _faults(archive), FileLock(folder.with_name(f".{folder.name}.lock")):
+    with (
+        _faults(archive),
+        locked_file(
+            folder.with_name(f".{folder.name}.lock"),
+            "Move the archive to a folder that can be written to, and name that by --root.",
+        ),
+    ):
         if folder.exists():
             return
         draft = folder.with_name(f".{folder.name}.tmp")

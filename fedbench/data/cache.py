@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from fedbench.disk import NO_ROOM, cache_dir, free_disk, hash_of_bytes, put_in_place, settle
+from fedbench.disk import NO_ROOM, OTHER_CACHE, cache_dir, free_disk, hash_of_bytes, locked_file, put_in_place, settle
 from fedbench.errors import UserError
 from fedbench.types import Images, Splits
 
@@ -48,7 +48,7 @@ def cached(fingerprint: str, build: Callable[[NewArray], Splits]) -> Splits:
     entry = entry_of(fingerprint)
     found = _read(entry, fingerprint)
     if found is None:
-        with cache_errors(entry.parent), _sole_builder(entry):
+        with cache_errors(entry.parent), locked_file(entry.with_name(f"{entry.name}.lock"), OTHER_CACHE):
             found = _read(entry, fingerprint)  # another process may have built it while this one waited
             if found is None:
                 _write(entry, fingerprint, build)
@@ -78,15 +78,6 @@ def cache_errors(folder: Path) -> Iterator[None]:
         if inside or error.errno == errno.EROFS:
             raise UserError(f"cannot write to the cache folder {folder}: {error}; {_ELSEWHERE}") from error
         raise
-
-
-@contextmanager
-def _sole_builder(entry: Path) -> Iterator[None]:
-    from filelock import FileLock
-
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{entry}.lock"):
-        yield
 
 
 def _read(entry: Path, fingerprint: str) -> Splits | None:

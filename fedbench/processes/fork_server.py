@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from types import ModuleType
 
 from fedbench import machine
+from fedbench.errors import UserError
 from fedbench.processes.guard import FROM_OUTSIDE
 
 PRELOAD = "fedbench.runner.forkserver_preload"  # what the server imports before it forks
@@ -22,6 +25,8 @@ ENVIRONMENT |= machine.same_bits()
 def start_server() -> None:
     """Start the process that guards are forked from, unless it is there. It does not hear Ctrl-C, nor what a scheduler
     sends to every process of a job."""
+    if not server_pid():
+        require_sockets()
     before = {name: os.environ.get(name) for name in ENVIRONMENT}
     forkserver.set_forkserver_preload([PRELOAD])
     os.environ.update({name: os.environ.get(name) or value for name, value in ENVIRONMENT.items()})
@@ -35,6 +40,25 @@ def start_server() -> None:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def require_sockets() -> None:
+    """Try a Unix socket where multiprocessing makes its own. Raises UserError, which names the folder."""
+    try:
+        folder = tempfile.gettempdir()
+    except OSError as error:
+        raise UserError(
+            f"no folder for temporary files: {error.strerror}. Set TMPDIR to one that can be written to"
+        ) from error
+    try:
+        with tempfile.TemporaryDirectory(prefix="pymp-") as made, socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(os.path.join(made, "listener-12345678"))
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(
+            f"{folder}: no socket can be made in this folder for temporary files ({reason}), and worker processes need "
+            "one. Set TMPDIR to a folder with a short path, such as /tmp"
+        ) from error
 
 
 def server_pid() -> int:

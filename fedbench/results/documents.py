@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import cannot_write, hash_of_bytes, hash_of_json, write_atomically
+from fedbench.disk import hash_of_bytes, hash_of_json, locked_file, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.tables import READABLE, RESULT_VERSION, wrong_version
 
@@ -38,17 +38,10 @@ def _with_seal(text: str, old: str, new: str) -> str:
     return f'{before}"{SEAL}": "{new}"{after}' if key else ""
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """While a file is read and then written anew: who else does so waits. Raises: UserError where that cannot be."""
-    from filelock import FileLock
-
-    lock = path.with_name(f".{path.name}.lock")
-    try:
-        with FileLock(lock):
-            yield
-    except OSError as error:  # of the lock: a link, a folder, somebody else's
-        raise cannot_write(lock, error) from error
+def locked(path: Path) -> AbstractContextManager[None]:
+    """Hold the lock of a file while it is read and written: other processes wait. Raises UserError where that cannot
+    be."""
+    return locked_file(path.with_name(f".{path.name}.lock"))
 
 
 def json_text(value: Mapping[str, Any]) -> str:

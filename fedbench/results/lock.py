@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from fedbench.disk import cannot_write
+from fedbench.disk import LockTimeout, locked_file
+from fedbench.errors import CannotWrite
 from fedbench.results.identity import id_in
 from fedbench.results.store import suite_folder_of
 
@@ -31,37 +32,23 @@ def cell_lock(folder: Path, seconds: float = 0.0) -> Iterator[None]:
         Held: after that time.
         UserError: where it cannot be written, in a read-only folder for example.
     """
-    from filelock import FileLock, Timeout
-
     file, deadline = lock_file(folder), time.monotonic() + seconds
-    lock = FileLock(file)
-    while True:
-        try:
-            with _gate(folder):
-                file.parent.mkdir(parents=True, exist_ok=True)
-                lock.acquire(timeout=0)
-            break
-        except Timeout:
-            if time.monotonic() >= deadline:
-                raise Held(f"another process computes {folder}") from None
-        except OSError as error:
-            raise cannot_write(file, error) from error
-        time.sleep(POLL)
-    try:
+    with ExitStack() as held:
+        while True:
+            try:
+                with _gate(folder):
+                    held.enter_context(locked_file(file, seconds=0))
+                break
+            except LockTimeout:
+                if time.monotonic() >= deadline:
+                    raise Held(f"another process computes {folder}") from None
+            time.sleep(POLL)
         yield
-    finally:
-        lock.release()
 
 
-@contextmanager
-def _gate(folder: Path) -> Iterator[None]:
+def _gate(folder: Path) -> AbstractContextManager[None]:
     """Keep others from opening or deleting lock files: one that is deleted while it is opened could be held twice."""
-    from filelock import FileLock
-
-    suite_folder = suite_folder_of(folder)
-    suite_folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(suite_folder / GATE):
-        yield
+    return locked_file(suite_folder_of(folder) / GATE)
 
 
 def lock_file(folder: Path) -> Path:
@@ -71,11 +58,9 @@ def lock_file(folder: Path) -> Path:
 
 def remove_locks(folders: Iterable[Path]) -> None:
     """Delete the lock files of these cells' folders that no process holds."""
-    from filelock import FileLock, Timeout
-
     for folder in folders:
         if lock_file(folder).exists():
-            with suppress(Timeout, OSError), _gate(folder), FileLock(lock_file(folder), timeout=0):
+            with suppress(LockTimeout, CannotWrite, OSError), _gate(folder), locked_file(lock_file(folder), seconds=0):
                 lock_file(folder).unlink()
 
 
