@@ -15,10 +15,10 @@ from fedbench.errors import UserError
 from fedbench.report.grouping import select
 from fedbench.report.run_scores import AT
 from fedbench.results import Found, Result, examine, load
+from fedbench.results.columns import HALVED, KEPT
 from fedbench.results.diff import CellSummary, diff, shared
 from fedbench.results.loading import hash_and_status
 from fedbench.results.result import COMPARED
-from fedbench.results.status import HALVED, KEPT
 from fedbench.words import counted
 
 if TYPE_CHECKING:

@@ -24,13 +24,12 @@ from rich.text import Text
 from fedbench.commands.output import Screen, tell_left_out, wide
 from fedbench.report.run_scores import is_fraction
 from fedbench.results import examine
-from fedbench.results.expected import read_expected
+from fedbench.results.columns import HALVED
 from fedbench.results.identity import id_in
-from fedbench.results.index import CELLS
+from fedbench.results.index import CELLS, read_expected
 from fedbench.results.manifest import read_manifest
 from fedbench.results.metric_direction import first_metric
 from fedbench.results.result import COMPARED
-from fedbench.results.status import HALVED
 from fedbench.results.store import cell_folders
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT

@@ -20,6 +20,7 @@ from fedbench.report.significance import margin_of, margin_text
 from fedbench.report.statistics.intervals import quantile
 from fedbench.report.statistics.pairs import BETTER, WORSE, judged, paired
 from fedbench.report.statistics.pairs import EQUAL as SAME
+from fedbench.results.columns import GIVEN_UP
 from fedbench.results.diff import (
     DAMAGED,
     DIFFERENT,
@@ -38,7 +39,6 @@ from fedbench.results.diff import (
     settings,
 )  # fmt: skip
 from fedbench.results.metric_direction import higher_is_better, without_noise
-from fedbench.results.status import GIVEN_UP
 from fedbench.words import counted, shortened
 
 LEVEL = 0.05  # of seed noise

@@ -109,7 +109,7 @@ def by_client(results: Iterable[Result], metric: str) -> pandas.DataFrame:
     rows = [
         (result.entry.seed, *(row[name] for name in columns[1:5]), size, row["value"] if size else 0.0)
         for result in results
-        for row in result.deployed.to_pylist()
+        for row in result.table("deployed").to_pylist()
         if row["metric"] == metric
         for size in [None if row["capacity"] is None else Size(row["capacity"], row["rank"], row["width"])]
     ]
@@ -137,11 +137,11 @@ def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
         it, the mean over seeds).
     """
     seeds: dict[Size, list[tuple[float, int | None, bool]]] = {}
-    done = [r for r in board.finished(row).values() if len(r.sizes)]
+    done = [r for r in board.finished(row).values() if len(r.table("sizes"))]
     for result in done:
         values: dict[Size, dict[tuple[str, int], float]] = {}
         facts: dict[Size, tuple[int | None, bool]] = {}
-        for one in result.sizes.to_pylist():
+        for one in result.table("sizes").to_pylist():
             if one["metric"] == row.metric:
                 size = Size(one["capacity"], one["rank"], one["width"])
                 values.setdefault(size, {})[one["domain"], one["client"]] = one["value"]
@@ -185,6 +185,6 @@ def _columns(board: Leaderboard, row: Row, sizes: pandas.DataFrame, formats: dic
 
 def _largest(result: Result, metric: str) -> Size | None:
     """The largest size that a result was scored at."""
-    rows = [row for row in result.sizes.to_pylist() if row["metric"] == metric]
+    rows = [row for row in result.table("sizes").to_pylist() if row["metric"] == metric]
     sizes = [Size(row["capacity"], row["rank"], row["width"]) for row in rows]
     return max(sizes, key=lambda size: size.order, default=None)

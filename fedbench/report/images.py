@@ -101,5 +101,5 @@ def _seeds(board: Leaderboard, ours: Row, theirs: Row, notes: list[str]) -> Iter
 def _right(board: Leaderboard, row: Row, seed: int) -> dict[str, Any] | None:
     """The row of right.parquet at the round that the leaderboard shows; None where there is none."""
     (run,) = [run for run in row.runs if run.seed == seed]
-    rows = board.finished(row)[seed].right.to_pylist()
+    rows = board.finished(row)[seed].table("right").to_pylist()
     return next((r for r in rows if r["round"] == run.round and r["output"] == row.output), None)

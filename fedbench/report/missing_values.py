@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedbench.report.budget import Budget, paid, unknown
 from fedbench.report.frames import DASH
-from fedbench.results.status import DAMAGED, HALVED, INTERRUPTED, PENDING
+from fedbench.results.columns import DAMAGED, HALVED, INTERRUPTED, PENDING
 from fedbench.words import amount, span
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from fedbench.report.frames import DASH, PLACE, Format, Frame, frame, number, pa
 from fedbench.report.leaderboards import Leaderboard, Row, cell, leaderboards
 from fedbench.report.missing_values import ABSENCES
 from fedbench.results import Result
-from fedbench.results.expected import Expected, read_expected
-from fedbench.results.index import INDEX
+from fedbench.results.index import INDEX, Expected, read_expected
 from fedbench.words import counted
 
 AVERAGE = "average"

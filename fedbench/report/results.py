@@ -15,8 +15,9 @@ from fedbench.report import board_frames, scenarios
 from fedbench.report.frames import Frame
 from fedbench.report.grouping import roles_of, select
 from fedbench.report.leaderboards import Leaderboard, leaderboards
-from fedbench.results import Result, read
+from fedbench.results import Result, examine
 from fedbench.results import load as load_cells
+from fedbench.results.read import cells_frame, table_frame
 
 
 class Results:
@@ -40,25 +41,25 @@ class Results:
     def __init__(self, paths: Iterable[str | Path], outcome: Any = None) -> None:
         self.paths = list(paths)
         self.outcome = outcome
-        self._loaded = read.load(self.paths)
-        if self._loaded.wrong:
-            lines = "\n".join(self._loaded.wrong)
+        self._found = examine(self.paths).read(("eval", "rounds"))
+        if self._found.wrong:
+            lines = "\n".join(self._found.wrong)
             warnings.warn(f"left out, checksum mismatch:\n{lines}", stacklevel=3)
 
-    @property
+    @cached_property
     def cells(self) -> pandas.DataFrame:
         """A row for each name of a cell: suite, scenario, method, variant, seed, status, reason, seconds and more."""
-        return self._loaded.cells
+        return cells_frame(self._found.results)
 
-    @property
+    @cached_property
     def eval(self) -> pandas.DataFrame:
         """The scores of finished cells: round, split, domain, client, metric, value, and `place`, a cell's number."""
-        return self._loaded.eval
+        return table_frame(self._found.results, "eval")
 
-    @property
+    @cached_property
     def rounds(self) -> pandas.DataFrame:
         """What each client did in each round of finished cells, and `place`, a cell's number."""
-        return self._loaded.rounds
+        return table_frame(self._found.results, "rounds")
 
     def select(
         self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), variants: Sequence[str] = ()
@@ -150,7 +151,7 @@ class Results:
     @cached_property
     def _results(self) -> list[Result]:
         """The cells that views are made of."""
-        return self._loaded._found.results
+        return self._found.results
 
     @property
     def _candidates(self) -> list[Result]:

@@ -12,9 +12,9 @@ import numpy as np
 from fedbench.errors import UserError
 from fedbench.report.frames import Format, Frame, frame, page
 from fedbench.results import Found, Result
+from fedbench.results.columns import ENDED
 from fedbench.results.halving_state import Contest
 from fedbench.results.metric_direction import higher_is_better
-from fedbench.results.status import ENDED
 from fedbench.results.tuning import Search, contests, read_searches
 from fedbench.words import counted, shortened
 

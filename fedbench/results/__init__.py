@@ -1,12 +1,13 @@
 """Results on disk: a cell's manifest and tables, and everything under a folder as a list of results."""
 
+from fedbench.results.columns import STATUSES
 from fedbench.results.files import read_rows
 from fedbench.results.index import Entry, merge_index, prepare_folder, read_index
-from fedbench.results.loading import Found, content_hash, examine, load, load_results
+from fedbench.results.loading import Found, content_hash, examine, load
 from fedbench.results.manifest import read_manifest, write_manifest
+from fedbench.results.read import load_results
 from fedbench.results.result import Result
 from fedbench.results.schema_checks import refuse_links
-from fedbench.results.status import STATUSES
 from fedbench.results.tables import RESULT_VERSION, write_rows
 
 __all__ = [

@@ -1,8 +1,23 @@
-"""What the tables of a cell hold: their columns, and what of it may be missing."""
+"""What is recorded of a cell: its status and the columns of its tables, and what of it may be missing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+# The status of a cell: first those of a manifest.
+INTERRUPTED = "interrupted"
+HALVED = "halved"  # a candidate of a tuning that was among the worse half so far; it could go on
+STATUSES = ("running", "interrupted", "finished", "failed", "timeout", "not_applicable", HALVED)
+
+ENDED = ("finished", "failed", "timeout", "not_applicable", HALVED)  # nobody is at the cell any more
+KEPT = ("finished", "not_applicable")  # there is a result, which a run leaves as it is
+GIVEN_UP = ("failed", "timeout")  # there is none, and a run tries again only when asked to
+RAN = ("finished", "failed", "timeout")  # the cell took the seconds that its manifest says
+
+# Those that no manifest has.
+PENDING = "pending"  # not started
+DAMAGED = "damaged"  # finished, but a file is missing or torn
+TAKEN = "taken"  # by another run, from one that gave no sign of life
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     # A row for each evaluated round x split x domain or client x metric. client -1 is the global model;

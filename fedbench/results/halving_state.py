@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.results.columns import GIVEN_UP, HALVED
 from fedbench.results.files import checked_table, has_table
 from fedbench.results.manifest import read_manifest
 from fedbench.results.metric_direction import VALIDATION, higher_is_better, without_noise
 from fedbench.results.scores import average, by_round, evaluated_rounds
-from fedbench.results.status import GIVEN_UP, HALVED
 
 Key = tuple[str, str, str]  # scenario, variant, method
 

@@ -88,7 +88,7 @@ class Index:
         entries: in the order of the suite.
         tables: the files of packed cells, by kind: `cells`, and those of `columns.COLUMNS`.
         searches: of a tuning, see `fedbench.results.tuning`.
-        expected: a paper's numbers, see `fedbench.results.expected`.
+        expected: a paper's numbers, see `fedbench.results.index`.
     """
 
     suite: str
@@ -240,3 +240,45 @@ def _cell_or_empty(path: Path) -> bool:
 
 def visible(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One number of a paper. metric: a domain, or "average" · value_percent and std: as printed, in percent.
+
+    variant: the sweep point, without what overlay and command line add to it · rounds: after how many, None where the
+    suite does not say.
+    """
+
+    scenario: str
+    variant: str
+    dataset: str
+    backbone: str
+    method: str
+    metric: str
+    value_percent: float
+    std: float | None = None
+    rounds: int | None = None
+    source: str = ""
+
+
+def write_expected(suite_folder: Path, suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """All numbers of a suite, in place of those that were there."""
+    found = [dict(row) for row in rows]
+    old = read_index(suite_folder)
+    if found != list(old.expected if old else ()):
+        change_index(suite_folder, suite, lambda index: replace(index, expected=found))
+
+
+def read_expected(suite_folder: Path) -> list[Expected]:
+    """What `write_expected` wrote. Raises: UserError where it cannot be used."""
+    index = read_index(suite_folder)
+    return expected_of(index, Path(suite_folder)) if index else []
+
+
+def expected_of(index: Index, folder: Path) -> list[Expected]:
+    """The numbers of an index that was read from this folder. Raises: UserError where one is none of fedbench."""
+    try:
+        return [typed(Expected, row) for row in index.expected]
+    except TypeError as error:
+        raise UserError(f"{folder / INDEX}: an expected number is not one of fedbench ({error}).\n{MEND}") from error

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS
 from fedbench.results.content import digest_of_cell
 from fedbench.results.files import ALWAYS
 from fedbench.results.identity import id_in
@@ -24,9 +23,6 @@ from fedbench.results.result import Result, first_line
 from fedbench.results.store import Store, cell_folders, store_of, suite_folder_of
 from fedbench.results.suite_tables import TRIES, SuiteTables
 from fedbench.words import counted, shortened
-
-if TYPE_CHECKING:
-    import pandas
 
 MOST_TOLD = 20  # lines on what is wrong
 
@@ -282,24 +278,3 @@ def hash_and_status(folder: str | Path) -> tuple[str, Counter[str]]:
         cell["entries"].sort(key=json.dumps)
     cells = {(result.suite, result.entry.cell): result.status for result in results}
     return hash_of_json(seen), Counter(cells.values())
-
-
-def load_results(path: str | Path = "results") -> pandas.DataFrame:
-    """All finished results under `path` as one tidy table: a row per round, split, domain, client and metric.
-
-    Columns: suite, scenario, method, variant, seed, backbone, dataset, profile, then those of eval.parquet
-    (accuracy is a fraction).
-    """
-    import pandas
-
-    names = ("scenario", "method", "variant", "seed", "backbone", "dataset", "profile")
-    frames = []
-    for result in load([path]):
-        if result.status == "finished":
-            frame = result.eval.to_pandas()
-            for place, name in enumerate(names):
-                frame.insert(place, name, getattr(result.entry, name))
-            frame.insert(0, "suite", result.suite)
-            frames.append(frame)
-    columns = ["suite", *names, *COLUMNS["eval"]]
-    return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)

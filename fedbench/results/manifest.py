@@ -8,11 +8,11 @@ from typing import Any
 
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
+from fedbench.results.columns import STATUSES
 from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.identity import id_in, identity_of, named
 from fedbench.results.index import CELLS
 from fedbench.results.schema_checks import check_manifest
-from fedbench.results.status import STATUSES
 from fedbench.results.store import store_of, suite_folder_of
 
 MANIFEST = "manifest.json"

@@ -13,21 +13,29 @@ from typing import Any
 
 from fedbench.disk import settle, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS
+from fedbench.results.columns import COLUMNS, ENDED, GIVEN_UP, HALVED
 from fedbench.results.diff import differing
 from fedbench.results.documents import locked
-from fedbench.results.expected import expected_of
 from fedbench.results.files import TABLES, checked_table, has_table
 from fedbench.results.halving_state import Key
 from fedbench.results.identity import mixed_versions
-from fedbench.results.index import INDEX, MAKE_SOME, Entry, Index, commit, merged_entries, prepare_folder, read_index
+from fedbench.results.index import (
+    INDEX,
+    MAKE_SOME,
+    Entry,
+    Index,
+    commit,
+    expected_of,
+    merged_entries,
+    prepare_folder,
+    read_index,
+)
 from fedbench.results.loading import content_hash, examine, what_is_wrong
 from fedbench.results.lock import is_held
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
 from fedbench.results.result import Result
 from fedbench.results.schema_checks import is_folder_name, refuse_links
-from fedbench.results.status import ENDED, GIVEN_UP, HALVED
 from fedbench.results.store import cell_folders
 from fedbench.results.tuning import Search, searches_of, with_searches
 

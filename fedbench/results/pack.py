@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_bytes, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS
+from fedbench.results.columns import COLUMNS, HALVED, KEPT
 from fedbench.results.content import digest_of
 from fedbench.results.documents import locked
 from fedbench.results.files import TABLES, checked_table, damage, has_table
@@ -21,7 +21,6 @@ from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_ind
 from fedbench.results.lock import remove_locks
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.schema_checks import CONFIG
-from fedbench.results.status import HALVED, KEPT
 from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, packed_schema
 from fedbench.results.tables import RESULT_VERSION, VERSION_KEY, numbers
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
 from fedbench.results import costs
+from fedbench.results.columns import DAMAGED, PENDING
 from fedbench.results.costs import Spending
 from fedbench.results.files import checked_table, empty_table, has_table
 from fedbench.results.index import Entry
 from fedbench.results.scores import Scores
-from fedbench.results.status import DAMAGED, PENDING
 from fedbench.results.store import Store, suite_folder_of
 from fedbench.results.suite_tables import SuiteTables
 
@@ -104,7 +104,7 @@ class Result:
         return self.table("layers")
 
     def table(self, kind: str) -> pyarrow.Table:
-        """One of `columns.COLUMNS`, without rows where the cell has none. Raises: UserError."""
+        """One of `columns.COLUMNS`, without rows where the cell has none. Raises: UserError where it was changed."""
         if self.status == "finished":
             return self._tables.table(kind, self.entry.cell)
         return checked_table(kind, self.folder, self.manifest) if self._has(kind) else empty_table(kind)
@@ -119,41 +119,6 @@ class Result:
     @property
     def rounds(self) -> pyarrow.Table:
         return self.table("rounds")
-
-    @property
-    def uploads(self) -> pyarrow.Table:
-        """Without rows where no upload was corrupted or refused."""
-        return self.table("uploads")
-
-    @property
-    def exchange(self) -> pyarrow.Table:
-        """Without rows where an older fedbench, which did not record it, computed the cell."""
-        return self.table("exchange")
-
-    @property
-    def server(self) -> pyarrow.Table:
-        """Without rows where the server computes for no client."""
-        return self.table("server")
-
-    @property
-    def clock(self) -> pyarrow.Table:
-        """Without rows where clients have no devices."""
-        return self.table("clock")
-
-    @property
-    def right(self) -> pyarrow.Table:
-        """Without rows where an older fedbench, which did not record it, computed the cell."""
-        return self.table("right")
-
-    @property
-    def sizes(self) -> pyarrow.Table:
-        """Without rows where the suite does not ask for `evaluation: {sizes: true}`."""
-        return self.table("sizes")
-
-    @property
-    def deployed(self) -> pyarrow.Table:
-        """As `sizes`."""
-        return self.table("deployed")
 
 
 def first_line(error: UserError | str) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args
 from annotated_types import Interval
 
 from fedbench.errors import UserError
+from fedbench.results.columns import STATUSES
 from fedbench.results.metric_direction import declare
-from fedbench.results.status import STATUSES
 from fedbench.schema import adapter
 from fedbench.types import SIZES
 

@@ -15,10 +15,10 @@ from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references, unread
 from fedbench.registry.registry import Registry, idle_plugins
+from fedbench.results.columns import DAMAGED, GIVEN_UP, HALVED, INTERRUPTED, KEPT, PENDING
 from fedbench.results.files import damage
 from fedbench.results.identity import NUMERICAL, identity
 from fedbench.results.index import Entry
-from fedbench.results.status import DAMAGED, GIVEN_UP, HALVED, INTERRUPTED, KEPT, PENDING
 from fedbench.results.store import cell_folders
 from fedbench.simulation.checkpoint import EVERY
 from fedbench.suite import Point, Suite

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
+from fedbench.results.columns import ENDED, INTERRUPTED
 from fedbench.results.index import INDEX
-from fedbench.results.status import ENDED, INTERRUPTED
 from fedbench.results.store import suite_folder_of
 from fedbench.runner.cells import versions_of
 from fedbench.runner.local import GRACE, OnEvent, local

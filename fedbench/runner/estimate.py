@@ -16,9 +16,9 @@ from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_index, read_manifest, read_rows
+from fedbench.results.columns import ENDED, HALVED, PENDING, RAN
 from fedbench.results.identity import identity_of
 from fedbench.results.index import INDEX
-from fedbench.results.status import ENDED, HALVED, PENDING, RAN
 from fedbench.results.store import cell_folders
 from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, status, unheard
 from fedbench.runner.successive_halving import Tried, standing, tried

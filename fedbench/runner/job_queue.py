@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.results import read_manifest
+from fedbench.results.columns import ENDED, TAKEN
 from fedbench.results.identity import id_in
 from fedbench.results.lock import is_held
 from fedbench.results.manifest import computation
-from fedbench.results.status import ENDED, TAKEN
 from fedbench.runner.cells import Cell
 
 POLL = 0.5  # seconds between two looks at cells that other runs compute

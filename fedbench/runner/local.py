@@ -16,9 +16,9 @@ from fedbench.errors import UserError
 from fedbench.processes.signals import counted
 from fedbench.processes.supervisor import Child, ChildFailed, name_of, wait
 from fedbench.results import read_manifest, write_manifest
+from fedbench.results.columns import TAKEN
 from fedbench.results.lock import Held, cell_lock
 from fedbench.results.manifest import CHECKPOINT
-from fedbench.results.status import TAKEN
 from fedbench.simulation.cell_job import CellJob, checked
 
 OnEvent = Callable[[dict[str, Any]], bool]

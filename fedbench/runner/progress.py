@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedbench.results.columns import ENDED, GIVEN_UP, TAKEN
 from fedbench.results.identity import id_in
 from fedbench.results.manifest import read_manifest
-from fedbench.results.status import ENDED, GIVEN_UP, TAKEN
 
 Listen = Callable[[dict[str, Any]], None]
 

@@ -20,12 +20,11 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
 from fedbench.registry.registry import READING, Registry
 from fedbench.results import read_manifest, refuse_links
-from fedbench.results.expected import write_expected
+from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, PENDING
 from fedbench.results.identity import id_in
-from fedbench.results.index import Entry, merge_index, prepare_folder
+from fedbench.results.index import Entry, merge_index, prepare_folder, write_expected
 from fedbench.results.manifest import computation
 from fedbench.results.pack import pack
-from fedbench.results.status import ENDED, GIVEN_UP, HALVED, PENDING
 from fedbench.results.tuning import merge_searches, read_searches
 from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, entries, folders_of, status, unheard
 from fedbench.runner.job_queue import JobQueue

@@ -21,12 +21,11 @@ from fedbench.engine.process_group import Team, together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
-from fedbench.results.columns import ONLY_WITH_ROWS
+from fedbench.results.columns import ENDED, HALVED, KEPT, ONLY_WITH_ROWS, TAKEN
 from fedbench.results.files import cleared, described
 from fedbench.results.lock import Held, cell_lock
 from fedbench.results.manifest import computation
 from fedbench.results.metric_direction import declare
-from fedbench.results.status import ENDED, HALVED, KEPT, TAKEN
 from fedbench.simulation.cell_job import CellJob, config_of, last_rows, news
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
 from fedbench.simulation.failure_reason import Diverged, out_of_memory, place

@@ -20,7 +20,7 @@ from fedbench.models.backbone import Blocks
 from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry
 from fedbench.results import load_results
-from fedbench.results.status import STATUSES
+from fedbench.results.columns import STATUSES
 from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import ClientCost, Report

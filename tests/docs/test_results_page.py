@@ -16,9 +16,8 @@ from fedbench.report.board_frames import BOARD, PAIRS
 from fedbench.report.changes import CSV_COLUMNS as CHANGES
 from fedbench.report.paper import COLUMNS as PAPER
 from fedbench.results import read_manifest
-from fedbench.results.columns import COLUMNS
+from fedbench.results.columns import COLUMNS, STATUSES
 from fedbench.results.index import Entry
-from fedbench.results.status import STATUSES
 from fedbench.runner import runner
 from fedbench.runner.cells import cells_of
 from fedbench.simulation import worker

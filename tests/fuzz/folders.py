@@ -19,8 +19,8 @@ from fedbench.cli import main
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import content_hash, load, load_results, merge_index, read_manifest, refuse_links, write_manifest
-from fedbench.results.expected import write_expected
 from fedbench.results.files import cleared, described
+from fedbench.results.index import write_expected
 from fedbench.results.merge import merge
 from fedbench.runner.estimate import kind, past_rates
 from fuzz.mutants import TEXTS, changed, damaged, rewritten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedbench.report.missing_values import ABSENCES
-from fedbench.results.status import DAMAGED, PENDING, STATUSES
+from fedbench.results.columns import DAMAGED, PENDING, STATUSES
 
 
 def test_every_status_that_a_reader_meets_has_words():

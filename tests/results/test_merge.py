@@ -14,7 +14,7 @@ from samples import VALUES, rewrite
 
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, read_index, read_manifest, write_manifest, write_rows
-from fedbench.results.expected import read_expected, write_expected
+from fedbench.results.index import read_expected, write_expected
 from fedbench.results.lock import cell_lock
 from fedbench.results.merge import merge
 

@@ -18,8 +18,8 @@ from samples import VALUES
 from fedbench.disk import hash_of_json
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, load, merge_index, read_index
-from fedbench.results.expected import read_expected
 from fedbench.results.identity import identity
+from fedbench.results.index import read_expected
 from fedbench.results.merge import merge
 from fedbench.results.pack import pack
 from fedbench.results.store import cell_folders

@@ -18,7 +18,7 @@ from fedbench.results.files import described
 from fedbench.results.lock import cell_lock, lock_file
 from fedbench.results.manifest import computation
 from fedbench.results.pack import pack
-from fedbench.results.read import load as load_frames
+from fedbench.results.read import table_frame
 
 KILLED = """
 import os, sys
@@ -108,7 +108,9 @@ def test_later_cells_come_to_those_that_are_packed(suite):
     assert pack(suite) == 2
     assert seen(suite) == before and content_hash(suite) == hashed
     assert len(list(suite.glob("eval-*.parquet"))) == 1
-    order = [place for place, kind in zip(*(load_frames([suite]).eval[n] for n in ("place", "metric")), strict=True)]
+    order = [
+        place for place, kind in zip(*(table_frame(load([suite]), "eval")[n] for n in ("place", "metric")), strict=True)
+    ]
     assert order == sorted(order)
 
 

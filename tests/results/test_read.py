@@ -8,15 +8,16 @@ import pytest
 from factories import eval_rows, write_cell, write_suite
 from samples import VALUES, entry
 
+import fedbench
+from fedbench.results import examine, merge_index
 from fedbench.results import load as load_all
-from fedbench.results import merge_index
 from fedbench.results.columns import COLUMNS
-from fedbench.results.read import load
+from fedbench.results.read import table_frame
 
 
 def test_cells_have_a_row_for_each_name_in_the_order_of_the_suite(tmp_path):
     suite = write_suite(tmp_path / "quick", seeds=(0, 1))
-    cells = load([suite]).cells
+    cells = fedbench.load(suite).cells
     results = load_all([suite])
     assert list(cells["method"]) == [r.entry.method for r in results]
     assert list(cells["status"]) == [r.status for r in results]
@@ -26,9 +27,9 @@ def test_cells_have_a_row_for_each_name_in_the_order_of_the_suite(tmp_path):
 
 def test_the_rows_of_a_table_have_the_place_of_their_cell(tmp_path):
     suite = write_suite(tmp_path / "quick", seeds=(0, 1))
-    loaded = load([suite])
+    loaded = fedbench.load(suite)
     for kind in ("eval", "rounds"):
-        frame = loaded.table(kind)
+        frame = getattr(loaded, kind)
         assert list(frame.columns) == ["place", *COLUMNS[kind]]
         for row, result in zip(loaded.cells.itertuples(), load_all([suite]), strict=True):
             own = frame[frame["place"] == row.place]
@@ -42,7 +43,7 @@ def test_the_rows_of_a_table_have_the_place_of_their_cell(tmp_path):
 def test_two_names_of_one_cell_have_one_place(tmp_path):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES)).name
     merge_index(tmp_path / "s", "s", [entry("fedra_keep", scenario="table5", cell=cell)])
-    loaded = load([tmp_path])
+    loaded = fedbench.load(tmp_path)
     assert list(loaded.cells["place"]) == [0, 0] and set(loaded.eval["place"]) == {0}
 
 
@@ -50,14 +51,15 @@ def test_what_was_not_started_or_is_not_as_written_has_no_rows(tmp_path):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     merge_index(tmp_path / "s", "s", [entry("depthfl", cell="c")])
     (cell / "eval.parquet").write_bytes(b"torn")
-    loaded = load([tmp_path])
+    with pytest.warns(UserWarning, match="left out") as warned:
+        loaded = fedbench.load(tmp_path)
     assert list(loaded.cells["status"]) == ["damaged", "pending"] and loaded.eval.empty
-    assert len(loaded.wrong) == 1 and "eval.parquet" in loaded.wrong[0] and loaded.cells["fault"][0] == loaded.wrong[0]
+    assert "eval.parquet" in loaded.cells["fault"][0] and loaded.cells["fault"][0] in str(warned[0].message)
     assert math.isnan(loaded.cells["seconds"][1])
 
 
 @pytest.mark.parametrize("columns", [None, ["round", "value"]])
 def test_a_table_without_rows_has_its_columns(tmp_path, columns):
     merge_index(tmp_path / "s", "s", [entry()])
-    frame = load([tmp_path]).table("eval", columns)
+    frame = table_frame(examine([tmp_path]).results, "eval", columns)
     assert list(frame.columns) == ["place", *(columns or COLUMNS["eval"])] and frame.empty

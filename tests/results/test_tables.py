@@ -123,21 +123,23 @@ def test_right_answers_are_no_part_of_a_content_hash_and_older_cells_have_none(t
     folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     without = content_hash(tmp_path)
     (cell,) = load([tmp_path])
-    assert cell.right.num_rows == 0 and cell.right.column_names == ["round", "output", "images", "positions", "bits"]
+    right = cell.table("right")
+    assert right.num_rows == 0 and right.column_names == ["round", "output", "images", "positions", "bits"]
     row = {"round": 3, "output": "", "images": 3, "positions": "0f", "bits": b"\xa0"}
     write_rows(folder, "right", [row])
     (cell,) = load([tmp_path])
-    assert cell.right.to_pylist() == [row] and content_hash(tmp_path) == without
+    assert cell.table("right").to_pylist() == [row] and content_hash(tmp_path) == without
 
 
 def test_a_cell_without_refused_uploads_has_no_such_file_and_an_empty_table(tmp_path):
     folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     without = content_hash(tmp_path)
     (cell,) = load([tmp_path])
-    assert cell.uploads.num_rows == 0 and cell.uploads.column_names == ["round", "client", "corrupted", "rejected"]
+    uploads = cell.table("uploads")
+    assert uploads.num_rows == 0 and uploads.column_names == ["round", "client", "corrupted", "rejected"]
     write_rows(folder, "uploads", [{"round": 1, "client": 0, "corrupted": "nan", "rejected": "not finite"}])
     (cell,) = load([tmp_path])
-    assert cell.uploads.num_rows == 1 and content_hash(tmp_path) != without
+    assert cell.table("uploads").num_rows == 1 and content_hash(tmp_path) != without
 
 
 def test_loss_of_a_client_that_did_nothing_may_be_nan(tmp_path):

@@ -41,7 +41,7 @@ def test_refused_uploads_are_recorded_whatever_the_jobs(good, tmp_path):
     assert content_hash(tmp_path / "r1") == content_hash(tmp_path / "r2")
     cells = load([tmp_path / "r1"])
     for cell in cells:
-        uploads, rounds = cell.uploads.to_pylist(), cell.rounds.to_pylist()
+        uploads, rounds = cell.table("uploads").to_pylist(), cell.rounds.to_pylist()
         assert {(row["corrupted"], row["rejected"]) for row in uploads} == {("nan", "not finite")}
         lost = [(row["round"], row["client"]) for row in rounds if not row["arrived"]]
         assert lost == [(row["round"], row["client"]) for row in uploads]

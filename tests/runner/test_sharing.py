@@ -15,9 +15,9 @@ import pytest
 from command import MAIN, TINY, environment, fedbench, run, write_suite, written
 
 from fedbench.results import content_hash, read_index, read_manifest, write_manifest
+from fedbench.results.columns import TAKEN
 from fedbench.results.identity import identity
 from fedbench.results.lock import cell_lock
-from fedbench.results.status import TAKEN
 from fedbench.results.store import Store, cell_folders
 from fedbench.runner.cells import Cell, Options
 from fedbench.runner.job_queue import JobQueue

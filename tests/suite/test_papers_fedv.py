@@ -9,7 +9,7 @@ import pytest
 from made_up import KnownFacts
 
 from fedbench.registry.registry import Registry
-from fedbench.results.read import load as results_of
+from fedbench.results import load as results_of
 from fedbench.suite import Suite, load
 
 SHIPPED = Path(__file__).parents[2] / "suites"
@@ -204,7 +204,7 @@ def test_the_committed_results_of_the_personalised_suite_are_of_todays_configura
     found = read(SHIPPED / "tuned/personalised.yaml", catalogue)
     now = [untuned(cell.config) for cell in found.points(seeds=[0])]
     folder = SHIPPED.parent / "results/reference/personalised_tuned"
-    kept = [untuned(manifest["config"]) for manifest in results_of([folder], candidates=True).cells["manifest"]]
+    kept = [untuned(result.manifest["config"]) for result in results_of([folder], candidates=True)]
     assert all(config in now for config in kept) and len(kept) > 250
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from papers import numbers
 
-from fedbench.results.expected import write_expected
+from fedbench.results.index import write_expected
 
 
 @pytest.fixture

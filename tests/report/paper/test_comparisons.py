@@ -11,7 +11,7 @@ from papers import VIT, around, cells, compared, measure, numbers, rendered, sho
 from fedbench.errors import UserError
 from fedbench.report.paper import comparisons
 from fedbench.results import load
-from fedbench.results.expected import write_expected
+from fedbench.results.index import write_expected
 
 
 def test_measured_minus_paper_by_domain_and_average(suite):

@@ -13,7 +13,7 @@ from papers import VIT, compared, measure, numbers, rendered, shown
 
 from fedbench.report.paper import COLUMNS, comparisons
 from fedbench.results import load
-from fedbench.results.expected import write_expected
+from fedbench.results.index import write_expected
 
 
 def test_csv_has_a_row_for_every_number_of_either_side(suite):

@@ -1,4 +1,4 @@
-"""fedbench/results/expected.py: a paper's numbers beside the results."""
+"""fedbench/results/index.py: a paper's numbers in the index of a suite."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from fedbench.errors import UserError
 from fedbench.results.documents import write_json
-from fedbench.results.expected import Expected, read_expected, write_expected
+from fedbench.results.index import Expected, read_expected, write_expected
 
 
 def test_a_papers_numbers_are_read_back_as_they_were_written(tmp_path):
