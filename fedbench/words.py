@@ -67,13 +67,6 @@ def scale(largest: float, what: str) -> tuple[float, str]:
     return 1.0, NAMES[what]
 
 
-def per_second(images: float | None) -> str:
-    """Images a second in nine letters: 12.3 i/s, 1,234 i/s, 12 ki/s; "" where nobody knows."""
-    if images is None:
-        return ""
-    return f"{images / 1000:,.0f} ki/s" if images >= 9999.5 else f"{images:,.{0 if images >= 99.95 else 1}f} i/s"
-
-
 def mebibytes(count: int) -> str:
     """87.3 MiB."""
     return f"{count / 2**20:.1f} MiB"

@@ -124,7 +124,6 @@ STEPS = [
     ("commands/run.py", "reads options,\nshows progress"),
     ("runner/runner.py", "prepares, computes,\npacks"),
     ("runner/cells.py", "makes cells\nand their ids"),
-    ("runner/job_queue.py", "hands out what\nis left"),
     ("runner/local.py", "--jobs cells\nat a time"),
     ("processes/supervisor.py", "starts a child,\nreads its events"),
     ("processes/guard.py", "deadline, memory,\nend of the tree"),
@@ -133,7 +132,7 @@ STEPS = [
     ("results/", "Parquet tables"),
     ("report/", "DataFrames,\nthen text, HTML"),
 ]
-PROCESSES = [(0, 6, "the run's process"), (6, 9, "two processes for each cell"), (9, 11, "files, and what reads them")]
+PROCESSES = [(0, 5, "the run's process"), (5, 8, "two processes for each cell"), (8, 10, "files, and what reads them")]
 
 
 def architecture() -> Figure:
@@ -150,7 +149,7 @@ def architecture() -> Figure:
             ax.text(x + 0.68, y + 0.3, does, ha="center", va="center", fontsize=8, linespacing=1.25)
             if n:
                 _arrow(ax, (x - 0.16, y + 0.41), (x, y + 0.41))
-    words = (8.4, 1, "a job as JSON; events as JSON come back", -0.1), (3.84, 2, "rows after every round", 0.1)
+    words = (6.88, 1, "a job as JSON; events as JSON come back", -0.1), (3.84, 2, "rows after every round", 0.1)
     for start, row, text, dx in words:
         y = 3.2 - 1.45 * row
         ax.plot([start, start, 0.8], [y + 1.43, y + 1.2, y + 1.2], color=LINE, linewidth=1.1)

@@ -33,8 +33,8 @@ from fedbench.results.result import COMPARED
 from fedbench.results.store import cell_folders
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT
-from fedbench.runner.progress import Listen, RunProgress, RunSummary
-from fedbench.words import counted, duration, per_second, told_apart
+from fedbench.runner.progress import Listen, RunSummary
+from fedbench.words import counted, duration, told_apart
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -77,7 +77,6 @@ class Watch:
         self.cells = {cell.id: cell for cell in missing}
         self.total, self.done = len(missing), 0
         kept = len(cells) - len(missing)
-        self.progress = RunProgress()
         names = sum(len(cell.points) for cell in cells)
         if self.quiet:
             return self.event
@@ -105,7 +104,6 @@ class Watch:
             self.quiet = True
 
     def _show(self, event: dict[str, Any]) -> None:
-        self.progress.note(event)
         if event["event"] == "waiting":
             cells = counted(event["cells"], "cell")
             self.console.print(f"Waiting for {cells} that another run computes", soft_wrap=True)
@@ -120,9 +118,7 @@ class Watch:
             if self.bars:
                 self.bars.add(folder, cell.title, cell.rounds)
         elif event["event"] == "round" and self.bars:
-            one = self.progress.cells[folder]
-            speeds = per_second(one.rate), per_second(self.progress.rate)
-            self.bars.advance(folder, event["round"], scored(one.score, one.metric), *speeds)
+            self.bars.advance(folder, event["round"], scored(event.get("score"), event.get("metric", "")))
         elif event["event"] == "resumed":
             if cell.points[0].candidate is None:  # candidates resume as a rule
                 resumed = f"{cell.title} resumes after round {event['round']} of {cell.rounds}"
@@ -158,9 +154,9 @@ class Watch:
 
 
 BAR, CLOCK, LEFT = 16, 8, 4  # columns of a bar, of a time and of the word before the second one
-SCORE, SPEED = 6, 9  # columns of "100.0%" and of "1,234 i/s"
+SCORE = 6  # columns of "100.0%"
 # What else a line shows as far as there is room: its columns, and how many must be left to the title.
-PARTS = (("score", SCORE + 1, 10), ("speed", SPEED + 1, 16), ("left", LEFT + 1, 20), ("passed", CLOCK + 1, 20),
+PARTS = (("score", SCORE + 1, 10), ("left", LEFT + 1, 20), ("passed", CLOCK + 1, 20),
          ("bar", BAR + 1, 20))  # fmt: skip
 
 
@@ -185,14 +181,13 @@ class Bars:
             *([BarColumn(bar_width=BAR)] if fits["bar"] else []),
             MofNCompleteColumn(),
             *([TextColumn("{task.fields[score]:>6}", style="green")] if fits["score"] else []),
-            *([TextColumn("{task.fields[speed]:>9}", style="cyan")] if fits["speed"] else []),
             *([TimeElapsedColumn()] if fits["passed"] else []),
             *([TextColumn("left")] if fits["left"] else []),
             TimeRemainingColumn(),
             console=console,
             transient=True,
         )
-        self.all = self.progress.add_task("all rounds", total=rounds, score="", speed="")
+        self.all = self.progress.add_task("all rounds", total=rounds, score="")
         self.of: dict[str, TaskID] = {}
         self.titles: dict[str, str] = {}
 
@@ -205,7 +200,7 @@ class Bars:
 
     def add(self, folder: str, title: str, rounds: int) -> None:
         self.titles[folder] = title
-        self.of[folder] = self.progress.add_task("", total=rounds, score="", speed="")
+        self.of[folder] = self.progress.add_task("", total=rounds, score="")
         self._name()
 
     def _name(self) -> None:
@@ -214,10 +209,10 @@ class Bars:
         for task, text in zip(self.of.values(), told_apart(titles, [self.room] * len(titles)), strict=True):
             self.progress.update(task, description=text)
 
-    def advance(self, folder: str, t: int, score: str = "", speed: str = "", all_speed: str = "") -> None:
-        """Show t rounds as done. score: the last one. speed, all_speed: images a second, of this cell and of all."""
-        self.progress.update(self.all, advance=t - self._done(self.of[folder]), speed=all_speed)
-        self.progress.update(self.of[folder], completed=t, score=score, speed=speed)
+    def advance(self, folder: str, t: int, score: str = "") -> None:
+        """Show t rounds as done, with their score; the last one stays where there is none."""
+        self.progress.update(self.all, advance=t - self._done(self.of[folder]))
+        self.progress.update(self.of[folder], completed=t, **({"score": score} if score else {}))
 
     def clear(self, folder: str, counted: int) -> None:
         """Remove a cell's bar; `counted` of its rounds are done in the bar over all."""

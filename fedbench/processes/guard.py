@@ -218,7 +218,7 @@ def _print_to(voice: int) -> None:
 
 
 def _hide_server() -> None:
-    """Every process that a server has forked holds the pipe that tells it that its caller lives. Writing into that
+    """Every process that a server has forked holds the pipe by which it knows that its caller lives. Writing into that
     would end it, and all other workers with it."""
     fd = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
     if fd is not None:

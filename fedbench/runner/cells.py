@@ -30,7 +30,7 @@ Preparing = Callable[[int, int], Any]  # takes how many cells are prepared, of h
 
 
 def unheard(done: int, of: int) -> None:
-    """Tells nobody."""
+    """Ignores what is prepared."""
 
 
 @dataclass
@@ -99,7 +99,7 @@ def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> lis
 
 
 def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
-    """The whole path of a root that is relative or elsewhere, for whoever computes elsewhere or later."""
+    """The whole path of a root that is relative, for workers in other folders, on other machines or later."""
     here = located(data, assets.base)
     return None if here is data else os.path.join(os.getcwd(), here["root"])
 
@@ -217,7 +217,7 @@ class BuildErrors:
         self.refused, self.by_option = 0, False
 
     def add(self, cell: Cell, error: UserError) -> None:
-        """Note why a cell cannot be built, and go on."""
+        """Note why a cell cannot be built."""
         self.refused += 1
         self.by_option |= bool(error.option)
         self.places.setdefault(str(error), {})[self.suite.place(cell.points[0], error.option)] = None

@@ -24,13 +24,14 @@ from fedbench.results.columns import ENDED, INTERRUPTED
 from fedbench.results.index import INDEX
 from fedbench.results.store import suite_folder_of
 from fedbench.runner.cells import versions_of
-from fedbench.runner.local import GRACE, OnEvent, local
+from fedbench.runner.local import GRACE, Local, OnEvent
 from fedbench.simulation.cell_job import CellJob
 
 APPEARS = 15.0  # seconds in which a file that another machine wrote must be seen here
 ENDING = GRACE + 10.0  # seconds that cells elsewhere have to end when they are asked to, before they are killed
 POLL = 0.5  # seconds between two looks
 REACH = 10.0  # seconds
+RESULT = ("status", "reason", "seconds")  # what is reported of the end of a cell
 
 
 def compute(job: str, limits: Mapping[str, Any]) -> str:
@@ -39,19 +40,22 @@ def compute(job: str, limits: Mapping[str, Any]) -> str:
     SIGINT, SIGTERM and SIGUSR2, by which Slurm says that time is over, let the cell end after its round.
 
     Args:
-        job: an `CellJob` as a JSON string.
+        job: a `CellJob` as a JSON string.
         limits: of the executor `local`.
 
-    Returns: `status`, `reason` and `seconds` as JSON. Raises: UserError where the folder is not the run's, or where
-    versions differ.
+    Returns:
+        `status`, `reason` and `seconds` as JSON.
+
+    Raises:
+        UserError: where the folder is not the run's, or where versions differ.
     """
-    order, end = CellJob.from_json(job), dict[str, Any]()
-    _check_machine(order)
-    execute = local(workers=1, **limits)
+    end = dict[str, Any]()
+    _check_machine(CellJob.from_json(job))
+    execute = Local(workers=1, **limits)
 
     def on_event(event: dict[str, Any]) -> bool:
         if event["event"] == "ended":
-            end.update({key: event.get(key) for key in ("status", "reason", "seconds")})
+            end.update({key: event.get(key) for key in RESULT})
         return True
 
     before = signal.signal(signal.SIGUSR2, lambda *_: execute.stop())
@@ -63,8 +67,8 @@ def compute(job: str, limits: Mapping[str, Any]) -> str:
     return json.dumps(end)
 
 
-def _check_machine(order: CellJob) -> None:
-    until, index = time.monotonic() + APPEARS, suite_folder_of(order.folder) / INDEX
+def _check_machine(job: CellJob) -> None:
+    until, index = time.monotonic() + APPEARS, suite_folder_of(job.folder) / INDEX
     while not index.is_file():
         if time.monotonic() > until:
             raise UserError(
@@ -72,21 +76,16 @@ def _check_machine(order: CellJob) -> None:
                 "All machines must see it under one path; where they share nothing, use --shard and merge."
             )
         time.sleep(POLL)
-    here = versions_of(order.manifest["config"], Registry(order.plugins))
-    differ = [
-        f"{name} is {here.get(name)}, not {version}"
-        for name, version in order.manifest["versions"].items()
-        if here.get(name) != version
-    ]
-    if differ:
+    here, there = versions_of(job.manifest["config"], Registry(job.plugins)), job.manifest["versions"]
+    if differ := [f"{name} is {here.get(name)}, not {there[name]}" for name in there if here.get(name) != there[name]]:
         raise UserError(f"{platform.node()}: other versions than where the run was started: {', '.join(differ)}")
 
 
 class Cluster(Protocol):
-    """Where `compute` is called. A task is whatever stands for one call."""
+    """Where `compute` is called. A task is whatever the cluster has for one call."""
 
     def room(self) -> int:
-        """How many tasks may be submitted or at work at a time."""
+        """How many tasks may be submitted or at work at a time. Raises: UserError where none may."""
 
     def submit(self, jobs: Sequence[str]) -> Sequence[Any]:
         """A task for each job."""
@@ -102,101 +101,94 @@ class Cluster(Protocol):
 
 
 @dataclass
-class _Sent:
-    order: CellJob
-    task: Any
+class _Task:
+    """A cell that was submitted. handle: the cluster's · before: the manifest of an earlier run."""
+
+    job: CellJob
+    handle: Any
     before: Mapping[str, Any] | None
     started: bool = False
 
 
 class Dispatch:
-    """One call of an executor.
+    """One call of an executor whose cells run on a cluster.
 
-    cluster: where cells run · changes: to every order, see `changes` · on_event: as of every executor.
+    Args:
+        cluster: where they run.
+        on_event: as of every executor.
+        cpus: of a cell, so many processes compute it.
+        gpu: the share of a GPU that it asks for; without one it is computed on CPUs.
     """
 
-    def __init__(self, cluster: Cluster, changes: Mapping[str, Any], on_event: OnEvent) -> None:
-        self.cluster, self.changes, self.on_event = cluster, changes, on_event
+    def __init__(self, cluster: Cluster, on_event: OnEvent, cpus: int, gpu: float) -> None:
+        self.cluster, self.on_event = cluster, on_event
+        self.changes: dict[str, Any] = {"processes": cpus} | ({} if gpu else {"device": "cpu"})
         self.going = True
-        self.sent: list[_Sent] = []
+        self.tasks: list[_Task] = []
 
     def run(self, jobs: Iterable[str]) -> None:
-        """All jobs. A cell whose machine is lost ends as interrupted, and the next run resumes it."""
+        """Compute all jobs. A cell whose machine is lost ends as interrupted, and the next run resumes it."""
         waiting = iter(jobs)
-        with self._stopping():
-            while True:
-                self._submit(waiting)
-                if not self.sent:
-                    break
+        try:
+            while self._submit(waiting):
                 self._look()
+        except BaseException:  # the run is interrupted: cells may finish their round, for at most ENDING
+            self.going, until = False, time.monotonic() + ENDING
+            self._cancel(at_once=False)
+            for task in self.tasks:
+                if task.started:
+                    self._report(task, {"event": "stopping", "seconds": GRACE})
+            while self.tasks and time.monotonic() < until:
+                self._look()
+            raise
+        finally:
+            self._cancel(at_once=True)
 
-    def _submit(self, waiting: Iterator[str]) -> None:
-        room = self.cluster.room() - len(self.sent) if self.going else 0
-        orders = [replace(CellJob.from_json(job), **self.changes) for job in islice(waiting, max(0, room))]
-        before = [read_manifest(order.folder) for order in orders]
-        tasks = self.cluster.submit([order.to_json() for order in orders]) if orders else []
-        self.sent += map(_Sent, orders, tasks, before)
+    def _submit(self, waiting: Iterator[str]) -> bool:
+        """Submit as many jobs as there is room for; whether any is at work."""
+        room = self.cluster.room() - len(self.tasks) if self.going else 0
+        jobs = [replace(CellJob.from_json(job), **self.changes) for job in islice(waiting, max(0, room))]
+        before = [read_manifest(job.folder) for job in jobs]
+        handles = self.cluster.submit([job.to_json() for job in jobs]) if jobs else []
+        self.tasks += map(_Task, jobs, handles, before)
+        return bool(self.tasks)
 
     def _look(self) -> None:
         """Wait a moment, and report what has begun and ended."""
         time.sleep(POLL)
-        ended = self.cluster.ended([one.task for one in self.sent])
-        for one in list(self.sent):
-            if not one.started and (one.task in ended or read_manifest(one.order.folder) != one.before):
-                self._start(one)
-            if one.task in ended:
-                self.sent.remove(one)
-                self._tell(one, {"event": "ended", **self._end(one)})
-            elif not self.going and not one.started:
-                self.cluster.cancel(one.task, at_once=True)
+        ended = self.cluster.ended([task.handle for task in self.tasks])
+        for task in list(self.tasks):
+            if not task.started and (task.handle in ended or read_manifest(task.job.folder) != task.before):
+                task.started = True
+                self._report(task, {"event": "started"})
+            if task.handle in ended:
+                self.tasks.remove(task)
+                self._report(task, {"event": "ended", **self._end(task)})
+            elif not self.going and not task.started:
+                self.cluster.cancel(task.handle, at_once=True)
 
-    def _end(self, one: _Sent) -> dict[str, Any]:
-        """How a cell ended, by its manifest, which may be seen here a while after its task has ended."""
-        fault, until = self.cluster.fault(one.task), time.monotonic() + APPEARS
+    def _end(self, task: _Task) -> dict[str, Any]:
+        """How a cell ended, by its manifest, which may be visible here a while after its task has ended."""
+        fault, until = self.cluster.fault(task.handle), time.monotonic() + APPEARS
         while True:
-            manifest = read_manifest(one.order.folder)
-            if manifest and manifest != one.before and manifest["status"] in (*ENDED, INTERRUPTED):
-                return {key: manifest.get(key) for key in ("status", "reason", "seconds")}
+            manifest = read_manifest(task.job.folder)
+            if manifest and manifest != task.before and manifest["status"] in (*ENDED, INTERRUPTED):
+                return {key: manifest.get(key) for key in RESULT}
             if fault or time.monotonic() > until:
                 why = f"its machine or its job was lost ({fault or 'nothing is known'}); the next run computes it"
                 return {"status": INTERRUPTED, "reason": why, "seconds": None}
             time.sleep(POLL)
 
-    def _start(self, one: _Sent) -> None:
-        one.started = True
-        self._tell(one, {"event": "started"})
+    def _cancel(self, at_once: bool) -> None:
+        for task in self.tasks:
+            self.cluster.cancel(task.handle, at_once=at_once)
 
-    def _tell(self, one: _Sent, event: dict[str, Any]) -> None:
-        self.going = self.on_event({**event, "folder": str(one.order.folder)}) and self.going
-
-    @contextmanager
-    def _stopping(self) -> Iterator[None]:
-        """Where the run is interrupted, let cells elsewhere finish their round, for at most `ENDING`."""
-        try:
-            yield
-        except BaseException:
-            self.going, until = False, time.monotonic() + ENDING
-            try:
-                for one in self.sent:
-                    self.cluster.cancel(one.task, at_once=False)
-                    if one.started:
-                        self._tell(one, {"event": "stopping", "seconds": GRACE})
-                while self.sent and time.monotonic() < until:
-                    self._look()
-            finally:
-                for one in self.sent:
-                    self.cluster.cancel(one.task, at_once=True)
-            raise
-
-
-def changes(gpu: float, cpus: int) -> dict[str, Any]:
-    """What is other in an order elsewhere than in one here: as many processes as it has CPUs, and a GPU only if it
-    asked for one."""
-    return {"processes": cpus} | ({} if gpu else {"device": "cpu"})
+    def _report(self, task: _Task, event: dict[str, Any]) -> None:
+        self.going = self.on_event({**event, "folder": str(task.job.folder)}) and self.going
 
 
 def variables() -> dict[str, str]:
-    """What of this process's environment holds on other machines too."""
+    """The environment variables of this process that hold on other machines too."""
     return {name: value for name, value in os.environ.items() if name.startswith("FEDBENCH_")}
 
 
@@ -211,7 +203,7 @@ def library(name: str, extra: str) -> Any:
 
 
 def check_reachable(address: str, problem: str) -> None:
-    """Raises: UserError, beginning with the problem, where nobody listens at HOST:PORT."""
+    """Raises: UserError, beginning with the problem, where nothing listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH).close()

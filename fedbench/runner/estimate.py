@@ -307,10 +307,10 @@ def forecast(
     folders = folders_of(every, folder)
     manifests = {id: read_manifest(place) for id, place in folders.items()}
     time = _time(every, totals, folder, registry, options, shares) if timed else None
-    alike: dict[tuple[str, ...], list[Tried]] = {}
+    equal: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:
-        alike.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
-    rows = [_of_candidates(ones, totals, manifests, time) for ones in alike.values()]
+        equal.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
+    rows = [_of_candidates(ones, totals, manifests, time) for ones in equal.values()]
     rows += [
         _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
     ]
@@ -365,15 +365,15 @@ def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row
 
 
 def _of_candidates(
-    alike: Sequence[Tried], totals: Mapping[str, Row], manifests: Mapping[str, Row | None], time: Estimate | None
+    equal: Sequence[Tried], totals: Mapping[str, Row], manifests: Mapping[str, Row | None], time: Estimate | None
 ) -> Row:
     """All candidates of one method, and of those whose candidates are the same: what they come to where the worse half
     is left behind at every rung."""
-    one = alike[0]
+    one = equal[0]
     cells = {cell.id: cell for cell in one.every}
     done = sum(one is not None and one["status"] in ENDED for one in map(manifests.get, cells))
     row: Row = {
-        "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in alike)],
+        "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in equal)],
         "ids": list(cells),
         "rounds": one.rungs[-1],
         "rungs": list(one.rungs),
@@ -387,7 +387,7 @@ def _of_candidates(
 
 
 def _sum(parts: Sequence[Row], share: float) -> Row:
-    """What candidates come to that compute so large a share of all their rounds. Of those that nobody can price the
+    """What candidates come to that compute so large a share of all their rounds. Of those whose cost is unknown the
     reason stands there, and under `unpriced` how many they are; where none can be priced, the first one's reason alone.
     One that is not applicable costs nothing."""
     priced = [part for part in parts if "flops" in part]
@@ -395,7 +395,7 @@ def _sum(parts: Sequence[Row], share: float) -> Row:
     if not priced:
         return dict(parts[0])
     row: Row = {}
-    for key in dict.fromkeys(key for part in priced for key in part):  # nobody may take part in some
+    for key in dict.fromkeys(key for part in priced for key in part):  # in some no client may take part
         numbers = [part[key] for part in priced if key in part]
         total = share * sum(numbers)
         row[key] = round(total) if isinstance(numbers[0], int) else total

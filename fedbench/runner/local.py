@@ -1,4 +1,4 @@
-"""The executor `local`: every cell in a process of its own on this machine, watched over by the supervisor."""
+"""The executor `local`: every cell in a separate process on this machine, under the supervisor."""
 
 from __future__ import annotations
 
@@ -30,24 +30,20 @@ GRACE = 10.0  # seconds a cell has to finish its round and write a checkpoint, o
 LOCK = 10.0  # seconds to wait for the lock of a cell whose process has ended: what it started may die a moment later
 
 
-def local(workers: int = 1, timeout: float | None = None, memory_limit: int | None = None) -> Local:
+class Local:
     """Run cells in `workers` processes on this machine.
 
-    timeout: seconds after which a cell is ended, with everything it started · memory_limit: bytes that its processes
-    may take together.
-    """
-    return Local(workers, timeout, memory_limit)
+    In the main thread SIGINT, SIGTERM and SIGHUP ask it to stop, and `stop()` from any. Running cells then finish their
+    round and keep a checkpoint, no others start, and Interrupted is raised once they have ended; asked twice, it ends
+    them at once. An answer of False from `on_event` starts no more cells, and leaves running ones alone.
 
-
-class Local:
-    """`execute(jobs, on_event)`, which can be asked to stop.
-
-    In the main thread SIGINT, SIGTERM and SIGHUP do so, and `stop()` from any. Running cells then finish their round
-    and keep a checkpoint, no others start, and Interrupted is raised once they have ended; asked twice, it ends them
-    at once. An answer of False from `on_event` starts no more cells, and leaves running ones alone.
+    Args:
+        workers: how many processes.
+        timeout: seconds after which a cell is ended, with everything it started.
+        memory_limit: bytes that the processes of a cell may take together.
     """
 
-    def __init__(self, workers: int, timeout: float | None, memory_limit: int | None) -> None:
+    def __init__(self, workers: int = 1, timeout: float | None = None, memory_limit: int | None = None) -> None:
         self.workers, self.timeout, self.memory_limit = workers, timeout, memory_limit
         self.asked: list[int] = []  # the signals, in the order in which they came
 
@@ -61,11 +57,11 @@ class Local:
 
 
 @dataclass
-class _Running:
+class _RunningCell:
     """A cell at work. before: the manifest of an earlier run, if any · round: the last one that was finished ·
     stopped: it was asked to end."""
 
-    order: CellJob
+    job: CellJob
     child: Child
     before: dict[str, Any] | None
     began: float = field(default_factory=time.monotonic)
@@ -74,7 +70,7 @@ class _Running:
 
     @property
     def folder(self) -> Path:
-        return self.order.folder
+        return self.job.folder
 
     @property
     def seconds(self) -> float:
@@ -87,7 +83,7 @@ class _Execution:
     def __init__(self, limits: Local, jobs: Iterable[str], on_event: OnEvent) -> None:
         self.limits, self.jobs, self.on_event = limits, iter(jobs), on_event
         self.going = True
-        self.running: dict[Child, _Running] = {}
+        self.running: dict[Child, _RunningCell] = {}
 
     def run(self) -> None:
         try:
@@ -110,89 +106,86 @@ class _Execution:
         return self.going and not self.limits.asked and len(self.running) < self.limits.workers
 
     def _stop(self, at_once: bool) -> None:
-        for one in self.running.values():
+        for cell in self.running.values():
             if at_once:
-                one.stopped = True
-                one.child.kill()
-            elif not one.stopped:
-                one.stopped = True
-                one.child.stop(GRACE)
-                self._tell(one, {"event": "stopping", "seconds": GRACE})
+                cell.stopped = True
+                cell.child.kill()
+            elif not cell.stopped:
+                cell.stopped = True
+                cell.child.stop(GRACE)
+                self._report(cell, {"event": "stopping", "seconds": GRACE})
 
     def _start(self, job: str) -> None:
-        order, limits = (
-            CellJob.from_json(job),
-            {"timeout": self.limits.timeout, "memory_limit": self.limits.memory_limit},
-        )
-        before = read_manifest(order.folder)
-        one = _Running(order, Child(CELL, job, **limits), before)  # type: ignore[arg-type]
-        self.running[one.child] = one
-        self._tell(one, {"event": "started"})
+        cell_job, limits = CellJob.from_json(job), self.limits
+        before = read_manifest(cell_job.folder)
+        child = Child(CELL, job, timeout=limits.timeout, memory_limit=limits.memory_limit)
+        self.running[child] = _RunningCell(cell_job, child, before)
+        self._report(self.running[child], {"event": "started"})
 
-    def _attend(self, one: _Running) -> None:
-        ended = one.child.ended  # asked first: what it said before its end is heard now
-        for event in filter(None, map(checked, one.child.heard())):
-            one.round = event["round"] if event["event"] == "round" else one.round
-            self._tell(one, event)
+    def _attend(self, cell: _RunningCell) -> None:
+        ended = cell.child.ended  # asked first: what it said before its end is heard now
+        for event in filter(None, map(checked, cell.child.heard())):
+            cell.round = event["round"] if event["event"] == "round" else cell.round
+            self._report(cell, event)
         if ended:
-            del self.running[one.child]
-            end = _end(one)
-            one.child.close()
-            self._tell(one, {"event": "ended", **end})
+            del self.running[cell.child]
+            end = _end(cell)
+            cell.child.close()
+            self._report(cell, {"event": "ended", **end})
 
-    def _tell(self, one: _Running, event: dict[str, Any]) -> None:
-        self.going = self.on_event({**event, "folder": str(one.folder)}) and self.going
+    def _report(self, cell: _RunningCell, event: dict[str, Any]) -> None:
+        self.going = self.on_event({**event, "folder": str(cell.folder)}) and self.going
 
 
-def _end(one: _Running) -> dict[str, Any]:
-    """`status`, `reason` and `seconds` of a cell whose process has ended, as its manifest now has them."""
+def _end(cell: _RunningCell) -> dict[str, Any]:
+    """`status`, `reason` and `seconds` of a cell whose process has ended, as its manifest has them now."""
     failure: ChildFailed | UserError | None = None
     try:
-        result = one.child.result()
+        result = cell.child.result()
         if result["status"] == TAKEN:
             return dict(result)
     except (ChildFailed, UserError) as error:
         failure = error
     try:
-        with cell_lock(one.folder, LOCK):
-            _keep_output(one)
-            manifest = _written(one)
-            if _is_undone(one, manifest):
-                manifest |= _failed(one, manifest, failure)
+        with cell_lock(cell.folder, LOCK):
+            _keep_output(cell)
+            manifest = _written(cell)
+            if _is_undone(cell, manifest):
+                manifest |= _failed(cell, manifest, failure)
                 if manifest["status"] != "interrupted":
                     with suppress(UserError):  # the disk is full, say, which is the reason given
-                        write_manifest(one.folder, manifest)
+                        write_manifest(cell.folder, manifest)
     except Held:
         return {"status": TAKEN, "reason": "another run computes it", "seconds": None}
     except UserError as error:  # nothing can be written there
-        return {"status": "failed", "reason": str(failure or error), "seconds": one.seconds}
+        return {"status": "failed", "reason": str(failure or error), "seconds": cell.seconds}
     return {key: manifest.get(key) for key in ("status", "reason", "seconds")}
 
 
-def _written(one: _Running) -> dict[str, Any]:
+def _written(cell: _RunningCell) -> dict[str, Any]:
     """The manifest that the cell's process wrote; before it wrote any, that of a cell at work."""
     with suppress(UserError):  # torn by somebody else
-        manifest = read_manifest(one.folder)
-        if manifest is not None and manifest != one.before:
+        manifest = read_manifest(cell.folder)
+        if manifest is not None and manifest != cell.before:
             return manifest
-    return {**one.order.manifest, "status": "running"}
+    return {**cell.job.manifest, "status": "running"}
 
 
-def _is_undone(one: _Running, manifest: dict[str, Any]) -> bool:
+def _is_undone(cell: _RunningCell, manifest: dict[str, Any]) -> bool:
     """Whether a cell has no end on disk. At its deadline it is asked to end first, which is no interruption."""
-    late = one.child.end is not None and one.child.end.late
+    late = cell.child.end is not None and cell.child.end.late
     return manifest["status"] in (("running", "interrupted") if late else ("running",))
 
 
-def _failed(one: _Running, manifest: dict[str, Any], error: ChildFailed | UserError | None) -> dict[str, Any]:
+def _failed(cell: _RunningCell, manifest: dict[str, Any], error: ChildFailed | UserError | None) -> dict[str, Any]:
     """What is known of a cell whose process did not come to write its end."""
-    end = one.child.end
+    end = cell.child.end
     assert end is not None
-    if one.stopped and not end.late and not end.memory:
-        kept = (one.folder / CHECKPOINT).is_dir()
+    if cell.stopped and not end.late and not end.memory:
+        kept = (cell.folder / CHECKPOINT).is_dir()
         after = "the next run resumes from its checkpoint" if kept else "the next run starts it from the beginning"
-        return {"status": "interrupted", "reason": f"ended before its round was done; {after}", "seconds": one.seconds}
-    error = error or one.child.failure()
+        return {"status": "interrupted", "reason": f"ended before its round was done; {after}", "seconds": cell.seconds}
+    error = error or cell.child.failure()
     reason = str(error)
     if isinstance(error, ChildFailed):
         reason = f"the worker process {reason}"
@@ -204,21 +197,21 @@ def _failed(one: _Running, manifest: dict[str, Any], error: ChildFailed | UserEr
         "status": "timeout" if end.late else "failed",
         "reason": reason,
         "traceback": getattr(error, "traceback", None),
-        "round": max(one.round, manifest.get("round", 0)),  # of the checkpoint it resumed from
-        "seconds": one.seconds,
+        "round": max(cell.round, manifest.get("round", 0)),  # of the checkpoint it resumed from
+        "seconds": cell.seconds,
     }
 
 
-def _keep_output(one: _Running) -> None:
+def _keep_output(cell: _RunningCell) -> None:
     """Replace output.txt of an earlier run; a cell that printed nothing has none."""
-    output = one.child.end.output if one.child.end else ""
+    output = cell.child.end.output if cell.child.end else ""
     with suppress(UserError, OSError):  # on a full disk it is missing
         if output:
-            write_atomically(one.folder / OUTPUT, output.encode())
+            write_atomically(cell.folder / OUTPUT, output.encode())
         else:
-            (one.folder / OUTPUT).unlink(missing_ok=True)
+            (cell.folder / OUTPUT).unlink(missing_ok=True)
 
 
 @hookimpl
 def fedbench_register_executors(register):
-    register("local", local)
+    register("local", Local)

@@ -1,10 +1,9 @@
-"""The progress of a run: what is at work, how its cells end, and what it leaves behind."""
+"""The progress of a run: how its cells end, and what it leaves behind."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ Listen = Callable[[dict[str, Any]], None]
 
 
 class EndedCells:
-    """How the cells of a run end, as the listener is told; with too many failures no others start.
+    """How the cells of a run end; the listener gets their events, and with too many failures no others start.
 
     candidates: the ids of those cells that a tuning tries, of which one that diverged is no failure · of: the last
     event of each cell that ended in this run, by the name of its folder · elsewhere: the folders of those that other
@@ -117,7 +116,7 @@ class RunSummary:
         return list(found.values())
 
     def after(self, earlier: RunSummary) -> RunSummary:
-        """This outcome with that of an earlier stage of the same run. A cell of both is told once: as computed, if it
+        """This outcome with that of an earlier stage of the same run. A cell of both counts once: as computed, if it
         was so in one of them, else as computed elsewhere."""
         computed = earlier.computed | self.computed
         elsewhere = (earlier.elsewhere | self.elsewhere) - computed
@@ -133,54 +132,3 @@ class RunSummary:
             titles={**earlier.titles, **self.titles},
             candidates=earlier.candidates | self.candidates,
         )
-
-
-@dataclass
-class RunningCell:
-    """A cell at work. score: the last test score of the metric, a mean over domains · images: trained on since
-    `began`, by all clients · rate: images a second, None before the first round."""
-
-    began: float
-    metric: str = ""
-    score: float | None = None
-    images: int = 0
-    rate: float | None = None
-
-    def advance(self, event: Mapping[str, Any], now: float) -> None:
-        """A round is done."""
-        self.images += event.get("images", 0)
-        if "score" in event:
-            self.metric, self.score = event["metric"], event["score"]
-        self.rate = _rate(self.images, now - self.began)
-
-
-class RunProgress:
-    """Scores and speeds of a run, from its events. A cell that resumes from its checkpoint is measured from there on.
-
-    cells: those at work, by their folders.
-    """
-
-    def __init__(self) -> None:
-        self.cells: dict[str, RunningCell] = {}
-        self.images = 0
-        self.began = time.monotonic()
-
-    def note(self, event: Mapping[str, Any]) -> None:
-        """Take an event of the run into account."""
-        folder, now = event.get("folder", ""), time.monotonic()
-        if event["event"] == "started":
-            self.cells[folder] = RunningCell(now)
-        elif event["event"] == "round" and folder in self.cells:
-            self.cells[folder].advance(event, now)
-            self.images += event.get("images", 0)
-        elif event["event"] in ("ended", "elsewhere"):
-            self.cells.pop(folder, None)
-
-    @property
-    def rate(self) -> float | None:
-        """Images a second of all cells since the run began."""
-        return _rate(self.images, time.monotonic() - self.began)
-
-
-def _rate(images: int, seconds: float) -> float | None:
-    return images / seconds if images and seconds > 0 else None

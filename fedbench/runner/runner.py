@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +20,14 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
 from fedbench.registry.registry import READING, Registry
 from fedbench.results import read_manifest, refuse_links
-from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, PENDING
+from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, PENDING, TAKEN
 from fedbench.results.identity import id_in
 from fedbench.results.index import Entry, merge_index, prepare_folder, write_expected
+from fedbench.results.lock import is_held
 from fedbench.results.manifest import computation
 from fedbench.results.pack import pack
 from fedbench.results.tuning import merge_searches, read_searches
 from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, entries, folders_of, status, unheard
-from fedbench.runner.job_queue import JobQueue
 from fedbench.runner.local import Execute
 from fedbench.runner.progress import EndedCells, Listen, RunSummary
 from fedbench.runner.successive_halving import decide, leave, of_shard, searches_of, tried
@@ -38,6 +38,7 @@ from fedbench.suite.references import reference
 from fedbench.suite.shipped import timeout_in
 from fedbench.types import SIZES
 
+POLL = 0.5  # seconds between two looks at cells that other runs compute
 Observe = Callable[[str, list[Cell], list[Cell]], Listen]
 LeftOut = dict[tuple[str, str], dict[str, int]]  # of data by name and fingerprint, see `Splits.left_out`
 
@@ -186,22 +187,24 @@ class Run:
             listen({"event": "left_out", "data": data[0], **left})
         ends = EndedCells(listen, self.options.max_failures, self.candidates)
         queue = JobQueue(self.missing, self.before, self.folder, ends.note)
-        order = self._orders()
+        job_of = self._jobs()
 
         def on_event(event: dict[str, Any]) -> bool:
-            if event["event"] != "ended" or queue.ended(event["folder"], event["status"]):  # else it was told before
+            if event["event"] != "ended" or queue.ended(
+                event["folder"], event["status"]
+            ):  # else it was reported before
                 ends.note(event)
             return ends.may_start
 
         while ends.may_start and queue.wait():
             asked = queue.asked
-            self.execute((order(cell).to_json() for cell in queue.cells()), on_event)
+            self.execute((job_of(cell).to_json() for cell in queue.cells()), on_event)
             if queue.asked == asked:
                 raise _asked_for_nothing(self.executor, len(queue.left))
         return ends
 
     def close(self, ends: EndedCells) -> RunSummary:
-        """Read what is now on disk, remove what is left over, and tell the plugins."""
+        """Read what is now on disk, remove what is left over, and call the plugins' hooks."""
         manifests, titles, behind = {}, {}, set()
         folders = folders_of(self.cells, self.folder)
         for cell in self.cells:
@@ -238,13 +241,13 @@ class Run:
     def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
         self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))
 
-    def _orders(self) -> Callable[[Cell], CellJob]:
-        """What tells a worker which cell it is to compute and how; a function of the cell."""
+    def _jobs(self) -> Callable[[Cell], CellJob]:
+        """The jobs of workers, by a function of the cell."""
         options, missing = self.options, self.missing
         git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
         processes = max(1, options.workers() // max(1, len(missing)))
 
-        def order(cell: Cell) -> CellJob:
+        def job_of(cell: Cell) -> CellJob:
             return CellJob(
                 folder=cell.folder_in(self.folder).resolve(),
                 manifest={**cell.manifest(), "git": git},
@@ -258,7 +261,75 @@ class Run:
                 seen=computation(self.before[cell.id]),
             )
 
-        return order
+        return job_of
+
+
+class JobQueue:
+    """The cells that a run has still to compute, while other runs on the folder may compute the same ones."""
+
+    def __init__(
+        self,
+        cells: Iterable[Cell],
+        before: Mapping[str, dict[str, Any] | None],
+        suite_folder: Path,
+        report: Callable[[dict[str, Any]], Any],
+    ) -> None:
+        """Args:
+        cells: to compute.
+        before: by id, the manifest that was on disk when the run found that it has to compute the cell.
+        suite_folder: where their folders are.
+        report: takes the event `elsewhere` (`folder`, `status`, `reason`) for every cell that another run has
+            computed, and `waiting` (`cells`) once when nothing is left but cells that others compute.
+        """
+        self.folder, self.before, self.report = suite_folder, before, report
+        self.left = {cell.id: cell for cell in cells}
+        self.handed: dict[str, Cell] = {}
+        self.asked = 0  # how often somebody began to ask for cells
+        self.waiting = False
+
+    def wait(self) -> bool:
+        """Wait until a cell can be computed; False when there is none to wait for. Asked while no cell is at work: what
+        was handed out and has not ended is lost."""
+        self.handed.clear()
+        while self.left:
+            for cell in list(self.left.values()):
+                if not self._is_done(cell) and not is_held(cell.folder_in(self.folder)):
+                    return True
+            if self.left and not self.waiting:
+                self.waiting = True
+                self.report({"event": "waiting", "cells": len(self.left)})
+            if self.left:
+                time.sleep(POLL)
+        return False
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell that no other run computes, handed out when it is asked for."""
+        self.asked += 1
+        for cell in list(self.left.values()):
+            if cell.id not in self.left or self._is_done(cell) or is_held(cell.folder_in(self.folder)):
+                continue
+            self.handed[cell.id] = self.left.pop(cell.id)
+            yield cell
+
+    def ended(self, folder: str, status: str) -> bool:
+        """Note the end of a cell. One that another run computes is left again. False where it was not handed out."""
+        cell = self.handed.pop(id_in(Path(folder).name), None)
+        if cell is not None and status == TAKEN:
+            self.left[cell.id] = cell
+        return cell is not None
+
+    def _is_done(self, cell: Cell) -> bool:
+        """Whether a cell has ended in another run since this one began: also one that is run again."""
+        place = cell.folder_in(self.folder)
+        manifest = read_manifest(place)
+        if manifest is None or manifest["status"] not in ENDED:
+            return False
+        if computation(manifest) == computation(self.before[cell.id]):
+            return False
+        del self.left[cell.id]
+        end = {"folder": str(place), "status": manifest["status"], "reason": manifest["reason"]}
+        self.report({"event": "elsewhere", **end})
+        return True
 
 
 def _executor(registry: Registry, options: Options) -> dict[str, Any]:
@@ -312,7 +383,7 @@ def _asked_for_nothing(executor: str, left: int) -> UserError:
 
 
 def _last(cell: Cell, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
-    """The last manifest of a cell; where its end could not be written down, that end is told all the same."""
+    """The last manifest of a cell; where its end could not be written down, that end is reported all the same."""
     manifest = read_manifest(place) or {**cell.manifest(), "status": PENDING}
     if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
         return {**manifest, "status": end["status"], "reason": end["reason"]}

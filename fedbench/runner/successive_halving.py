@@ -50,7 +50,7 @@ class Tried:
         return Contest(self.key, metric, self.rungs, cells)
 
     def entrants(self, rung: int, suite_folder: Path, metric: str) -> list[Cell]:
-        """The cells that are to come to a rung, told so."""
+        """The cells that are to reach a rung, each with the round at which it ends for now."""
         alive = self.contest(suite_folder, metric).entrants(rung)
         return [replace(cell, until=self.rungs[rung]) for k in alive for cell in self.cells[k]]
 
@@ -78,7 +78,7 @@ def of_shard(contests: Sequence[Tried], shard: tuple[int, int] | None) -> list[T
 
 
 def searches_of(suite: Suite, cells: Sequence[Cell]) -> dict[Key, Search]:
-    """What is kept beside these cells: of each contest that one of them is a candidate of, what it was drawn in."""
+    """What is kept with these cells: of each contest that one of them is a candidate of, what it was drawn in."""
     if (tuning := suite.tuning) is None:
         return {}
     values = [candidate.values for candidate in tuning.candidates]
@@ -134,8 +134,8 @@ def decide(
 
 
 def leave(contests: Sequence[Tried], suite_folder: Path) -> None:
-    """Delete the checkpoints of candidates that were halved, and pack them: who wins is known, and these can only begin
-    anew."""
+    """Delete the checkpoints of candidates that were halved, and pack them: who wins is known, and these can only start
+    again."""
     for one in contests:
         for cell in one.every:
             folder = cell.folder_in(suite_folder)

@@ -3,10 +3,7 @@ of the model has made of them already."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +25,6 @@ Batch = tuple[Tensor, Tensor]
 
 KEPT_BYTES = 2**28  # so much may what is kept of a split take, its embeddings or its features
 RESIDENT = 0.25  # of a GPU's free memory may a split take
-AHEAD = 2  # batches that are on their way to a GPU while one is computed
 MADE_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
 
 
@@ -75,11 +71,6 @@ class Pixels:
         """The values on the GPU, without waiting for it."""
         return torch.from_numpy(np.ascontiguousarray(values)).pin_memory().to(self.device, non_blocking=True)
 
-    @property
-    def far(self) -> bool:
-        """Whether every batch has to travel to a GPU."""
-        return self.on_gpu and self._resident is None
-
     def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
         """Let `embedded` give what a frozen `embed` makes of the images, (n, T, D), computed once for each of them.
 
@@ -90,11 +81,6 @@ class Pixels:
     def keep_features(self, pooled: Callable[[Tensor], Tensor]) -> None:
         """Let `features` give what a frozen model makes of the images, (n, D), as `keep_embedded` does."""
         self._features = self._kept(pooled)
-
-    @property
-    def features_made(self) -> int:
-        """Of how many images features are kept by now."""
-        return 0 if self._features is None else min(int(self._features.done.sum()) * MADE_TOGETHER, len(self.images))
 
     @torch.no_grad()
     def _kept(self, make: Callable[[Tensor], Tensor]) -> _Kept | None:
@@ -119,7 +105,7 @@ class Pixels:
         """sent: the indices on the GPU, where they are there already."""
         if self._resident is not None:
             x = self._resident[self._sent(indices) if sent is None else sent]
-        elif self.far:
+        elif self.on_gpu:
             x = self._sent(self.images.x[indices])
         else:
             x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices]))
@@ -135,20 +121,3 @@ class Pixels:
             kept.made[first : first + len(these)] = kept.make(self._normalised(these))
             kept.done[some] = True
         return kept.made[torch.from_numpy(indices) if sent is None else sent]
-
-
-def ahead(batches: Iterator[Batch], how_many: int = AHEAD) -> Iterator[Batch]:
-    """The same batches, made by another thread some steps before they are asked for, in this one's precision."""
-    kinds = [(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
-
-    def made() -> Batch | None:
-        with ExitStack() as precision:
-            for kind, dtype in kinds:
-                precision.enter_context(torch.autocast(kind, dtype, cache_enabled=False))
-            return next(batches, None)
-
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        waiting = deque(reader.submit(made) for _ in range(how_many))
-        while (batch := waiting.popleft().result()) is not None:
-            waiting.append(reader.submit(made))
-            yield batch

@@ -15,7 +15,7 @@ from fedbench.results.metric_direction import first_metric
 from fedbench.results.scores import average
 from fedbench.simulation.checkpoint import EVERY
 
-WHERE_THERE = ("until", "seen")  # not written where they are not
+OPTIONAL = ("until", "seen")  # not written where they are None
 
 
 def config_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class CellJob:
 
     folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
     compute it together · checkpoint_every: seconds · fresh: whether to start from the beginning · gpu_fraction: of a
-    GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to go on another time;
+    GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to be resumed later;
     None: after its last · seen: the computation that the run found in the folder (`manifest.computation`). A cell that
     has ended with another one since was computed by another run, and is left as it is; None: it is computed all the
     same.
@@ -51,15 +51,15 @@ class CellJob:
     seen: str | None = None
 
     def to_json(self) -> str:
-        told = {**vars(self), "folder": str(self.folder)}
-        return json.dumps({name: value for name, value in told.items() if name not in WHERE_THERE or value is not None})
+        written = {**vars(self), "folder": str(self.folder)}
+        return json.dumps({name: value for name, value in written.items() if name not in OPTIONAL or value is not None})
 
     @classmethod
     def from_json(cls, job: str) -> CellJob:
-        """What `to_json` wrote; an executor may have added keys of its own."""
-        told = json.loads(job)
-        known = {field.name: told[field.name] for field in fields(cls) if field.name in told}
-        return cls(**known | {"folder": Path(told["folder"])})
+        """What `to_json` wrote; an executor may have added further keys."""
+        given = json.loads(job)
+        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        return cls(**known | {"folder": Path(given["folder"])})
 
 
 Rows = Sequence[Mapping[str, Any]]
@@ -74,11 +74,11 @@ SHAPES: dict[str, dict[str, type]] = {
 }
 
 # Further fields, which are left out where they have another type.
-MORE: dict[str, dict[str, type]] = {"round": {"images": int, "metric": str, "score": float}}
+MORE: dict[str, dict[str, type]] = {"round": {"metric": str, "score": float}}
 
 
 def checked(event: Mapping[str, Any]) -> Event | None:
-    """The event as the run may use it; None where it is none of `SHAPES`: a method may write where it likes."""
+    """The event as the run may use it; None where it is none of `SHAPES`, since a method may write into the pipe."""
     what = event.get("event")
     if not isinstance(what, str) or what not in SHAPES:
         return None
@@ -96,22 +96,18 @@ def last_rows(evaluated: Rows, t: int) -> Rows:
     return [*takewhile(lambda row: row["round"] == t, reversed(evaluated))][::-1]
 
 
-def news(images: int, tested: Rows, config: Mapping[str, Any]) -> Event:
-    """What a run shows of a round: `images`, and after a test `metric` and `score`. These are no results.
+def score_of(tested: Rows, config: Mapping[str, Any]) -> Event:
+    """The `metric` and `score` that a run shows of a round, which are no results; empty where it was not tested.
 
     Args:
-        images: how many all clients of the round trained on, those of two local epochs twice.
         tested: the rows of eval.parquet of the round.
         config: of the cell. The score is of accuracy or of the first metric, the average over domains or clients on
             test images.
     """
-    found: Event = {"images": images}
     values: dict[str, dict[tuple[str, int], float]] = {}
     for row in tested:
         if row["split"] == "test":
             values.setdefault(row["metric"], {})[row["domain"], row["client"]] = row["value"]
     metric = first_metric(config["evaluation"])
-    if metric in values:
-        score = average(values[metric])
-        found |= {"metric": metric, "score": score} if math.isfinite(score) else {}
-    return found
+    score = average(values[metric]) if metric in values else math.nan
+    return {"metric": metric, "score": score} if math.isfinite(score) else {}

@@ -1,4 +1,4 @@
-"""A running cell on disk: all that it needs to go on, after a kill at any instant, as if it had never stopped."""
+"""Checkpoints: a cell resumes after a kill at any instant, to the same bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedbench.results.tables import table_bytes
 from fedbench.simulation.clientstore import ClientStore, keys_of
 from fedbench.simulation.state import file_bytes, load, taken_apart
 
-EVERY = 60.0  # seconds between two checkpoints, where nobody says
+EVERY = 60.0  # seconds between two checkpoints, by default
 FACTS = "checkpoint.json"
 PLACES = ("a", "b")
 FORMAT = 1
@@ -55,9 +55,9 @@ class Checkpoints:
 
     A checkpoint is a folder with the files of `fedbench.simulation.state`, the tables, and what says that they belong
     together: their hashes and its own, the cell's id, the kind of device, and a number that only grows. It is written
-    beside the places, read back, and put into the older one's place. One process at a time may use a cell's folder.
+    next to the places, read back, and put into the older one's place. One process at a time may use a cell's folder.
 
-    Clients' own tensors lie beside them, in `store`; a checkpoint names those that its state refers to.
+    Clients' own tensors lie next to them, in `store`; a checkpoint names those that its state refers to.
     """
 
     def __init__(self, folder: Path, id: str, device: str, every: float = 0.0) -> None:
@@ -165,7 +165,7 @@ class Checkpoints:
 
 
 def forget(folder: Path) -> None:
-    """Delete the checkpoints of a cell that is done, or that begins anew, and the tensors of its clients: out of sight
+    """Delete the checkpoints of a cell that is done, or that starts again, and the tensors of its clients: out of sight
     first, so that one killed at this leaves none that looks torn."""
     shutil.rmtree(folder / GONE, ignore_errors=True)
     with suppress(OSError):  # there may be none
@@ -179,7 +179,7 @@ def _own(facts: dict[str, Any]) -> str:
 
 
 def _check_facts(facts: dict[str, Any]) -> None:
-    """Raises: TypeError, saying what is wrong, for what fedbench did not write of a checkpoint: whoever can change its
+    """Raises: TypeError, saying what is wrong, for what fedbench did not write of a checkpoint: who can change its
     file can make the hash in it agree."""
     check_all(facts, TYPES)
     if min(facts["number"], facts["round"]) < 0:

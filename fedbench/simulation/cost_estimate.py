@@ -82,7 +82,7 @@ def of_one_method(config: Config) -> str:
 
 
 def answer_each(cells: list[Cell], registry: Registry, answer: Callable[[str, Config], Found], tell: Tell) -> None:
-    """In a child process: tell what answer(id, config) gives for each cell, or why it gives nothing, see `Asking`."""
+    """In a child process: send what answer(id, config) gives for each cell, or why it gives nothing, see `Asking`."""
     for id, config in cells:
         tell({"event": "answered", "id": id, "found": _answered(id, config, registry, answer)})
 

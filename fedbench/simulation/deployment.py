@@ -19,8 +19,8 @@ from fedbench.types import GLOBAL, MIXED, Client, Scenario, Size
 
 @dataclass(frozen=True)
 class Runnable:
-    """A size that the model can be run at. memory: bytes that a device needs to answer one image, None where nobody
-    knows · alone: whether it can answer without the server."""
+    """A size that the model can be run at. memory: bytes that a device needs to answer one image, None where that
+    is unknown · alone: whether it can answer without the server."""
 
     size: Size
     memory: int | None
@@ -56,7 +56,7 @@ class Deployment:
         return max((one for one in self.sizes if self._fits(one, client)), key=lambda one: one.size.order, default=None)
 
     def _fits(self, one: Runnable, client: int) -> bool:
-        """Where clients have devices, by their memory, or where nobody knows what the model takes, by what they train;
+        """Where clients have devices, by their memory, or where it is unknown what the model takes, by what they train;
         else by the size that the scenario gives them."""
         federation = self.federation
         if not one.alone:
@@ -101,8 +101,8 @@ class Scored:
         self.domains = domains
         self.by: dict[int | str, dict[str, float]] = {}
         for score in scores:
-            share = score.share
-            place = share.domain if share.client == GLOBAL else share.client
+            split = score.split
+            place = split.domain if split.client == GLOBAL else split.client
             self.by.setdefault(place, {})[score.metric] = score.value
 
     def of(self, client: Client) -> dict[str, float]:

@@ -16,20 +16,20 @@ from fedbench.method import Predict
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.results.metric_direction import VALIDATION
 from fedbench.simulation.batches import Pixels
-from fedbench.simulation.eval_splits import TEST, EvalSplit
 from fedbench.simulation.failure_reason import Diverged
+from fedbench.simulation.federated_data import TEST, EvalSplit
 from fedbench.types import GLOBAL
 
 Metric = Callable[[Tensor, Tensor], float]
-Answers = Mapping[str, Sequence[Tensor]]  # logits (n, classes) on each share, by output; "" is the method's own
+Answers = Mapping[str, Sequence[Tensor]]  # logits (n, classes) on each split, by output; "" is the method's own
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a metric says of a model's answers on a share. metric: with the answer's name, where it is not the
+    """What a metric says of a model's answers on a split. metric: with the answer's name, where it is not the
     method's own, as in `accuracy/last`."""
 
-    share: EvalSplit
+    split: EvalSplit
     metric: str
     value: float
 
@@ -54,16 +54,16 @@ class Pass(NamedTuple):
 class Evaluation:
     """The test and validation images of a cell, of so many classes, and what is asked of them.
 
-    train: where positions of validation images point · shares: what is scored, by whom, those of a split one after the
-    other · batch_size: images of a pass · mixed: whether a pass may hold images of several shares, which saves the
-    short ones at the end of each · personal: whether the clients' models differ; a client's shares are then answered
+    train: where positions of validation images point · splits: what is scored, test images and validation images each
+    in a row · batch_size: images of a pass · mixed: whether a pass may hold images of several splits, which saves the
+    short ones at the end of each · personal: whether the clients' models differ; a client's splits are then answered
     one after the other, so that its model is made once.
     """
 
     def __init__(
         self,
         test: Pixels,
-        shares: Sequence[EvalSplit],
+        splits: Sequence[EvalSplit],
         metrics: Mapping[str, Metric],
         batch_size: int,
         mixed: bool,
@@ -74,9 +74,9 @@ class Evaluation:
     ) -> None:
         self.test, self.images, self.metrics = test, {TEST: test, VALIDATION: train or test}, metrics
         self.classes, self._how = classes, (batch_size, mixed, personal)
-        self.shares = sorted(shares, key=lambda share: share.client) if personal else list(shares)
-        self.sizes = [len(share.indices) for share in self.shares]
-        parts = [Pass(share.client if personal else GLOBAL, share.indices, share.split) for share in self.shares]
+        self.splits = sorted(splits, key=lambda split: split.client) if personal else list(splits)
+        self.sizes = [len(split.indices) for split in self.splits]
+        parts = [Pass(split.client if personal else GLOBAL, split.indices, split.split) for split in self.splits]
         if mixed and all(part.client == GLOBAL for part in parts):
             of_split = {split: [p.indices for p in parts if p.split == split] for split in {p.split: 0 for p in parts}}
             parts = [Pass(GLOBAL, np.concatenate(indices), split) for split, indices in of_split.items()]
@@ -88,16 +88,16 @@ class Evaluation:
 
     def only(self, split: str) -> Evaluation:
         """The same of the images of one split."""
-        shares = [share for share in self.shares if share.split == split]
-        return Evaluation(self.test, shares, self.metrics, *self._how, self.images[VALIDATION], classes=self.classes)
+        splits = [one for one in self.splits if one.split == split]
+        return Evaluation(self.test, splits, self.metrics, *self._how, self.images[VALIDATION], classes=self.classes)
 
     def scores(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> list[Score]:
-        """Every metric of every answer on every share, see `answers`."""
+        """Every metric of every answer on every split, see `answers`."""
         return self.scored(self.answers(predictor, team))
 
     @torch.no_grad()
     def answers(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> Answers:
-        """What the models say to the images of every share.
+        """What the models say to the images of every split.
 
         predictor(client) answers for that client's own model, predictor(None) for the global one; an answer is valid
         until the next is asked for. Raises ValueError for what are no logits of these images, Diverged where they are
@@ -119,31 +119,31 @@ class Evaluation:
         return {name if i else "": logits.split(self.sizes) for i, (name, logits) in enumerate(found)}
 
     def scored(self, answers: Answers) -> list[Score]:
-        """Every metric of every answer on every share."""
+        """Every metric of every answer on every split."""
         return [
-            Score(share, f"{metric}/{output}" if output else metric, float(score(logits[s], self._labels(share))))
-            for s, share in enumerate(self.shares)
+            Score(split, f"{metric}/{output}" if output else metric, float(score(logits[s], self._labels(split))))
+            for s, split in enumerate(self.splits)
             for output, logits in answers.items()
             for metric, score in self.metrics.items()
         ]
 
     def right(self, answers: Answers) -> Right:
         """Which test images are answered right; of clients' own models, by that of the client whose they are."""
-        tested = [s for s, share in enumerate(self.shares) if share.split == TEST]
-        positions = np.concatenate([self.shares[s].indices for s in tested])
+        tested = [s for s, split in enumerate(self.splits) if split.split == TEST]
+        positions = np.concatenate([self.splits[s].indices for s in tested])
         order = np.argsort(positions)
         hits = {
-            output: [(logits[s].argmax(1) == self._labels(self.shares[s])).numpy() for s in tested]
+            output: [(logits[s].argmax(1) == self._labels(self.splits[s])).numpy() for s in tested]
             for output, logits in answers.items()
         }
         return Right(positions[order], {output: np.concatenate(each)[order] for output, each in hits.items()})
 
-    def _labels(self, share: EvalSplit) -> Tensor:
-        return torch.from_numpy(self.images[share.split].images.y[share.indices])
+    def _labels(self, split: EvalSplit) -> Tensor:
+        return torch.from_numpy(self.images[split.split].images.y[split.indices])
 
 
 def unanswered(logits: Tensor) -> int:
-    """How many images have logits (n, classes) among which there is one that is no number."""
+    """How many images have logits (n, classes) that are not all finite."""
     return int((~logits.isfinite()).any(1).sum())
 
 

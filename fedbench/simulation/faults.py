@@ -40,11 +40,6 @@ class Faults:
         self.dropout, self.stragglers, self.seed = settings.get("dropout", 0.0), settings.get("stragglers"), seed
         self.spoiling: Mapping[str, Any] = settings.get("corrupted") or {}
 
-    def of(self, t: int, client: int, steps: int) -> tuple[int, bool]:
-        """(steps done, whether the work arrives), see `fate`."""
-        fate = self.fate(t, client, steps)
-        return fate.steps, fate.arrives
-
     def fate(self, t: int, client: int, steps: int) -> Fate:
         """Of a client of round t that would usually take `steps` steps.
 

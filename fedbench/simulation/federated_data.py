@@ -1,8 +1,9 @@
-"""What a cell has beside its model and its method: images, who has which of them, and what is tested by itself."""
+"""The federated data of a cell: its images, the clients that have them, and the splits that are scored separately."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,12 +13,26 @@ from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_i
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
+from fedbench.results.metric_direction import VALIDATION
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.batches import NORMALIZE, Pixels
-from fedbench.simulation.eval_splits import EvalSplit, of_clients, of_domains, of_validation
 from fedbench.simulation.failure_reason import check_command
 from fedbench.simulation.federation import Federation, refuse_idle
-from fedbench.types import Client, Clients, Dataset
+from fedbench.types import GLOBAL, Client, Clients, Dataset, Images
+
+TEST = "test"  # what is scored next to VALIDATION, as results call it
+MOST_BY_CLIENT = 100_000  # clients whose validation images are evaluated one by one: a row each in every evaluation
+
+
+@dataclass(frozen=True)
+class EvalSplit:
+    """Positions (n,) in the test split, or of validation images in the training split, and how the results call
+    them."""
+
+    domain: str
+    indices: np.ndarray
+    client: int = GLOBAL
+    split: str = TEST
 
 
 class FederatedData:
@@ -71,12 +86,12 @@ class FederatedData:
 
     @property
     def by_client(self) -> bool:
-        """Whether every client is tested by itself, on images like its own."""
+        """Whether every client is tested separately, on images like its own."""
         return bool(self.config["evaluation"].get("by", "domain") == "client")
 
     @cached_property
-    def shares(self) -> list[EvalSplit]:
-        """What is scored by itself: the test images of each domain, or of each client, then the validation images. The
+    def eval_splits(self) -> list[EvalSplit]:
+        """What is scored separately: the test images of each domain, or of each client, then the validation images. The
         test images of each client are the same with and without what it has held out. Raises UserError."""
         train, test, clients = self.splits.train, self.splits.test, self._everything
         validation = of_validation(self.dataset, train, self._held, self.by_client)
@@ -88,4 +103,66 @@ class FederatedData:
     @property
     def sizes(self) -> list[int]:
         """How many images each of them has."""
-        return [len(share.indices) for share in self.shares]
+        return [len(split.indices) for split in self.eval_splits]
+
+
+def of_domains(dataset: Dataset, test: Images) -> list[EvalSplit]:
+    """The test images of each domain."""
+    return [EvalSplit(name, np.flatnonzero(test.domain == d)) for d, name in enumerate(dataset.domains)]
+
+
+def of_clients(
+    dataset: Dataset, train: Images, test: Images, clients: Clients, generator: np.random.Generator
+) -> list[EvalSplit]:
+    """For each client, test images that are distributed as its training images are.
+
+    The test images of every domain and class are dealt in random order to the clients, in random order too, in
+    proportion to how many training images of that domain and class they have; cumulative numbers are rounded. Each
+    goes to one client, or to nobody where no client has that class of that domain. A client that gets none is left
+    out.
+
+    Raises: UserError where nobody gets any.
+    """
+    train_owner, test_owner = np.full(len(train), -1), np.full(len(test), -1)
+    train_owner[clients.indices] = np.repeat(np.arange(len(clients)), clients.sizes)
+    trained, tested = (images.domain * len(dataset.classes) + images.y for images in (train, test))
+    for kind in np.unique(tested):
+        holders = train_owner[trained == kind]
+        images, order = generator.permutation(np.flatnonzero(tested == kind)), generator.permutation(len(clients))
+        held = np.bincount(holders[holders >= 0], minlength=len(clients))[order]
+        if held.any():
+            ends = np.rint(np.cumsum(held) * len(images) / held.sum())
+            test_owner[images] = order[np.searchsorted(ends, np.arange(len(images)), side="right")]
+    if (test_owner < 0).all():
+        raise UserError("evaluation by client: no test image is of a domain and class that a client trains on")
+    by_owner = np.argsort(test_owner, kind="stable")
+    some, starts = np.unique(test_owner[by_owner], return_index=True)
+    return [
+        EvalSplit(dataset.domain_name(int(clients.domains[i])), own, i)
+        for i, own in zip(some.tolist(), np.split(by_owner, starts[1:]), strict=True)
+        if i >= 0
+    ]
+
+
+def of_validation(dataset: Dataset, train: Images, held: Clients | None, by_client: bool) -> list[EvalSplit]:
+    """The validation images that clients hold out, client by client, or all of a domain; those that have any.
+
+    held: the clients with them, positions in the training split. Raises UserError where too many clients would be
+    validated one by one.
+    """
+    if held is None:
+        return []
+    if by_client:
+        some = np.flatnonzero(held.sizes).tolist()
+        if len(some) > MOST_BY_CLIENT:
+            raise UserError(
+                f"evaluation by client: {len(some):,} clients hold out validation images, and at most "
+                f"{MOST_BY_CLIENT:,} are evaluated one by one; evaluate by domain, or register fewer clients"
+            )
+        return [
+            EvalSplit(dataset.domain_name(c.domain), c.indices, c.id, VALIDATION) for c in map(held.__getitem__, some)
+        ]
+    everybodys = np.sort(held.indices)
+    domain = train.domain[everybodys]
+    found = [EvalSplit(name, everybodys[domain == d], split=VALIDATION) for d, name in enumerate(dataset.domains)]
+    return [split for split in found if len(split.indices)]

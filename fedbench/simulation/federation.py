@@ -1,4 +1,4 @@
-"""A scenario at work: the registered clients, and who takes part in a round, with what sizes and batches."""
+"""The federation of a cell: its registered clients, and the sizes and batches of those that take part in a round."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedbench.devices.assignment import Dealt, devices_of, server_of
 from fedbench.devices.fitting import Costs, Fit, Work, fitted
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
-from fedbench.simulation.batches import Batch, Pixels, ahead
+from fedbench.simulation.batches import Batch, Pixels
 from fedbench.simulation.faults import Faults
 from fedbench.types import MIXED, Client, Clients, Cohort, Device, Scenario, Size
 from fedbench.words import counted
@@ -63,8 +63,8 @@ class Federation:
         one everybody takes the last. Clients of one device that have equally many images do the same work."""
         assert self.devices is not None and self.server is not None
         held = self.clients.sizes
-        alike = self.devices.which.astype(np.int64) * (held.max() + 1) + held
-        _, first, which = np.unique(alike, return_index=True, return_inverse=True)
+        kinds = self.devices.which.astype(np.int64) * (held.max() + 1) + held
+        _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
         some = first.tolist()
         devices, works = [self.devices[client] for client in some], [self.work(client) for client in some]
         found = Dealt.of(fitted(sizes, Fit.of(config, self.server) if config else None, devices, works))
@@ -125,14 +125,14 @@ class Federation:
     def cohort(self, t: int) -> Cohort:
         """The clients of round t."""
         ids = self._sample(t)
-        done = [self.faults.of(t, i, self._steps(i)) for i in ids]
+        fates = [self.faults.fate(t, i, self._steps(i)) for i in ids]
         return Cohort(
             ids=ids,
             capacities=_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
             num_examples=_numbers(map(self.clients.examples, ids)),
-            steps=_numbers(steps for steps, _ in done),
+            steps=_numbers(fate.steps for fate in fates),
             batches=Batches(self, t, ids),
-            arrives=_numbers(arrives for _, arrives in done).bool(),
+            arrives=_numbers(fate.arrives for fate in fates).bool(),
             ranks=_numbers(self.ranks.of(t, self.clients[i]) for i in ids) if self.ranks else None,
             widths=_numbers((self.widths.of(t, self.clients[i]) for i in ids), torch.float64) if self.widths else None,
         )
@@ -167,8 +167,8 @@ class Federation:
         return steps if limit is None else min(steps, limit)
 
     def steps_beside(self, client: int, epochs: int, done: int) -> int:
-        """The steps of `epochs` epochs that a client takes beside the `done` ones of its usual steps: as large a part
-        of them, and at least one if it has done any."""
+        """The steps of `epochs` epochs that a client takes beyond the `done` ones of its usual steps: as large a
+        part of them, and at least one if it has done any."""
         return max(1, self._steps(client, epochs) * done // self._steps(client)) if done and epochs else 0
 
     def usual_steps(self, client: int) -> int:
@@ -258,8 +258,7 @@ class Batches:
         return Batches(self.federation, self.t, [self.ids[n] for n in rows])
 
     def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
-        batches = map(make, self.federation.in_order(self.t, self.ids[n]))
-        return ahead(batches) if self.federation.pixels.far else batches
+        return map(make, self.federation.in_order(self.t, self.ids[n]))
 
 
 def _numbers(values: Iterable[float], dtype: torch.dtype = torch.int64) -> Tensor:

@@ -113,9 +113,9 @@ class _Built:
         """The totals of a cell that it serves. Raises UserError, NotApplicable."""
         if self.simulation is None:
             raise self.reason or AssertionError
-        scenario = federated.federation.scenario
-        check_ranks(self.simulation.model, scenario)
-        return RoundRecords(config, federated.dataset, federated.federation).totals(self.simulation.method, federated)
+        check_ranks(self.simulation.model, federated.federation.scenario)
+        records = RoundRecords(config, federated.dataset, federated.federation)
+        return records.totals(self.simulation.method, sum(federated.sizes))
 
 
 def _read(name: str, config: Config, federated: FederatedData) -> Any:
@@ -148,7 +148,7 @@ class MethodCosts:
         federated = self._federated_data(config)
         if config.get("devices"):
             simulation = self._simulation(config, federated, Setup)
-            return simulation.records.totals(simulation.method, federated)
+            return simulation.records.totals(simulation.method, sum(federated.sizes))
         if self._common != (common := of_one_method(config)):
             self._common, self._built = common, []
         for built in self._built:

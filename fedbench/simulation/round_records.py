@@ -1,47 +1,40 @@
-"""The books of a cell: every row of every table, and what they will add up to."""
+"""The records of a cell: the rows of its tables, their totals beforehand, and the simulated time of its clients."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Protocol
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
-from fedbench.devices.fitting import RoundSeconds
+from fedbench.devices.fitting import RoundSeconds, round_seconds
 from fedbench.disk import hash_of_bytes
 from fedbench.errors import UserError
 from fedbench.families.aggregation import WEIGHTS
+from fedbench.families.layer_effects import effects
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.param_paths import trained_layers
 from fedbench.results.columns import SIMULATED
 from fedbench.results.metric_direction import VALIDATION, best_round, first_metric
 from fedbench.results.scores import evaluated_rounds
+from fedbench.seeding import numpy_generator
 from fedbench.simulation.deployment import Deployment, Runnable, Scored, offered_by
-from fedbench.simulation.diagnostics import effects
 from fedbench.simulation.evaluation import Right, Score
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.federation import Federation
-from fedbench.simulation.simulated_time import Clock
 from fedbench.simulation.upload_filter import NOT_FINITE
-from fedbench.types import ClientCost, Dataset, Report, Size, Uploads
+from fedbench.types import ClientCost, Cohort, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]
 MOST_DEPLOYED = 100_000  # clients, each a row of deployed.parquet for every metric
 
 
-class Tested(Protocol):
-    """What knows how many images are tested in an evaluation, share by share."""
-
-    @property
-    def sizes(self) -> list[int]: ...
-
-
 class RoundRecords:
-    """Who accounts for a cell: a method for each table, which makes its rows of one round.
+    """The rows of a cell's tables: a function for each table makes those of one round.
 
     t counts rounds from 0, their rows from 1. See docs/results.md for what the columns mean. Raises UserError where
     tables would have a row for each of more clients than MOST_DEPLOYED.
@@ -157,12 +150,12 @@ class RoundRecords:
         return [
             {
                 "round": t,
-                "split": score.share.split,
-                "domain": score.share.domain,
-                "client": score.share.client,
+                "split": score.split.split,
+                "domain": score.split.domain,
+                "client": score.split.client,
                 "metric": score.metric,
                 "value": score.value,
-                "examples": len(score.share.indices),
+                "examples": len(score.split.indices),
             }
             for score in scores
         ]
@@ -221,7 +214,7 @@ class RoundRecords:
                 values.setdefault(row["round"], []).append(row["value"])
         return best_round({t: float(np.mean(each)) for t, each in values.items()}, metric) if values else None
 
-    def totals(self, method: Method, evaluation: Tested) -> dict[str, Any]:
+    def totals(self, method: Method, tested: int) -> dict[str, Any]:
         """What all rounds together will cost, known beforehand because every draw is seeded; of layers that are drawn
         to be trained, by one draw for all clients of a size.
 
@@ -230,9 +223,9 @@ class RoundRecords:
         """
         totals: dict[str, Any] = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
         totals["evaluations"] = len(self.evaluated)
-        totals["tested"] = totals["evaluations"] * sum(evaluation.sizes)
+        totals["tested"] = totals["evaluations"] * tested
         if self.sized:  # validation images are not, and not every size has a model: an upper bound
-            totals["tested"] += len(offered_by(method, self.federation.scenario)) * sum(evaluation.sizes)
+            totals["tested"] += len(offered_by(method, self.federation.scenario)) * tested
         for t in range(self.T):
             cohort, took, sent = self.clocked.cohort(t, method), [], []
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):
@@ -259,12 +252,8 @@ class RoundRecords:
         work = self.federation.work(client, steps)
         return work.images, work.last
 
-    def trained_on(self, rows: Rows) -> int:
-        """How many images rows of rounds.parquet are of, one of two local epochs twice."""
-        return sum(self.images(row["client"], row["steps"])[0] for row in rows)
-
     def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
-        """How many images a client trains a model of its own on, beside so many steps."""
+        """How many images a client trains its own model on, in addition to so many steps."""
         return self.federation.work(client, steps).beside(cost.epochs_beside)
 
     def _done(self, report: Report, n: int) -> tuple[int, int]:
@@ -290,3 +279,87 @@ def _weights(method: Mapping[str, Any]) -> str | None:
     aggregator = method.get("aggregator")
     weights = (aggregator if isinstance(aggregator, Mapping) else method).get("weights", "examples")
     return weights if weights in WEIGHTS else None
+
+
+class Clock:
+    """The simulated time of one cell. Every draw is a function of (seed, round, client), so all methods meet the same.
+
+    A client takes bytes down / down, FLOPs / FLOP/s and bytes up / up of its device, one after the other, and waits in
+    between while the server computes for it. A straggler computes `slowdown` times as long, and one that is not done by
+    its deadline has computed until then: `deadline` times what its usual steps take. A client that drops out is missed
+    at once. jitter: the deviation of the logarithm of two factors with median 1, of its processor and of its network ·
+    wait_for: of how many clients, the fastest, the server takes the work; None for all.
+    """
+
+    def __init__(self, config: Mapping[str, Any], federation: Federation) -> None:
+        self.federation, self.seed, self.precision = federation, config["seed"], config["precision"]
+        given = config.get("devices") or {}
+        self.jitter: float = given.get("jitter", 0.0)
+        self.wait_for: int | None = given.get("wait_for")
+
+    def cohort(self, t: int, method: Method) -> Cohort:
+        """The clients of round t. Where the server waits for the fastest, the work of the others is lost to it: they
+        have done it, and it does not arrive. Who is fastest follows from what the method charges beforehand."""
+        cohort = self.federation.cohort(t)
+        if self.wait_for is None or int(cohort.arrives.sum()) <= self.wait_for:
+            return cohort
+        arriving = {
+            n: self.times(t, client, cost, int(cohort.steps[n])).total
+            for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True))
+            if cost is not None and cohort.arrives[n]
+        }
+        arrives = cohort.arrives.clone()
+        arrives[sorted(arriving, key=arriving.__getitem__)[self.wait_for :]] = False  # of equal ones the later client's
+        return replace(cohort, arrives=arrives)
+
+    def times(
+        self, t: int, client: int, cost: ClientCost, steps: int, sent: bool = True, refused: bool = False
+    ) -> RoundSeconds:
+        """Of a client of round t that has done so many steps. sent: whether its work came; refused: whether the server
+        would not have it."""
+        devices, server, faults = self.federation.devices, self.federation.server, self.federation.faults
+        assert devices is not None and server is not None  # only then is it asked for
+        device, work, usual = devices[client], self.federation.work(client, steps), self.federation.work(client)
+        beside, last = work.beside(cost.epochs_beside), work.last if sent else 0
+        took = round_seconds(cost, device, server, work.images, last, self.precision, beside, sent, refused)
+        fate = faults.fate(t, client, self.federation.usual_steps(client))
+        compute = fate.slowdown * took.compute
+        if fate.late:
+            flops = cost.flops(usual.images, usual.last, beside=usual.beside(cost.epochs_beside))
+            compute = faults.deadline * flops / device.flops_at(self.precision)
+        processor, network = self._factors(t, client)
+        return RoundSeconds(network * took.down, processor * compute, network * took.up, took.server)
+
+    def columns(
+        self, t: int, client: int, cost: ClientCost, steps: int, sent: bool, refused: bool
+    ) -> dict[str, float | None]:
+        """SIMULATED of a row of rounds.parquet; nulls where clients have no devices."""
+        if self.federation.devices is None:
+            return dict.fromkeys(SIMULATED)
+        times, watts = self.times(t, client, cost, steps, sent, refused), self.federation.devices[client].watts
+        energy = None if watts is None else watts * times.compute
+        return dict(zip(SIMULATED, (*times, energy), strict=True))
+
+    def row(self, times: Sequence[RoundSeconds], sent: Sequence[bool]) -> dict[str, float]:
+        """What a round took, by the columns of clock.parquet: of its clients, and which of them sent their work.
+
+        Clients work side by side. The server waits for all, or until it has the work of so many as it waits for; it is
+        one machine, and what it computes for them one after the other takes its time too.
+        """
+        awaited = [one for one, came in zip(times, sent, strict=True) if came]
+        if self.wait_for is None or len(awaited) < self.wait_for:
+            awaited = list(times)
+        duration = max(*(one.total for one in awaited), sum(one.server for one in awaited))
+        busy = sum(min(one.down + one.compute + one.up, duration) for one in times)
+        return {
+            "duration": duration,
+            "server_seconds": sum(one.server for one in times),
+            "idle_share": 1 - busy / (len(times) * duration) if duration else 0.0,
+        }
+
+    def _factors(self, t: int, client: int) -> tuple[float, float]:
+        """So many times longer than usual (its processor, its network)."""
+        if not self.jitter:
+            return 1.0, 1.0
+        processor, network = numpy_generator(self.seed, t, client, "devices/jitter").standard_normal(2)
+        return math.exp(self.jitter * processor), math.exp(self.jitter * network)

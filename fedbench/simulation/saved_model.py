@@ -1,4 +1,4 @@
-"""The model of a finished cell: kept in the cell's folder, and taken up again from there."""
+"""The model of a finished cell: saved in the cell's folder, and loaded from there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # t
 def keep(folder: Path, simulation: Simulation, *, lasting: bool = True) -> None:
     """Write what a simulation that has run leaves into its cell's folder: see `fedbench.simulation.state.save`.
 
-    `method` is its last state, `world` what the method was built from beside the configuration: enough to build
+    `method` is its last state, `world` what the method was built from in addition to the configuration: enough to build
     it where the images are not.
     """
     clients = simulation.federation.clients
@@ -129,8 +129,8 @@ def _same_files(folder: Path, versions: Mapping[str, str], registry: Registry) -
 
 def _same_prints(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) -> None:
     if changed := [what for what in now if then[what] != now[what]]:
-        told = "; ".join(f"{what}: then {then[what]}, now {now[what]}" for what in changed)
-        raise UserError(f"{folder}: what this cell was computed from has changed. {told}.\n{AGAIN}")
+        changes = "; ".join(f"{what}: then {then[what]}, now {now[what]}" for what in changed)
+        raise UserError(f"{folder}: what this cell was computed from has changed. {changes}.\n{AGAIN}")
 
 
 def _blank(world: Mapping[str, Any]) -> Dataset:

@@ -30,11 +30,10 @@ from fedbench.seeding import generator, seed_of
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.clientstore import ClientStore, keys_of
 from fedbench.simulation.deployment import Deployment
-from fedbench.simulation.eval_splits import TEST
 from fedbench.simulation.evaluation import Evaluation
-from fedbench.simulation.federated_data import FederatedData
+from fedbench.simulation.failure_reason import checked, checked_metric, checked_round, plugin_fault
+from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
-from fedbench.simulation.plugin_output_checks import checked, checked_metric, checked_round, plugin_fault
 from fedbench.simulation.round_records import RoundRecords, Rows
 from fedbench.simulation.state import taken_apart
 from fedbench.simulation.upload_filter import Guard, Later, received
@@ -123,7 +122,7 @@ class Simulation:
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
             images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
         how = (metrics, images, self.fast, self.method.personal, self.train)
-        return Evaluation(test, self.federated.shares, *how, classes=len(self.dataset.classes))
+        return Evaluation(test, self.federated.eval_splits, *how, classes=len(self.dataset.classes))
 
     def _keep(self, model: Blocks) -> None:
         """Let what the frozen part of the model makes of images be computed once for all rounds."""
@@ -204,7 +203,7 @@ class Simulation:
                 kind.fp32_precision = precision
 
     @property
-    def shares(self) -> int:
+    def processes(self) -> int:
         """How many processes can run it together: at most one for each client of a round."""
         together = self.fast and self.device == "cpu" and not self.method.alone and can_train(self.model)
         return max(1, len(self.federation.cohort(0))) if together else 1

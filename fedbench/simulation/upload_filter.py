@@ -1,5 +1,4 @@
-"""Between the clients and the server: what each client sends is one message, which a fault may spoil and which is
-checked before anything is averaged."""
+"""The filter of uploads: each client sends one message, which a fault may spoil, and which is checked by the server."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ Later = list[Tensor] | None
 
 
 class Guard:
-    """The server's check of every upload: malformed ones are refused always, those above a norm where it is told to.
+    """The server's check of every upload: malformed ones are refused always, those above a norm where one is set.
 
     settings: `train.guard` of a suite, resolved, or None. `max_norm` is the norm thresholding of Sun et al. (2019,
     arXiv 1911.07963, Section 4): an update w_n - w_start of a larger norm over all its tensors is ignored.
@@ -143,8 +142,8 @@ def _check_rows(
                 f"uploads: '{place}' has {found} rows, but by the plan {due} of {N} clients send it: {_why(place)}"
             )
         if place not in begun:
-            told = ", ".join(begun) or "nothing"
-            raise UserError(f"uploads: '{place}' is not among what clients started from ({told}): give it in `start`")
+            known = ", ".join(begun) or "nothing"
+            raise UserError(f"uploads: '{place}' is not among what clients started from ({known}): give it in `start`")
 
 
 def _why(place: str) -> str:

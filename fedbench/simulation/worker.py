@@ -1,4 +1,4 @@
-"""What happens inside a worker process: one cell, from its manifest to its files, whatever goes wrong."""
+"""The worker process: computes one cell, from its manifest to its files, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from fedbench.results.files import cleared, described
 from fedbench.results.lock import Held, cell_lock
 from fedbench.results.manifest import computation
 from fedbench.results.metric_direction import declare
-from fedbench.simulation.cell_job import CellJob, config_of, last_rows, news
+from fedbench.simulation.cell_job import CellJob, config_of, last_rows, score_of
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
-from fedbench.simulation.failure_reason import Diverged, out_of_memory, place
-from fedbench.simulation.plugin_output_checks import PluginFault
+from fedbench.simulation.failure_reason import Diverged, PluginFault, out_of_memory, place
 from fedbench.simulation.saved_model import keep
 from fedbench.simulation.simulation import Simulation
 
@@ -37,21 +36,21 @@ Send = Callable[[dict[str, Any]], None]
 
 
 class Stopped(Exception):
-    """The cell was asked to end, and can go on from its checkpoint."""
+    """The cell was asked to end, and can be resumed from its checkpoint."""
 
 
 class Halved(Exception):
-    """The cell has come as far as it was ordered to, and can go on from its checkpoint."""
+    """The cell has reached the round that its job names, and can be resumed from its checkpoint."""
 
 
 LOCK = 5.0  # seconds to wait for a cell's lock: others hold it for a moment when they look at the cell
 
 
 def compute(job: str, send: Send) -> dict[str, Any]:
-    """What runs in a worker process: computes the cell of an order, and returns its `status`, `reason` and `seconds`.
+    """What runs in a worker process: computes the cell of a job, and returns its `status`, `reason` and `seconds`.
 
     Args:
-        job: an `CellJob` as a JSON string.
+        job: a `CellJob` as a JSON string.
         send: takes the events of `fedbench.simulation.cell_job`.
     """
     torch.set_num_threads(1)
@@ -60,18 +59,18 @@ def compute(job: str, send: Send) -> dict[str, Any]:
     def sending(event: dict[str, Any]) -> None:
         try:
             send(event)
-        except OSError:  # the run was killed: the cell stays `running` on disk, and the next run goes on with it
+        except OSError:  # the run was killed: the cell stays `running` on disk, and the next run resumes it
             os._exit(1)
 
     sending({"event": "ready"})
-    order, asked = CellJob.from_json(job), list[int]()
+    cell_job, asked = CellJob.from_json(job), list[int]()
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    end = run(order, sending, order.processes, lambda: bool(asked))
+    end = run(cell_job, sending, cell_job.processes, lambda: bool(asked))
     return {key: end.get(key) for key in ("status", "reason", "seconds")}
 
 
 def run(
-    order: CellJob,
+    job: CellJob,
     send: Send = lambda event: None,
     processes: int = 1,
     stopping: Callable[[], bool] = lambda: False,
@@ -79,27 +78,27 @@ def run(
     """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
     Args:
-        order: which cell, and how.
+        job: which cell, and how.
         send: takes its events.
         processes: how many may compute the cell together; more than one only where torch has not used threads yet.
         stopping: asked after each round; where it is true, the cell ends as `interrupted`, with a checkpoint.
 
     A cell that another run computes, or has computed since this run saw it, is `taken` and stays as it is.
     """
-    taken = {**order.manifest, "status": TAKEN, "reason": "another run computes it", "seconds": 0.0}
+    taken = {**job.manifest, "status": TAKEN, "reason": "another run computes it", "seconds": 0.0}
     try:
-        with cell_lock(order.folder, LOCK):
-            if order.seen and _is_done(order):
+        with cell_lock(job.folder, LOCK):
+            if job.seen and _is_done(job):
                 return taken
-            return _ended(_Computation(order, send, stopping), processes)
+            return _ended(_Computation(job, send, stopping), processes)
     except Held:
         return taken
 
 
-def _is_done(order: CellJob) -> bool:
+def _is_done(job: CellJob) -> bool:
     """Whether another run has computed the cell since this one saw it."""
-    manifest = read_manifest(order.folder)
-    return manifest is not None and manifest["status"] in ENDED and computation(manifest) != order.seen
+    manifest = read_manifest(job.folder)
+    return manifest is not None and manifest["status"] in ENDED and computation(manifest) != job.seen
 
 
 def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
@@ -126,29 +125,29 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
 
 
 class _Computation:
-    """A cell at work: its manifest, how far it is, and what is told and kept after every round."""
+    """A cell at work: its manifest, its progress, and what is reported and kept after every round."""
 
-    def __init__(self, order: CellJob, send: Send, stopping: Callable[[], bool]) -> None:
-        self.order, self.folder = order, order.folder
-        self.registry = Registry(order.plugins, in_place=True)
-        self.tell, self.stopping = send, stopping
-        self.manifest = {**order.manifest, "status": "running", "machine": {}, "seconds": 0.0}
+    def __init__(self, job: CellJob, send: Send, stopping: Callable[[], bool]) -> None:
+        self.job, self.folder = job, job.folder
+        self.registry = Registry(job.plugins, in_place=True)
+        self.send, self.stopping = send, stopping
+        self.manifest = {**job.manifest, "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.progress = Progress()
         self.began = time.perf_counter()
 
     def run(self, processes: int) -> dict[str, Any]:
         """All rounds that are left, and the files; how it ended."""
-        device = resolved(self.order.device)
-        if device == "cuda" and self.order.gpu_fraction:  # what it takes beyond that is its own fault, not others'
-            torch.cuda.set_per_process_memory_fraction(self.order.gpu_fraction)
+        device = resolved(self.job.device)
+        if device == "cuda" and self.job.gpu_fraction:  # what it takes beyond that is its own fault, not others'
+            torch.cuda.set_per_process_memory_fraction(self.job.gpu_fraction)
         self.manifest["machine"] = machine.describe(device)
         config, catalogue = self.manifest["config"], self.registry.catalogue
         measures = catalogue.measures(metric["name"] for metric in config["evaluation"]["metrics"])
-        told = {"metrics": measures, "method": catalogue.said_of(config["method"]["name"])}
-        self.manifest |= {what: said for what, said in told.items() if said}
+        declared = {"metrics": measures, "method": catalogue.said_of(config["method"]["name"])}
+        self.manifest |= {what: facts for what, facts in declared.items() if facts}
         declare(measures)
-        self._take_up(device)
+        self._resume(device)
         self._compute(device, processes)
         self._write_tables()
         keep(self.folder, self.simulation)
@@ -174,7 +173,7 @@ class _Computation:
             else:
                 simulation.run(team=team, progress=progress)
 
-        together(min(processes, simulation.shares), work)
+        together(min(processes, simulation.processes), work)
 
     def place(self, error: BaseException) -> str:
         """The plugin's file that an exception came through, in words that follow on its own; or ""."""
@@ -185,28 +184,27 @@ class _Computation:
             if rows or kind not in ONLY_WITH_ROWS:
                 write_rows(self.folder, kind, rows)
 
-    def _take_up(self, device: str) -> None:
-        """Clear the folder of what a killed run left half written, and go on from the checkpoint."""
+    def _resume(self, device: str) -> None:
+        """Clear the folder of what a killed run left half written, and resume from the checkpoint."""
         torn = cleared(self.folder, read_manifest(self.folder) or {})
-        if self.order.fresh:
+        if self.job.fresh:
             forget(self.folder)
-        self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, self.order.checkpoint_every)
+        self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, self.job.checkpoint_every)
         self.progress, refused = self.checkpoints.latest()
         self.began -= self.progress.seconds
         self.manifest["round"] = self.progress.round
         if torn := [*torn, *refused]:
             self.manifest["torn"] = torn
-            self.tell({"event": "torn", "reasons": torn})
+            self.send({"event": "torn", "reasons": torn})
         if self.progress.round:
-            self.tell({"event": "resumed", "round": self.progress.round})
+            self.send({"event": "resumed", "round": self.progress.round})
 
     def _on_round(self, t: int, rows: list[dict[str, Any]]) -> None:
         self.manifest["round"] = t
         tested = last_rows(self.progress.tables["eval"], t)
         self._call("fedbench_round_finished", round=t, rows=rows, evaluation=tested)
-        told = news(self.simulation.records.trained_on(rows), tested, self.manifest["config"])
-        self.tell({"event": "round", "round": t, **told})
-        stopping, enough = self.stopping(), t == self.order.until
+        self.send({"event": "round", "round": t, **score_of(tested, self.manifest["config"])})
+        stopping, enough = self.stopping(), t == self.job.until
         if t < self.simulation.rounds and (stopping or enough or self.checkpoints.due()):
             self.progress.seconds = self._seconds()
             self.checkpoints.write(self.progress)
@@ -216,7 +214,7 @@ class _Computation:
 
     def _halve(self, t: int) -> None:
         """Raises Halved where the cell is to come no further than round t, with the tables as they are by now."""
-        if self.order.until is not None and self.order.until <= t < self.simulation.rounds:
+        if self.job.until is not None and self.job.until <= t < self.simulation.rounds:
             self._write_tables()
             raise Halved(f"ended after round {t} of {self.simulation.rounds}, as a candidate that may go on")
 
@@ -234,7 +232,7 @@ class _Computation:
         return self.manifest
 
     def _call(self, hook: str, **facts: Any) -> None:
-        """Tell the plugins; none of them can spoil a result."""
+        """Call a hook of the plugins; none of them can spoil a result."""
         self.registry.tell(hook, manifest=self.manifest, folder=str(self.folder), **facts)
 
     def _seconds(self) -> float:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedbench.data.checked import fault_of_clients, of_what
-from fedbench.simulation.plugin_output_checks import fault_of_loss
+from fedbench.simulation.failure_reason import fault_of_loss
 from fedbench.testing.world import expect, same, twice
 from fedbench.types import MIXED, Client, Clients, Objective
 

@@ -22,7 +22,7 @@ from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.simulation import state as on_disk
 from fedbench.simulation.clientstore import ClientStore
-from fedbench.simulation.plugin_output_checks import fault_of_round
+from fedbench.simulation.failure_reason import fault_of_round
 from fedbench.simulation.upload_filter import messages_of
 from fedbench.testing.aggregator_check import check_moves
 from fedbench.testing.world import (

@@ -1,1 +1,1 @@
-"""Where cells run, beside this machine."""
+"""Executors: cells on Ray and Slurm."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from fedbench import hookimpl, machine
 from fedbench.errors import UserError
-from fedbench.options import Count, Text, judged
-from fedbench.runner.elsewhere import Dispatch, changes, check_reachable, compute, library, unchanged, variables
+from fedbench.options import Count, Positive, Text, judged
+from fedbench.runner.elsewhere import Dispatch, check_reachable, compute, library, unchanged, variables
 from fedbench.runner.local import Execute, OnEvent
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -23,14 +23,12 @@ def on_ray(
     gpu: float = 0.0,
     address: Annotated[str, Text("HOST:PORT or auto")] | None = None,
     cpus_per_cell: Count = 1,
-    resources: dict[str, float] = {},  # noqa: B006 (an option's default, never changed)
+    resources: dict[str, Positive] = {},  # noqa: B006 (an option's default, never changed)
 ) -> Execute:
     """Run cells as tasks of a Ray cluster: `address` is `HOST:PORT`, `auto` for the one of this machine, or null to
     start one here. `--jobs` run side by side, or as many as there is room for. A cell takes `cpus_per_cell` CPUs,
     `--gpu-fraction` of a GPU and `resources` of your own. The next run computes a cell whose node was lost.
     """
-    if not all(isinstance(amount, int | float) and amount > 0 for amount in resources.values()):
-        raise UserError("--executor ray: resources: expected {name: amount}, each amount above 0")
     ray = library("ray", "ray")
     needs = {name: amount for name, amount in {"CPU": cpus_per_cell, "GPU": gpu, **resources}.items() if amount}
     limits = {"timeout": timeout, "memory_limit": memory_limit}
@@ -38,7 +36,7 @@ def on_ray(
 
     def execute(jobs: Iterable[str], on_event: OnEvent) -> None:
         with nullcontext() if ray.is_initialized() else _connected(ray, address, cpus):
-            Dispatch(_Cluster(ray, limits, needs, most), changes(gpu, cpus_per_cell), on_event).run(jobs)
+            Dispatch(_Cluster(ray, limits, needs, most), on_event, cpus_per_cell, gpu).run(jobs)
 
     return execute
 

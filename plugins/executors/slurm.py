@@ -12,13 +12,10 @@ from fedbench import hookimpl, machine
 from fedbench.disk import cache_dir
 from fedbench.errors import UserError
 from fedbench.options import Count, Positive, Text, judged
-from fedbench.runner.elsewhere import Dispatch, changes, compute, library
+from fedbench.runner.elsewhere import Dispatch, compute, library
 from fedbench.runner.local import Execute
 
-DAY = 24 * 60  # minutes
-SPARE = 600.0  # seconds of a job besides the cell's own, to load torch and data
 ARRAY = 1000  # jobs of an array: Slurm's MaxArraySize is 1001 unless it is set
-SHARES = "where yours gives out parts of one, add additional: {gres: 'shard:1'} to the options of --executor"
 UNDONE = ("READY", "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "UNKNOWN")
 
 
@@ -40,16 +37,15 @@ def on_slurm(
 ) -> Execute:
     """Run cells as jobs of Slurm, in arrays. `--jobs` of them, or else `at_once`, are in its queue or at work at a
     time; more follow as these end. `time` is in minutes (null: enough for `--timeout`, or a day), `memory` in GB, and
-    `additional` goes to sbatch as it is. A cell that is preempted, out of time or whose node is lost is resumed by the
-    next run. `logs` is a folder that all machines see, for submitit's own files; null: one in the cache folder.
-    `cluster: local` runs the jobs on this machine, without Slurm. With `--device cuda` each asks for a GPU, or for what
-    `additional` calls `gres`.
+    `additional` goes to sbatch as it is. The next run resumes a cell that is preempted, out of time or on a lost node.
+    `logs` is a folder that all machines see, for submitit's files; null: one in the cache folder. `cluster: local` runs
+    jobs on this machine, without Slurm. With `--device cuda` each asks for a GPU, or for its `gres`.
     """
     if "gres" not in additional and gpu not in (0.0, 1.0):
-        raise UserError(f"--gpu-fraction {gpu:g}: Slurm gives whole GPUs; {SHARES}")
-    room = most or (machine.cores() // cpus_per_cell or 1 if cluster == "local" else at_once)
+        raise UserError(f"--gpu-fraction {gpu:g}: Slurm gives whole GPUs; shares: additional: {{gres: 'shard:1'}}")
+    room = min(ARRAY, most or (machine.cores() // cpus_per_cell or 1 if cluster == "local" else at_once))
     wanted = {
-        "timeout_min": time or (math.ceil((timeout + SPARE) / 60) if timeout else DAY),
+        "timeout_min": time or (math.ceil(timeout / 60) + 10 if timeout else 24 * 60),  # 10 to load torch and data
         "cpus_per_task": cpus_per_cell,
         "mem_gb": memory,
         "gpus_per_node": None if "gres" in additional else int(gpu) or None,
@@ -58,24 +54,21 @@ def on_slurm(
         "slurm_array_parallelism": room,
         "slurm_additional_parameters": {"no-requeue": True, **additional},
     }
-    folder = Path(logs or cache_dir() / "slurm").resolve() / secrets.token_hex(4)
     try:
+        folder = Path(logs or cache_dir() / "slurm").resolve() / secrets.token_hex(4)
         executor = library("submitit", "slurm").AutoExecutor(folder=folder, cluster=cluster)
         executor.update_parameters(**{name: value for name, value in wanted.items() if value is not None})
     except (RuntimeError, ValueError, TypeError, NameError, OSError) as error:
         raise UserError(f"--executor slurm: {error}") from error
     slurm = _Cluster(executor, {"timeout": timeout, "memory_limit": memory_limit}, room)
-    return lambda jobs, on_event: Dispatch(slurm, changes(gpu, cpus_per_cell), on_event).run(jobs)
+    return lambda jobs, on_event: Dispatch(slurm, on_event, cpus_per_cell, gpu).run(jobs)
 
 
 class _Cluster:
     """submitit's jobs as tasks of an `elsewhere.Cluster`. What they return is pickled, and never read."""
 
-    def __init__(self, executor: Any, limits: dict[str, Any], room: int) -> None:
-        self.executor, self.limits, self.most = executor, limits, room
-
-    def room(self) -> int:
-        return min(self.most, ARRAY)
+    def __init__(self, executor: Any, limits: dict[str, Any], most: int) -> None:
+        self.executor, self.limits, self.room = executor, limits, lambda: most
 
     def submit(self, jobs: Sequence[str]) -> Sequence[Any]:
         try:

@@ -106,7 +106,8 @@ def progress(width: int, titles: list[str], rounds: int) -> list[str]:
     bars = Bars(console, rounds)
     for title in titles:
         bars.add(title, title, 30)
-        bars.advance(title, 12, "82.3%", "1,234 i/s", "2,468 i/s")
+        bars.advance(title, 12, "82.3%")
+        bars.advance(title, 12)
     console.print(bars.progress.get_renderable())
     return out.getvalue().rstrip("\n").splitlines()
 
@@ -122,5 +123,4 @@ def test_bars_fit_the_terminal_and_tell_cells_apart(width):
         and "12/30" in lines[1]
     )
     assert lines[1] != lines[2] and "82.3%" in lines[1] or width == 40
-    assert width < 60 or ("1,234 i/s" in lines[1] and "2,468 i/s" in lines[0])
     assert width < 80 or "left " in lines[0]

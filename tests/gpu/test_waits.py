@@ -11,9 +11,9 @@ from rounds import close
 from fedbench.engine import cohort as fast
 from fedbench.seeding import generator
 from fedbench.simulation.batches import Pixels
-from fedbench.simulation.eval_splits import EvalSplit
 from fedbench.simulation.evaluation import Evaluation
 from fedbench.simulation.faults import Faults
+from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.upload_filter import NOT_FINITE, Guard, received
 from fedbench.testing.world import cohort_of, setup_of, tiny_vit
 from fedbench.types import Images

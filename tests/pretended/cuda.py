@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ import torch
 from torch.cuda._utils import _get_device_index
 
 from fedbench import machine
-from fedbench.simulation import batches
 from pretended.device import Generator, Gpu
 from pretended.memory import Memory
 from pretended.operators import Operators
@@ -71,12 +69,6 @@ def answers(gpu: Gpu) -> dict[str, Any]:
 def swaps(gpu: Gpu) -> Iterator[tuple[Any, str, Any]]:
     """(where, name, what stands there instead)"""
 
-    class Threads(ThreadPoolExecutor):
-        """Whose threads see the GPU too."""
-
-        def __init__(self, **given: Any) -> None:
-            super().__init__(initializer=lambda: [mode.__enter__() for mode in (Operators(gpu), Rules(gpu))], **given)
-
     yield from ((torch.cuda, name, value) for name, value in answers(gpu).items())
     for kind in ("cuda", "accelerator"):  # asks the driver
         yield torch.optim.Optimizer, f"_{kind}_graph_capture_health_check", lambda optimizer: None
@@ -85,7 +77,6 @@ def swaps(gpu: Gpu) -> Iterator[tuple[Any, str, Any]]:
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         told = getattr(torch, name)
         yield torch, name, lambda kind="cuda", told=told: told("cpu" if kind == "cuda" else kind)
-    yield batches, "ThreadPoolExecutor", Threads
     yield machine, "has_gpu", lambda: True
 
 

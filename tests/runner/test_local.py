@@ -17,7 +17,7 @@ from command import MAIN, TINY, environment, run, write_suite, written
 
 from fedbench.errors import Interrupted
 from fedbench.results import read_manifest
-from fedbench.runner.local import local
+from fedbench.runner.local import Local
 from fedbench.simulation.checkpoint import Checkpoints
 
 
@@ -82,7 +82,7 @@ def wait_for(true, seconds=60):
 
 def test_beside_the_main_thread_it_is_stopped_by_a_call(tmp_path, own_cache):
     before = signal.getsignal(signal.SIGTERM)
-    execute, order = local(), order_of(tmp_path, "chained")
+    execute, order = Local(), order_of(tmp_path, "chained")
     thread, events, ends = in_a_thread(execute, order)
     wait_for(lambda: any(event["event"] == "round" for event in events))
     execute.stop()
@@ -99,7 +99,7 @@ def test_beside_the_main_thread_it_is_stopped_by_a_call(tmp_path, own_cache):
 
 def test_a_second_call_ends_it_at_once(tmp_path, own_cache):
     order = kills.order_of(tmp_path, "{name: hangs, extends: odd, how: hang}", 3)
-    execute = local()
+    execute = Local()
     thread, events, ends = in_a_thread(execute, order)
     wait_for(lambda: read_manifest(order.folder))
     began = time.monotonic()
@@ -112,7 +112,7 @@ def test_a_second_call_ends_it_at_once(tmp_path, own_cache):
 
 
 def test_one_that_was_stopped_starts_nothing(tmp_path, own_cache):
-    execute, events = local(), []
+    execute, events = Local(), []
     execute.stop()
     with pytest.raises(Interrupted):
         execute([order_of(tmp_path, "chained").to_json()], events.append)
@@ -121,7 +121,7 @@ def test_one_that_was_stopped_starts_nothing(tmp_path, own_cache):
 
 def test_an_answer_of_no_starts_no_more_cells_and_lets_the_others_end(tmp_path, own_cache):
     jobs, events = [kills.order_of(tmp_path / name, "chained", 2).to_json() for name in "ab"], []
-    local()(jobs, lambda event: events.append(event))
+    Local()(jobs, lambda event: events.append(event))
     assert [event["event"] for event in events] == ["started", "ready", "round", "round", "ended"]
     assert events[-1]["status"] == "finished"
 
@@ -129,14 +129,14 @@ def test_an_answer_of_no_starts_no_more_cells_and_lets_the_others_end(tmp_path, 
 ONE_JOB = """
 import json, sys
 from fedbench.errors import Interrupted
-from fedbench.runner.local import local
+from fedbench.runner.local import Local
 
 def tell(event):
     print(json.dumps(event), flush=True)
     return True
 
 try:
-    local(workers=1)([sys.argv[1]], tell)
+    Local(workers=1)([sys.argv[1]], tell)
 except Interrupted as interrupted:
     sys.exit(interrupted.exit_code)
 """

@@ -1,64 +1,52 @@
-"""fedbench/runner/progress.py: how far a run is."""
+"""What is counted of a run: what it computed itself, what others did, what is a failure, and what is left."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
-from factories import eval_rows
 
-from fedbench.runner import progress
-from fedbench.runner.progress import RunProgress
-from fedbench.simulation.cell_job import checked, last_rows, news
+from fedbench.results import write_manifest
+from fedbench.results.identity import identity
+from fedbench.runner.progress import EndedCells, RunSummary
 
-CELL = "s/mixed-a-0-000000000001"
-OTHER = "s/mixed-b-0-000000000002"
+ID = identity({}, {}, {})
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that a test sets."""
-    now = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now.seconds)
-    return now
+@pytest.mark.parametrize(("candidates", "diverged", "failures"), [([ID], True, 0), ([ID], False, 1), ([], True, 1)])
+def test_a_candidate_that_diverged_is_no_failure(tmp_path, candidates, diverged, failures):
+    folder = tmp_path / f"slug-{ID}"
+    manifest = {"id": ID, "config": {}, "fingerprints": {}, "versions": {}, "status": "failed", "reason": "it broke"}
+    write_manifest(folder, manifest | ({"diverged": True} if diverged else {}))
+    ends = EndedCells(lambda event: None, 1, candidates)
+    ends.note({"event": "ended", "folder": str(folder), "status": "failed", "reason": "it broke"})
+    assert ends.failures == failures and ends.may_start is (failures == 0)
+    assert ends.ran == {folder.name}
 
 
-def told(**event):
-    return {"folder": CELL, **event}
+def test_what_was_not_started_or_was_taken_over_did_not_run():
+    ends = EndedCells(lambda event: None, None)
+    for name, event, status in (("a", "ended", "finished"), ("b", "ended", "taken"), ("c", "unclaimed", "failed")):
+        ends.note({"event": event, "folder": f"x/{name}", "status": status, "reason": None})
+    assert ends.ran == {"a"}
 
 
-def test_speeds_are_of_what_was_computed_since_the_cell_and_the_run_began(clock):
-    run = RunProgress()
-    run.note(told(event="started"))
-    run.note(told(event="resumed", round=4))
-    assert run.cells[CELL].rate is run.rate is None
-    clock.seconds += 6
-    run.note(told(event="round", round=6, images=600, metric="accuracy", score=0.5))
-    cell = run.cells[CELL]
-    assert (cell.rate, cell.score, cell.metric, run.rate) == (100.0, 0.5, "accuracy", 100.0)
-    run.note(told(event="ended", status="failed"))
-    clock.seconds += 6
-    assert run.cells == {} and run.rate == 50.0
-    run.note({"event": "elsewhere", "folder": OTHER, "status": "finished"})
+def part(asked, status="halved", **told):
+    manifests = {name: {"status": status} for name in asked}
+    return RunSummary("s", Path("s"), manifests, frozenset(asked), 1.0, **{k: frozenset(v) for k, v in told.items()})
 
 
-def test_news_are_images_trained_on_and_the_test_score():
-    usual = {"evaluation": {"metrics": [{"name": "loss"}, {"name": "accuracy"}]}}
-    tested = [*eval_rows({3: {"a": 0.5, "b": 0.7}}), *eval_rows({3: {"a": 9.0}}, "loss")]
-    assert news(36, tested, usual) == {"images": 36, "metric": "accuracy", "score": pytest.approx(0.6)}
-    assert news(36, [], usual) == {"images": 36}
-    assert news(0, eval_rows({3: {"a": float("nan")}}), usual) == {"images": 0}
-    others = {"evaluation": {"metrics": [{"name": "loss"}, {"name": "error"}]}}
-    tested = [*eval_rows({3: {"a": 1.5}}, "loss"), *eval_rows({3: {"a": 0.2}}, "error")]
-    assert news(0, tested, others) == {"images": 0, "metric": "loss", "score": 1.5}
-    assert news(0, eval_rows({3: {"a": 0.2}}, "error/last"), others) == {"images": 0}
+def test_a_cell_of_two_parts_is_counted_once():
+    first = part("abcd", computed="ab", elsewhere="cd")
+    second = part("bcd", computed="bd", elsewhere="c")
+    both = second.after(first)
+    assert (both.ran, len(both.elsewhere), both.kept, both.left) == (3, 1, 0, 0)
+    reporting = part("e", "finished", computed="e").after(both)
+    assert (reporting.ran, len(reporting.elsewhere), reporting.kept) == (4, 1, 0)
 
 
-def test_the_last_rows_are_those_of_a_round_that_was_tested():
-    rows = eval_rows({2: {"a": 0.1, "b": 0.2}, 3: {"a": 0.3, "b": 0.4}})
-    assert last_rows(rows, 3) == rows[2:] and last_rows(rows, 4) == last_rows([], 1) == []
-
-
-def test_what_goes_with_a_round_is_left_out_where_it_is_no_such_thing():
-    said = {"event": "round", "round": 2, "images": "many", "score": 0.5}
-    assert checked(said) == {"event": "round", "round": 2}
+def test_candidates_that_did_not_come_as_far_as_they_were_to_are_left():
+    first = part("abcd", computed="abcd")
+    second = part("ab", computed="a", behind="b").after(first)
+    assert (second.ran, second.kept, second.left, second.unended) == (4, 0, 1, 0)
+    assert part("b", computed="b").after(second).left == 0

@@ -20,8 +20,8 @@ from fedbench.results.identity import identity
 from fedbench.results.lock import cell_lock
 from fedbench.results.store import Store, cell_folders
 from fedbench.runner.cells import Cell, Options
-from fedbench.runner.job_queue import JobQueue
 from fedbench.runner.progress import EndedCells
+from fedbench.runner.runner import JobQueue
 from fedbench.suite import Point
 
 # Every cell leaves a line where it starts; the method `waits` goes on as soon as a file is there.
@@ -103,7 +103,7 @@ def test_a_cell_that_another_run_computes_is_passed_over_and_waited_for(tmp_path
         def sleep(seconds: float) -> None:
             ended(tmp_path, ONE, "failed", reason="it broke")
 
-        monkeypatch.setattr("fedbench.runner.job_queue.time", SimpleNamespace(sleep=sleep))
+        monkeypatch.setattr("fedbench.runner.runner.time", SimpleNamespace(sleep=sleep))
         assert queue.wait() is False
     waiting, elsewhere = events
     assert waiting == {"event": "waiting", "cells": 1}
@@ -121,7 +121,7 @@ def test_a_cell_that_another_run_leaves_undone_is_computed(tmp_path, runs, monke
     def sleep(seconds: float) -> None:
         other.__exit__(None, None, None)
 
-    monkeypatch.setattr("fedbench.runner.job_queue.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("fedbench.runner.runner.time", SimpleNamespace(sleep=sleep))
     assert queue.wait() and computed(queue) == [ONE]
 
 

@@ -1,14 +1,12 @@
 """Images on their way into a model."""
 
-import threading
-
 import numpy as np
 import pytest
 import torch
 
 from fedbench.models.backbone import Blocks
 from fedbench.simulation import batches
-from fedbench.simulation.batches import Pixels, ahead
+from fedbench.simulation.batches import Pixels
 from fedbench.testing.world import tiny_vit
 from fedbench.types import Images
 
@@ -68,38 +66,3 @@ def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
     images = some()
     images.keep_embedded(lambda x: x.flatten(2))
     assert images.embedded(np.array([0]))[0].shape == (1, 3, 8, 8)
-
-
-def test_batches_made_ahead_come_in_order_and_to_the_end():
-    assert list(ahead(iter("abcde"))) == list("abcde")
-    assert list(ahead(iter(()))) == []
-
-
-def test_batches_made_ahead_are_made_in_the_readers_precision():
-    def batches():
-        for _ in range(3):
-            yield torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
-
-    with torch.autocast("cpu", torch.float16):
-        assert list(ahead(batches())) == [torch.float16] * 3
-    assert list(ahead(iter([torch.is_autocast_enabled("cpu")]))) == [False]
-
-
-def test_an_error_while_making_batches_ahead_is_the_readers():
-    def batches():
-        yield "a"
-        raise OSError("image 7 cannot be read")
-
-    made = ahead(batches())
-    assert next(made) == "a"
-    with pytest.raises(OSError, match="image 7"):
-        next(made)
-
-
-def test_no_thread_is_left_when_batches_are_no_longer_wanted():
-    before = threading.active_count()
-    made = ahead(iter(range(100)))
-    assert next(made) == 0
-    assert threading.active_count() == before + 1
-    made.close()
-    assert threading.active_count() == before

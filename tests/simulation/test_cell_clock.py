@@ -1,4 +1,4 @@
-"""fedbench/simulation/simulated_time.py by hand: three clients, and who is waited for; then in a simulation."""
+"""Simulated time by hand: three clients, and who is waited for; then in a simulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbench.results.tables import to_table
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.faults import Faults
-from fedbench.simulation.simulated_time import Clock
+from fedbench.simulation.round_records import Clock
 from fedbench.simulation.simulation import Simulation
 from fedbench.types import ClientCost, Cohort, Device, Sent, ServerCost
 

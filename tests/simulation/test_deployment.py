@@ -10,8 +10,8 @@ from fedbench.method import Method
 from fedbench.results.tables import to_table
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.deployment import Deployment, Scored, offered_by
-from fedbench.simulation.eval_splits import EvalSplit
 from fedbench.simulation.evaluation import Score
+from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.federation import Sizes
 from fedbench.simulation.simulation import Simulation
 from fedbench.types import MIXED, Client, Clients, Device, Scenario, Size

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
-from fedbench.simulation.eval_splits import of_clients, of_domains, of_validation
+from fedbench.simulation.federated_data import of_clients, of_domains, of_validation
 from fedbench.types import GLOBAL, MIXED, Client, Clients, Dataset, Images
 
 DATA = Dataset(("sun", "rain"), ("a", "b", "c"), "f", lambda: None)

@@ -6,9 +6,9 @@ import torch
 
 from fedbench.engine.process_group import together
 from fedbench.simulation.batches import Pixels
-from fedbench.simulation.eval_splits import EvalSplit
 from fedbench.simulation.evaluation import Evaluation
 from fedbench.simulation.failure_reason import Diverged
+from fedbench.simulation.federated_data import EvalSplit
 from fedbench.types import Images
 
 COLOURS = torch.arange(7, dtype=torch.uint8)  # one for each image; its class is its colour modulo 2
@@ -23,11 +23,11 @@ BY_CLIENT = [
 ]
 
 
-def evaluation(mixed, batch_size=2, shares=BY_DOMAIN, personal=False):
+def evaluation(mixed, batch_size=2, splits=BY_DOMAIN, personal=False):
     x = COLOURS.view(7, 1, 1, 1).expand(7, 3, 2, 2).numpy()
     test = Pixels(Images(x, (COLOURS % 2).long().numpy(), DOMAIN), (0.0,) * 3, (1 / 255,) * 3, "cpu")
     metrics = {"accuracy": lambda logits, y: (logits.argmax(1) == y).double().mean(), "n": lambda logits, y: len(y)}
-    return Evaluation(test, shares, metrics, batch_size, mixed, personal, classes=2)
+    return Evaluation(test, splits, metrics, batch_size, mixed, personal, classes=2)
 
 
 def odd_from_four(x):
@@ -40,7 +40,7 @@ def odd_from_four(x):
 @pytest.mark.parametrize("mixed", [True, False])
 def test_every_metric_of_every_domain_and_output(mixed):
     scores = evaluation(mixed).scores(lambda client: odd_from_four)
-    found = {(score.share.domain, score.metric): score.value for score in scores}
+    found = {(score.split.domain, score.metric): score.value for score in scores}
     assert found == {
         ("even", "accuracy"): 0.5,  # images 1 and 4
         ("even", "n"): 2,
@@ -51,7 +51,7 @@ def test_every_metric_of_every_domain_and_output(mixed):
         ("odd", "accuracy/never"): 0.4,
         ("odd", "n/never"): 5,
     }
-    assert {(score.share.client, len(score.share.indices)) for score in scores} == {(-1, 2), (-1, 5)}
+    assert {(score.split.client, len(score.split.indices)) for score in scores} == {(-1, 2), (-1, 5)}
 
 
 def test_mixed_passes_hold_images_of_several_domains():
@@ -73,9 +73,9 @@ def test_one_model_answers_once_for_all_clients(mixed):
 
         return predict
 
-    scores = evaluation(mixed, shares=BY_CLIENT).scores(predictor)
+    scores = evaluation(mixed, splits=BY_CLIENT).scores(predictor)
     assert asked == [None] and sorted(seen) == [0, 1, 2, 3, 5, 6]
-    found = {(s.share.domain, s.share.client, s.metric): (s.value, len(s.share.indices)) for s in scores}
+    found = {(s.split.domain, s.split.client, s.metric): (s.value, len(s.split.indices)) for s in scores}
     assert found == {
         ("odd", 4, "accuracy"): (pytest.approx(2 / 3), 3),
         ("odd", 4, "n"): (3, 3),
@@ -101,9 +101,9 @@ def test_personal_models_answer_for_their_own_clients_and_are_made_once(mixed, p
 
         return predict
 
-    made = evaluation(mixed, shares=BY_CLIENT, personal=True)
+    made = evaluation(mixed, splits=BY_CLIENT, personal=True)
     scores = together(processes, lambda team: made.scores(predictor, team))
-    values = {score.share.client: score.value for score in scores if score.metric == "accuracy"}
+    values = {score.split.client: score.value for score in scores if score.metric == "accuracy"}
     assert values == {4: pytest.approx(1 / 3), 7: 1, 9: 0}
     assert processes > 1 or current == [4, 7, 9]
 
@@ -119,7 +119,7 @@ def test_which_test_images_are_right_stands_in_their_order(mixed):
     """Image 4 is nobody's, and client 4's images of the training split have no say."""
     by_domain, by_client = (
         evaluation(mixed),
-        evaluation(mixed, shares=[*BY_CLIENT, EvalSplit("", np.arange(2), 4, "validation")]),
+        evaluation(mixed, splits=[*BY_CLIENT, EvalSplit("", np.arange(2), 4, "validation")]),
     )
     right = by_domain.right(by_domain.answers(lambda client: odd_from_four))
     assert right.positions.tolist() == list(range(7))

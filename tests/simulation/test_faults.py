@@ -14,8 +14,14 @@ from fedbench.simulation.faults import Faults
 SLOW = {"probability": 1.0, "slowdown": 4, "deadline": 2, "late": "partial"}
 
 
+def done(faults, t, client, steps):
+    """The steps that a client does, and whether its work arrives."""
+    fate = faults.fate(t, client, steps)
+    return fate.steps, fate.arrives
+
+
 def of(settings, steps=8, clients=400, seed=0, t=0):
-    return [Faults(settings, seed).of(t, client, steps) for client in range(clients)]
+    return [done(Faults(settings, seed), t, client, steps) for client in range(clients)]
 
 
 def test_without_faults_everybody_does_everything():
@@ -54,9 +60,9 @@ def test_a_straggler_has_done_the_whole_steps_that_fit_before_the_deadline(chang
 
 def test_whole_steps_survive_rounding():
     """49 steps at 1/49 of the speed are one step, although 49 * (1 / 49) is below 1 in floating point."""
-    assert Faults({"stragglers": {**SLOW, "slowdown": 49, "deadline": 1}}, 0).of(0, 0, 49) == (1, True)
-    assert Faults({"stragglers": {**SLOW, "slowdown": 3.6, "deadline": 1.2}}, 0).of(0, 0, 3) == (1, True)
-    assert Faults({"stragglers": {**SLOW, "slowdown": 1.8, "deadline": 1.2}}, 0).of(0, 0, 3) == (2, True)
+    assert done(Faults({"stragglers": {**SLOW, "slowdown": 49, "deadline": 1}}, 0), 0, 0, 49) == (1, True)
+    assert done(Faults({"stragglers": {**SLOW, "slowdown": 3.6, "deadline": 1.2}}, 0), 0, 0, 3) == (1, True)
+    assert done(Faults({"stragglers": {**SLOW, "slowdown": 1.8, "deadline": 1.2}}, 0), 0, 0, 3) == (2, True)
 
 
 def test_a_range_of_slowdowns_is_drawn_from():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedbench.simulation.plugin_output_checks import fault_of_loss, fault_of_round, fault_of_state
+from fedbench.simulation.failure_reason import fault_of_loss, fault_of_round, fault_of_state
 
 STATE = {"r": [{"A": torch.ones(2, 3)}, {"A": torch.ones(2, 3)}], "shared": {"head": torch.ones(4)}, "memory": {}}
 

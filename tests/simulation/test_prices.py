@@ -54,7 +54,7 @@ def totals(of, *given):
 
 def alone(config, registry):
     simulation = Simulation(config, registry, "meta")
-    return simulation.records.totals(simulation.method, simulation.evaluation)
+    return simulation.records.totals(simulation.method, sum(simulation.evaluation.sizes))
 
 
 def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, monkeypatch, own_cache):

@@ -146,7 +146,7 @@ def test_no_process_deletes_what_another_has_yet_to_read(own_cache, tmp_path, sl
     def state(processes):
         store = ClientStore(tmp_path / f"clients of {processes}")
         simulation = Simulation(order.manifest["config"], Registry(order.plugins), store=store)
-        assert simulation.shares == 2
+        assert simulation.processes == 2
         together(processes, lambda team: simulation.run(team=team))
         store.settle()
         assert {file.stem for file in store.folder.iterdir()} == set(simulation.state["clients"].values())

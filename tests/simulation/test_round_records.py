@@ -17,8 +17,8 @@ from fedbench.results.columns import COLUMNS
 from fedbench.results.tables import to_table
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Progress
-from fedbench.simulation.eval_splits import EvalSplit
 from fedbench.simulation.evaluation import Right, Score
+from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.round_records import RoundRecords
 from fedbench.simulation.simulation import Simulation
@@ -164,7 +164,7 @@ def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, m
     assert [row["flops"] for row in rounds] == [per_image * sum(map(sum, both)) for both in taken]
     assert [row["steps"] for row in rounds] == [len(usual) for usual, _ in taken]
     assert all(bool(usual) == bool(own) for usual, own in taken) and len({len(own) for _, own in taken}) > 2
-    assert simulation.records.totals(simulation.method, simulation.evaluation)["flops"] == sum(
+    assert simulation.records.totals(simulation.method, sum(simulation.evaluation.sizes))["flops"] == sum(
         row["flops"] for row in rounds
     )
 
@@ -201,7 +201,7 @@ def test_smallest_is_trained_and_paid_for_epoch_by_epoch_also_by_those_who_do_a_
         flops.append(simulation.method.cost(row["capacity"], row["round"] - 1).flops_per_image * images)
     assert [row["flops"] for row in rounds] == flops
     assert len({usual for _, usual in steps}) > 1 and any(done < usual for done, usual in steps)
-    assert simulation.records.totals(simulation.method, simulation.evaluation)["flops"] == sum(flops)
+    assert simulation.records.totals(simulation.method, sum(simulation.evaluation.sizes))["flops"] == sum(flops)
 
 
 def test_what_crosses_adds_up_to_the_bytes_of_the_rounds(registry, cells):

@@ -88,7 +88,7 @@ def test_a_domain_without_test_images_is_refused_where_domains_are_scored(regist
     with pytest.raises(UserError, match=f"cannot be used: the domain {whole.domains[1]!r} has no test image"):
         Simulation(config, registry, dataset=lacking)
     by_client = {**config, "evaluation": {**config["evaluation"], "by": "client"}}
-    assert all(len(share.indices) for share in Simulation(by_client, registry, dataset=lacking).evaluation.shares)
+    assert all(len(share.indices) for share in Simulation(by_client, registry, dataset=lacking).evaluation.splits)
 
 
 def test_bf16_runs_and_stays_finite(registry, cells):
@@ -125,7 +125,7 @@ def test_where_classifiers_alone_are_trained_every_image_goes_through_the_model_
 def test_a_model_with_a_forward_pass_of_its_own_is_trained_client_by_client_under_either_engine(registry, cells):
     config = {**cells["skew", "reefl"], "capacities": {"by_client": [1] * 6}}
     slow, fast = (Simulation({**config, "engine": engine}, registry) for engine in ("sequential", "cohort"))
-    assert fast.shares == 1
+    assert fast.processes == 1
     for simulation in (slow, fast):
         simulation.rounds = 1
         simulation.run()

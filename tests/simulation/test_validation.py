@@ -45,7 +45,7 @@ def by_client(config):
 
 def held_out(simulation):
     """The positions of all validation images."""
-    shares = [share.indices for share in simulation.evaluation.shares if share.split == VALIDATION]
+    shares = [share.indices for share in simulation.evaluation.splits if share.split == VALIDATION]
     return np.sort(np.concatenate(shares))
 
 
@@ -99,7 +99,7 @@ def test_validation_images_are_scored_whenever_test_images_are(cells, plugins, b
     assert {r["client"] for r in rows} == ({-1} if by == "domain" else {0, 1})
     assert {r["examples"] for r in rows if r["split"] == "validation"} == {2}
     predictor = simulation.method.predictor
-    for share in simulation.evaluation.shares:
+    for share in simulation.evaluation.splits:
         if share.split == VALIDATION:
             predict = predictor(simulation.state, None if by == "domain" else share.client)
             x, y = simulation.train(share.indices)
@@ -133,7 +133,7 @@ def test_without_the_key_or_for_a_part_too_small_there_are_none(cells, plugins):
     with pytest.raises(UserError, match="evaluation.validation: 0.05 of a client's training images is less than one"):
         Simulation({**config, "evaluation": {**config["evaluation"], "validation": 0.05}}, plugins)
     with_, none = (Simulation(by_client(c), plugins) for c in (config, without))
-    tested = [[s.indices.tolist() for s in t.evaluation.shares if s.split == "test"] for t in (with_, none)]
+    tested = [[s.indices.tolist() for s in t.evaluation.splits if s.split == "test"] for t in (with_, none)]
     assert tested[0] == tested[1]  # test images of clients are dealt by all the images that they have
 
 
@@ -168,7 +168,7 @@ def test_a_finished_cell_is_reopened_and_exported_with_them(plugins, tmp_path):
     assert again == [row for row in rows if row["round"] == simulation.rounds]
     blank, _ = reopen(folder, plugins, images=False)
     assert [len(client) for client in blank.federation.clients] == [3, 3]
-    assert {share.split for share in blank.evaluation.shares} == {"test"}
+    assert {share.split for share in blank.evaluation.splits} == {"test"}
     export(folder, "loralib", tmp_path / "out", plugins)
     scores = json.loads((tmp_path / "out/config.json").read_text())["fedbench"]["scores"]["accuracy"]
     last = {r["domain"]: r["value"] for r in rows if r["round"] == simulation.rounds and r["split"] == "test"}

@@ -38,7 +38,7 @@ def effects(
     """Of every layer that has adapters.
 
     before, after: the states around the round · weights: those of the products' mean, `examples` or `uniform`, or None
-    where a method weighs clients in a way of its own: nothing is known of its products then.
+    where a method weighs clients in another way: nothing is known of its products then.
     Computed in float64, of what is sent: what clients keep has no part in it. A method whose state has no `r` with the
     uploads' names has none.
     """
@@ -55,10 +55,10 @@ def effects(
         came = up.arrived[who]
         rows = {name: _rows(value, old[name], came) for name, value in sent.items()}  # (n, ...)
         within = {name: up.coordinates[place][came] for name in rows if (place := f"r/{j}/{name}") in up.coordinates}
-        told = _told(plan, j, who.nonzero().flatten()[came], before, after)
+        sums = _sums(plan, j, who.nonzero().flatten()[came], before, after)
         holders[j] = int(came.sum())
         theirs = None if w is None else w[who][came]
-        measured.append(_measures(model.blocks[j], old, new, rows, within, theirs, told))
+        measured.append(_measures(model.blocks[j], old, new, rows, within, theirs, sums))
     norms = torch.stack(measured).tolist() if measured else []  # one wait for a GPU, not one a layer
     return [Effect(j, n, *four) for (j, n), four in zip(holders.items(), norms, strict=True)]
 
@@ -71,7 +71,7 @@ def _rows(sent: Tensor, old: Tensor, came: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Sums:
     """What a plan and the states around its round say of the products of a layer's factors.
 
     terms: (n, R) bool, which rank-one terms the clients hold, None for all · scales: (n,), what they multiply their
@@ -83,7 +83,7 @@ class _Told:
     added: Mapping[str, Tensor]
 
 
-def _told(plan: Plan, j: int, who: Tensor, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Told | None:
+def _sums(plan: Plan, j: int, who: Tensor, before: Mapping[str, Any], after: Mapping[str, Any]) -> _Sums | None:
     """Of layer j and the clients at positions `who` (n,); None where it says nothing of the kind."""
     old, new = (of if isinstance(of := state.get(FROZEN), Mapping) else {} for state in (before, after))
     added = {
@@ -94,7 +94,7 @@ def _told(plan: Plan, j: int, who: Tensor, before: Mapping[str, Any], after: Map
     if plan.terms is None and plan.trained_terms is None and plan.scales is None and not added:
         return None
     terms = None if plan.terms is None else plan.terms[who, j]
-    return _Told(terms, None if plan.scales is None else plan.scales[who], added)
+    return _Sums(terms, None if plan.scales is None else plan.scales[who], added)
 
 
 def _by_layer(
@@ -121,12 +121,12 @@ def _measures(
     rows: Mapping[str, Tensor],
     within: Mapping[str, Tensor],
     weights: Tensor | None,
-    told: _Told | None,
+    sums: _Sums | None,
 ) -> Tensor:
     """(4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm. within:
     which coordinates of their rows clients have trained, where not all. weights: None where nobody knows them.
     Clients that have scales of their own do not start from the global adapters, so that what they changed is not
-    told."""
+    known."""
     moved = norms({name: (new[name].double() - old[name].double())[None] for name in rows})
     if not len(next(iter(rows.values()))):
         return torch.stack([moved[0], *moved.new_full((3,), NAN)])
@@ -134,14 +134,15 @@ def _measures(
     theirs |= {name: theirs[name] * mask for name, mask in within.items()}
     products = moved.new_full((2,), NAN)
     if weights is not None:
-        products = _of_products(layer, rows, weights) if told is None else _of_told(layer, new, rows, weights, told)
-    changed = norms(theirs).mean() if told is None or told.scales is None else moved.new_tensor(NAN)
+        products = _of_products(layer, rows, weights) if sums is None else _of_sums(layer, new, rows, weights, sums)
+    changed = norms(theirs).mean() if sums is None or sums.scales is None else moved.new_tensor(NAN)
     return torch.stack([moved[0], changed, *products])
 
 
 def norms(rows: Mapping[str, Tensor]) -> Tensor:
     """(n,): the Frobenius norm of every row over all tensors (n, ...)."""
-    return torch.cat([value.flatten(1) for value in rows.values()], 1).norm(dim=1)
+    found: Tensor = torch.cat([value.flatten(1) for value in rows.values()], 1).norm(dim=1)
+    return found
 
 
 def _of_products(layer: nn.Module, rows: Mapping[str, Tensor], weights: Tensor) -> Tensor:
@@ -155,23 +156,23 @@ def _of_products(layer: nn.Module, rows: Mapping[str, Tensor], weights: Tensor) 
     return torch.stack(found).norm(dim=0) if found else next(iter(rows.values())).new_full((2,), NAN)
 
 
-def _of_told(
-    layer: nn.Module, new: Mapping[str, Tensor], rows: Mapping[str, Tensor], weights: Tensor, told: _Told
+def _of_sums(
+    layer: nn.Module, new: Mapping[str, Tensor], rows: Mapping[str, Tensor], weights: Tensor, sums: _Sums
 ) -> Tensor:
     """The same where there is no mean of factors: in place of the product of the means stands what the adapted weight
     has gained, B A of the new state and what was added to the frozen weight."""
     found = []
-    share = weights / weights.sum()
+    w = weights / weights.sum()
     made = factors(layer, {name: new[name].double()[None] for name in rows})
     for (path, *_), (B, A), (B_new, A_new) in zip(
-        _low_rank(layer, rows), factors(layer, rows, told.scales), made, strict=True
+        _low_rank(layer, rows), factors(layer, rows, sums.scales), made, strict=True
     ):
-        if told.terms is not None:
-            B = B * told.terms[:, None].to(B.device)
-        product = torch.einsum("n,nor,nri->oi", share.to(B.device, B.dtype), B, A)
+        if sums.terms is not None:
+            B = B * sums.terms[:, None].to(B.device)
+        product = torch.einsum("n,nor,nri->oi", w.to(B.device, B.dtype), B, A)
         gained = (B_new @ A_new)[0]
-        if path in told.added:
-            gained = gained + told.added[path].flatten(1)
+        if path in sums.added:
+            gained = gained + sums.added[path].flatten(1)
         found.append(torch.stack([(product - gained).norm(), product.norm()]))
     return torch.stack(found).norm(dim=0) if found else next(iter(rows.values())).new_full((2,), NAN)
 
@@ -205,9 +206,10 @@ def _low_rank(layer: nn.Module, rows: Mapping[str, Tensor]) -> Iterator[tuple[st
 def norm_of_mean(B: Tensor, A: Tensor, weights: Tensor) -> Tensor:
     """||sum_n w_n B_n A_n / sum_n w_n||_F for B (n, out, r) and A (n, r, in), without the (out, in) matrix where the
     n r x n r products of the stacked factors are smaller."""
-    share = (weights / weights.sum()).to(B.device, B.dtype)
-    left = (share[:, None, None] * B).transpose(0, 1).flatten(1)  # (out, n r)
+    w = (weights / weights.sum()).to(B.device, B.dtype)
+    left = (w[:, None, None] * B).transpose(0, 1).flatten(1)  # (out, n r)
     right = A.flatten(0, 1)  # (n r, in)
     if len(right) > min(len(left), right.shape[1]):
-        return (left @ right).norm()
+        norm: Tensor = (left @ right).norm()
+        return norm
     return ((left.mT @ left) * (right @ right.mT)).sum().clamp(min=0).sqrt()
