@@ -1,4 +1,4 @@
-"""The page of the command line, made from the commands themselves: what `--help` says, never stale."""
+"""The page of the command line, made from `--help`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import click
 from fedbench.cli import COMMANDS, main
 
 EXITS = """\
-Every command ends with 0 where all is well and with 2 for a mistake of the user's; what 1 means stands with the command
-that uses it. `-h` and `--help` print what stands here.
+Exit codes: 0 is success, 2 is wrong input; commands that use 1 explain it. `-h` and `--help` print this page's text.
 """
 
 
@@ -56,7 +55,7 @@ def _help(text: str) -> Iterator[str]:
     """Paragraphs as they are; those that click prints line by line as blocks, for commands or for others."""
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text).strip()):
         if not paragraph.startswith("\b"):
-            yield told(paragraph)
+            yield escaped(paragraph)
             continue
         lines = "\n".join(paragraph.splitlines()[1:])
         yield f"```{'sh' if lines.startswith(('fedbench', 'eval')) else 'text'}\n{lines}\n```"
@@ -66,7 +65,7 @@ def _options(context: click.Context) -> Iterator[str]:
     options = [one for one in context.command.params if isinstance(one, click.Option)]
     rows = [row for row in (one.get_help_record(context) for one in options) if row]
     if rows:
-        lines = [f"| `{cell(name)}` | {told(said)} |" for name, said in rows]
+        lines = [f"| `{cell(name)}` | {escaped(about)} |" for name, about in rows]
         yield "\n".join(["| option | what it does |", "|---|---|", *lines])
 
 
@@ -75,7 +74,7 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def told(text: str) -> str:
+def escaped(text: str) -> str:
     """A text of the program's as Markdown: what stands in backticks is code, and no other sign means anything."""
     parts = cell(text).split("`")
     return "`".join(part if number % 2 else _SIGN.sub(r"\\\g<0>", part) for number, part in enumerate(parts))

@@ -8,13 +8,13 @@ from fedbench import schema as schemas
 from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP, Catalogue, Component
 from fedbench.registry.registry import Registry
 from fedbench.suite.layers import NESTED
-from sitemaking.commands import cell, told
+from sitemaking.commands import cell, escaped
 
 HEAD = """\
 # Components
 
-What comes with fedbench, from what it registers; `fedbench plugins show NAME` prints the same of these and of plugins
-of your own. An option stands beside the name: `{name: fedra, missing_layers: cover}`.
+What comes with fedbench, made from the catalogue; `fedbench plugins show NAME` prints the same.
+An option stands next to the name: `{name: fedra, missing_layers: cover}`.
 """
 TITLES = {
     "method": "Methods",
@@ -49,14 +49,14 @@ def page() -> str:
 
 
 def _about(component: Component) -> list[str]:
-    parts = [told(component.summary), *(told(part) for part in component.details.split("\n\n") if part)]
+    parts = [escaped(component.summary), *(escaped(part) for part in component.details.split("\n\n") if part)]
     if component.kind in SET_UP and component.ignores:
         parts.append(f"Does not depend on {', '.join(f'`{part}`' for part in component.ignores)}.")
     if component.paper:
         parts.append(f"*{component.paper}*")
     if component.options:
-        said = ((key, _default(value), _takes(component, key)) for key, value in component.options.items())
-        rows = [f"| `{key}` | {default} | {takes} |" for key, default, takes in said]
+        shown = ((key, _default(value), _takes(component, key)) for key, value in component.options.items())
+        rows = [f"| `{key}` | {default} | {takes} |" for key, default, takes in shown]
         parts.append("\n".join(["| option | default | takes |", "|---|---|---|", *rows]))
     for profile, values in component.profiles.items():
         parts.append(f"Under `profile: {profile}`: `{json.dumps(values, ensure_ascii=False)}`.")
@@ -70,4 +70,4 @@ def _default(value: object) -> str:
 def _takes(component: Component, key: str) -> str:
     if component.kind == "method" and key in NESTED:
         return f"the name of an {NESTED[key]}, or a mapping"
-    return told(schemas.described(component.takes[key])) if key in component.takes else ""
+    return escaped(schemas.described(component.takes[key])) if key in component.takes else ""

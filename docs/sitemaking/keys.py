@@ -9,14 +9,13 @@ from typing import Any
 
 from fedbench import schema as schemas
 from fedbench.suite import json_schema
-from sitemaking.commands import told
+from sitemaking.commands import escaped
 from sitemaking.components import own
 
 HEAD = """\
 # Every key of a suite
 
-Made from the JSON Schema that `fedbench schema` prints, when these pages were built. [Suites](suites.md) says what the
-keys are for, what holds where nothing is said, and shows them at work.
+Made from the JSON Schema that `fedbench schema` prints. [Suites](suites.md) explains the keys and their defaults.
 """
 Schema = Mapping[str, Any]
 QUOTES = '"'
@@ -46,15 +45,15 @@ def _met(schema: Schema) -> dict[str, Schema]:
 
 def _table(shape: Schema) -> list[str]:
     needed = shape.get("required", ())
-    said = " ".join(shape.get("description", "").split())
+    about = " ".join(shape.get("description", "").split())
     rows = [
-        f"| `{key}`{' (needed)' if key in needed else ''} | {_takes(part)} | {told(_said(part))} |"
+        f"| `{key}`{' (needed)' if key in needed else ''} | {_takes(part)} | {escaped(_description(part))} |"
         for key, part in shape["properties"].items()
     ]
-    return [*([said] if said else []), "\n".join(["| key | takes | meaning |", "|---|---|---|", *rows])]
+    return [*([about] if about else []), "\n".join(["| key | takes | meaning |", "|---|---|---|", *rows])]
 
 
-def _said(part: Schema) -> str:
+def _description(part: Schema) -> str:
     return str(part.get("description", ""))
 
 
@@ -73,7 +72,7 @@ def _takes(part: Schema) -> str:
             return f"a mapping from names, each to {_takes(inner)}"
     if "properties" in part:
         return "a mapping " + ", ".join(f"`{key}`: {_takes(inner)}" for key, inner in part["properties"].items())
-    return told(schemas.described({key: value for key, value in part.items() if key != "description"}))
+    return escaped(schemas.described({key: value for key, value in part.items() if key != "description"}))
 
 
 def _named(pointer: str) -> str:
