@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
     from fedbench.report.leaderboards import Leaderboard
 
+# The modules of `fedbench.report.pictures` that draw several kinds of pictures.
+MODULES = {
+    **dict.fromkeys(("curves", "pareto", "sizes"), "panels"),
+    **dict.fromkeys(("allocation", "layers"), "heatmaps"),
+}
 WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
 _common = takes(
     PATHS,
@@ -195,7 +200,7 @@ class _Chosen:
     """The results that a command draws, and the module that draws them.
 
     Args:
-        kind: of picture, the name of a module in `fedbench.report.pictures`.
+        kind: of picture.
         choices: the values of the options in `_common`.
         more: tables to read that leaderboards do not need.
 
@@ -208,7 +213,8 @@ class _Chosen:
             raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
         from fedbench.report.pictures import style
 
-        self.kind, self.pictures, self._save = kind, import_module(f"fedbench.report.pictures.{kind}"), style.save
+        self.pictures = import_module(f"fedbench.report.pictures.{MODULES.get(kind, kind)}")
+        self.kind, self._save = kind, style.save
         self.out, self.form = choices["out"], choices["form"]
         if self.out and self.form not in (None, style.format_of(Path(self.out))):
             raise UserError(f"--out {self.out}: its suffix is not .{self.form}, which --format asks for")

@@ -56,7 +56,7 @@ def report(paths: tuple, out: str, force: bool, **asked: Any) -> None:
 
 def _written(file: Path, paths: Sequence[str], asked: dict[str, Any]) -> list[str]:
     """Put the page in its place, whole, and return what is left out of it. Raises: UserError."""
-    from fedbench.report.html.render import whole_page
+    from fedbench.report.html.page_file import whole_page
 
     text, wrong = whole_page(paths, **asked)
     page = text.encode()

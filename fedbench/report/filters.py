@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from fedbench.errors import UserError
+from fedbench.report.budget import EXAMPLES, quantity
 from fedbench.report.frames import ALIASES, WITH, Format, Frame, format_of, is_blank, written
-from fedbench.report.quantities import EXAMPLES, quantity
 from fedbench.report.run_scores import is_fraction
 from fedbench.results.metric_direction import without_noise
 from fedbench.words import meant, shortened

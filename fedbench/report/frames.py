@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas
 
-from fedbench.report.headings import Place
+from fedbench.report.grouping import Place
 from fedbench.report.run_scores import is_fraction
 from fedbench.results.metric_direction import higher_is_better, measure
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, roughly, three_digits

@@ -1,4 +1,4 @@
-"""Which results may be compared: filters, and groups whose settings agree in all but seed and method."""
+"""Grouping: which results may be compared with each other, and what their leaderboards are called."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbench.errors import UserError
-from fedbench.report.plot_style import ROLES
 from fedbench.results import Result
 from fedbench.results.diff import flatten
 from fedbench.results.identity import plugin_versions
 from fedbench.types import SIZES
 from fedbench.words import nearest, unlike
 
+ROLES = ("method", "ceiling", "floor", "control")
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
 SHARED = ("backbone", "adapter", "data", *SIZES, "devices", "fit", "participation", "train", "profile", "precision")
 
@@ -166,3 +166,79 @@ def _values(result: Result, keys: Sequence[str]) -> tuple[int, ...]:
     config = manifest["config"]
     whole = (manifest.get("fingerprints"), manifest.get("versions"), shared)
     return (*(id(config.get(key)) for key in keys), *map(id, whole))
+
+
+# Titles
+
+APART = "; "  # between the parts of a variant
+
+
+class Place(NamedTuple):
+    """Where a leaderboard stands; what tells it from all others of the same results."""
+
+    suite: str
+    scenario: str
+    variant: str
+    backbone: str
+    dataset: str
+    profile: str
+
+
+class Headings(NamedTuple):
+    """shared: what stands above all, "" for a single one, whose title says everything; titles: one each, in order."""
+
+    shared: str
+    titles: Sequence[str]
+
+
+def headings(boards: Sequence[Place]) -> Headings:
+    """Nothing is said twice: not a scenario that is called as its suite, nor a backbone or data set that a variant
+    names again."""
+    parts = [_parts(board) for board in boards]
+    if len(parts) == 1:
+        return Headings("", [_said(parts[0])])
+    names = dict.fromkeys(name for part in parts for name in part)
+    common = {name for name in names if len({part.get(name) for part in parts}) == 1}
+    shared = {name: parts[0][name] for name in names if name in common}
+    titles = [_said({name: text for name, text in part.items() if name not in common}) for part in parts]
+    titles = [title or board.scenario for title, board in zip(titles, boards, strict=True)]
+    if len(set(titles)) < len(titles):  # variants that say the same in another order
+        differ = [name for name in Place._fields if len({getattr(board, name) for board in boards}) > 1]
+        titles = [" · ".join(filter(None, (getattr(board, name) for name in differ))) for board in boards]
+    return Headings(_said(shared), titles)
+
+
+def distinct(boards: Sequence[Place]) -> Sequence[str]:
+    """The titles of several; of a single one its scenario."""
+    return headings(boards).titles if len(boards) > 1 else [board.scenario for board in boards]
+
+
+def _parts(board: Place) -> dict[str, str]:
+    """By what it says, in the order of a heading."""
+    told = dict(part.partition("=")[::2] for part in board.variant.split(APART) if part)
+    backbone = _named(told, "backbone", board.backbone)
+    dataset = _named(told, "data", board.dataset)
+    others = {f"{key}=": f"{key}={value}" if value else key for key, value in told.items()}
+    found = {"suite": board.suite, "scenario": board.scenario if board.scenario != board.suite else "", **others}
+    found |= {"backbone": backbone, "dataset": dataset, "profile": f"{board.profile} profile" if board.profile else ""}
+    return {name: text for name, text in found.items() if text.strip()}
+
+
+def _named(told: dict[str, str], key: str, name: str) -> str:
+    """The name of a backbone or a data set, with the options that a variant gives it, which then says it no more."""
+    value = told.get(key, "")
+    if name and value.partition("(")[0] == name:
+        return told.pop(key)
+    return name
+
+
+def _said(parts: Mapping[str, str]) -> str:
+    """`suite · scenario · micro_vit on strokes6 · paper profile`."""
+    both = {"backbone", "dataset"} <= parts.keys()
+    texts = []
+    for name, text in parts.items():
+        if both and name == "backbone":
+            texts.append(f"{text} on {parts['dataset']}")
+        elif not (both and name == "dataset"):
+            texts.append(text)
+    return " · ".join(texts)

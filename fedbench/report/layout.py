@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from fedbench.report.frames import DASH, PLACE, WITH, Format, Frame, format_in, is_blank, lists, number, written
-from fedbench.report.headings import Place, headings
+from fedbench.report.grouping import Place, headings
 from fedbench.report.missing_values import ABSENCES
 from fedbench.report.run_scores import is_fraction
 from fedbench.words import human_bytes

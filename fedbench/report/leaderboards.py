@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
-from fedbench.report.grouping import by_label, registered, settings, unknown
-from fedbench.report.headings import Place
+from fedbench.report.grouping import Place, by_label, registered, settings, unknown
 from fedbench.report.missing_values import ABSENCES, notes
 from fedbench.report.run_scores import AT, Run, Score, check_direction, is_fraction, metrics, run, score
 from fedbench.report.significance import BySeed, groups_of, margin_of

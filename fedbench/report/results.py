@@ -85,7 +85,7 @@ class Results:
 
     def costs(self, **options: Any) -> Frame:
         """A row for each method: bytes by kind and direction, FLOPs, memory, simulated time and wall time."""
-        from fedbench.report.costs import costs
+        from fedbench.report.cost_tables import costs
 
         return costs(self._boards(**options))
 

@@ -11,7 +11,7 @@ from typing import Any
 from fedbench.report.board_frames import about, unranked
 from fedbench.report.budget import MEANING
 from fedbench.report.frames import DASH, Format, Frame, frame, is_blank, lists, number, page, probability, reframed
-from fedbench.report.headings import distinct
+from fedbench.report.grouping import distinct
 from fedbench.report.layout import unit_of
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.missing_values import ABSENCES

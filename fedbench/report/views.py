@@ -7,7 +7,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.report import board_frames, costs, deployable, scenarios, time_to_target
+from fedbench.report import board_frames, cost_tables, deployable, scenarios, time_to_target
 from fedbench.report import images as one_by_one
 from fedbench.report import pareto as fronts
 from fedbench.report.filters import chosen as filtered
@@ -116,7 +116,7 @@ def _view(
     views: Mapping[str, Callable[[], Frame]] = {
         "--pairs": lambda: board_frames.pairs(boards, baseline),
         "--by": lambda: board_frames.clients(boards),
-        "--costs": lambda: costs.costs(boards),
+        "--costs": lambda: cost_tables.costs(boards),
         "--ranks": lambda: scenarios.ranks(scenarios.standings(boards, equivalent)),
         "--sizes": lambda: deployable.deployable(boards, equivalent),
         "--images": lambda: one_by_one.images(boards, *(images or ("", ""))),

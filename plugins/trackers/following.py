@@ -94,6 +94,6 @@ def named(folder: str) -> tuple[str, str]:
 
 def report(folder: str) -> str:
     """The page of `fedbench report` on a suite's folder."""
-    from fedbench.report.html.render import whole_page  # workers have no need of it
+    from fedbench.report.html.page_file import whole_page  # workers have no need of it
 
     return whole_page([folder])[0]

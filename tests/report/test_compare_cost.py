@@ -9,7 +9,7 @@ from boards import board, row, shown
 from factories import eval_rows, prefix_rounds, round_row, write_cell
 from rich.console import Console
 
-from fedbench.report.costs import costs as costs_of
+from fedbench.report.cost_tables import costs as costs_of
 from fedbench.report.render import show
 from fedbench.results.costs import totals
 from fedbench.results.tables import Whole, to_table

@@ -7,7 +7,7 @@ from time import process_time
 
 import pytest
 
-from fedbench.report.headings import Place
+from fedbench.report.grouping import Place
 from fedbench.report.leaderboards import Leaderboard, Row, concluded
 from fedbench.report.render import render
 from fedbench.report.run_scores import Run, score

@@ -5,7 +5,7 @@ from __future__ import annotations
 from command import fedbench
 from factories import eval_rows, write_cell
 
-from fedbench.report.headings import Place, distinct, headings
+from fedbench.report.grouping import Place, distinct, headings
 
 VIT = Place("skew", "skew", "backbone=micro_vit; rotate=true", "micro_vit", "strokes6", "paper")
 ROWS = eval_rows({3: {"a": 0.5, "b": 0.6}})

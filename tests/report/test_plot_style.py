@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedbench.report.plot_style import BUILT_IN, COLORS, FAINT, FREE, LINES, MOST, greyed, styles
+from fedbench.report.plot_data import BUILT_IN, COLORS, FAINT, FREE, LINES, MOST, greyed, styles
 
 ROLES = {"a": "method", "b": "method", "top": "ceiling", "low": "floor", "probe": "control", "part": "control"}
 

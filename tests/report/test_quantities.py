@@ -1,11 +1,11 @@
-"""fedbench/report/quantities.py: numbers with units as people write them."""
+"""fedbench/report/budget.py: numbers with units as people write them."""
 
 from __future__ import annotations
 
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.report.quantities import amount_of, quantity
+from fedbench.report.budget import amount_of, quantity
 
 
 def test_numbers_as_people_and_tables_write_them():

@@ -8,7 +8,7 @@ import pytest
 from command import fedbench, run, write_suite
 
 from fedbench.report.grouping import roles_of
-from fedbench.report.plot_style import LINES, styles
+from fedbench.report.plot_data import LINES, styles
 from fedbench.results import load
 from fedbench.results.schema_checks import check_manifest
 

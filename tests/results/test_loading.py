@@ -174,7 +174,7 @@ def test_reading_and_printing_results_needs_neither_torch_nor_scipy(tmp_path):
         "from fedbench.report.leaderboards import leaderboards; from fedbench.report.render import show;"
         "from fedbench.report.render import render;"
         f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
-        "from fedbench.report.board_frames import leaderboard, pairs; from fedbench.report.costs import costs;"
+        "from fedbench.report.board_frames import leaderboard, pairs; from fedbench.report.cost_tables import costs;"
         "[show(view(boards), Console(file=io.StringIO())) for view in (leaderboard, costs, pairs)];"
         "[render(leaderboard(boards), form) for form in ('csv', 'json', 'markdown', 'latex')];"
         "from fedbench.report.run_scores import score; assert score([i / 20 for i in range(20)]).interval == 'bca';"

@@ -103,13 +103,6 @@ def _span(results: Sequence[Result]) -> list[str]:
     return [times[0], times[-1]] if times else []
 
 
-def statuses(results: Sequence[Result]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for r in results:
-        found[r.status] = found.get(r.status, 0) + 1
-    return found
-
-
 def read_page(path: Path) -> list[CellSummary]:
     """The finished cells of a page, which may be anybody's file: it is parsed and checked, and nothing in it runs.
 

@@ -18,7 +18,7 @@ from matplotlib.textpath import TextToPath
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
-from fedbench.report.plot_style import FAINT, MOST
+from fedbench.report.plot_data import FAINT, MOST
 from fedbench.report.run_scores import is_fraction
 from fedbench.words import clipped
 
@@ -134,7 +134,7 @@ def panelled(
     Args:
         panels: What to draw, by title.
         draw: Draws one panel, and returns its points to name, the most important first.
-        looks: By label, as of `plot_style.greyed`: what is grey is left out of the legend.
+        looks: By label, as of `plot_data.greyed`: what is grey is left out of the legend.
         x_title: Below the lowest panels.
         y_title: Left of all.
         sharex: Whether all panels have the same x axis.

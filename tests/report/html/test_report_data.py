@@ -14,8 +14,8 @@ from command import fedbench
 from factories import eval_rows, write_cell, write_suite
 from reports import HOSTILE, SHOWN
 
-from fedbench.report.html.render import embedded
-from fedbench.report.html.series import rounded, thinned
+from fedbench.report.html.page_data import rounded, thinned
+from fedbench.report.html.page_file import embedded
 from fedbench.report.render import _escape_markdown as escaped
 from fedbench.results import read_manifest
 from fedbench.results.store import cell_folders
@@ -99,10 +99,10 @@ def test_no_name_ends_the_data_or_turns_the_writing(hostile):
 
 
 def test_json_in_a_script_is_still_the_same_json():
-    value = {"</script>": ["<!--", "&amp;", "\u2028\u2029", "\ud800", "é"]}
+    value = {"</script>": ["<!--", "&amp;", "\u2028\u2029\u202e", "\ud800", "é"]}
     text = embedded(value)
     assert json.loads(text) == value
-    assert not re.search("[<>&\u2028\u2029\ud800]", text) and "é" in text
+    assert not re.search("[<>&\u2028\u2029\u202e\ud800]", text) and "é" in text
 
 
 def test_equal_results_give_equal_pages(results):
@@ -156,7 +156,7 @@ def test_lines_thin_out_evenly_and_keep_both_ends():
 
 
 def test_many_rounds_thin_out_and_the_page_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedbench.report.html.data.POINTS", 1)
+    monkeypatch.setattr("fedbench.report.html.page_data.POINTS", 1)
     values = {t: {"a": t / 100, "b": 0.5} for t in range(1, 60)}
     write_cell(tmp_path / "results" / "s", "fedra", evaluation=eval_rows(values))
     data = data_of(written(tmp_path))
@@ -166,7 +166,7 @@ def test_many_rounds_thin_out_and_the_page_says_so(tmp_path, monkeypatch):
 
 def test_of_very_many_leaderboards_details_and_single_seeds_are_left_out(results, monkeypatch):
     whole = data_of(written(results))
-    monkeypatch.setattr("fedbench.report.html.data.DETAILED", 0)
+    monkeypatch.setattr("fedbench.report.html.page_data.DETAILED", 0)
     brief = data_of(written(results))
     assert whole["detailed"] and not brief["detailed"]
     (one,), (less,) = whole["suites"][0]["boards"], brief["suites"][0]["boards"]

@@ -7,7 +7,7 @@ import pytest
 from factories import eval_rows, prefix_rounds, round_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.allocation import allocation
+from fedbench.report.pictures.heatmaps import allocation
 from fedbench.report.plot_data import MOST_CLIENTS, boards
 from fedbench.results import load
 

@@ -7,7 +7,7 @@ import pytest
 from factories import DOMAINS, eval_rows, round_row, write_cell, write_suite
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.curves import curves
+from fedbench.report.pictures.panels import curves
 from fedbench.report.plot_data import boards
 from fedbench.results import load
 

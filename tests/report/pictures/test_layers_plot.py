@@ -7,7 +7,7 @@ import pytest
 from factories import eval_rows, layer_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.layers import layers
+from fedbench.report.pictures.heatmaps import layers
 from fedbench.report.plot_data import boards
 from fedbench.results import load
 

@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pareto import pareto as fronts
-from fedbench.report.pictures.allocation import allocation
-from fedbench.report.pictures.curves import curves
-from fedbench.report.pictures.layers import layers
-from fedbench.report.pictures.pareto import pareto
+from fedbench.report.pictures.heatmaps import allocation, layers
+from fedbench.report.pictures.panels import curves, pareto
 from fedbench.report.pictures.ranks import diagram
 from fedbench.report.plot_data import boards
 from fedbench.report.scenarios import standings

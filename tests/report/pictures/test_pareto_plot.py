@@ -7,7 +7,7 @@ from factories import eval_rows, round_row, write_cell
 
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pareto import pareto as fronts
-from fedbench.report.pictures.pareto import pareto
+from fedbench.report.pictures.panels import pareto
 from fedbench.results import load
 
 

@@ -7,7 +7,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.pictures.sizes import sizes
+from fedbench.report.pictures.panels import sizes
 from fedbench.results import load
 
 

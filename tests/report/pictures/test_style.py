@@ -8,7 +8,7 @@ from factories import eval_rows, write_cell
 from matplotlib.figure import Figure
 
 from fedbench.errors import UserError
-from fedbench.report.pictures.curves import curves
+from fedbench.report.pictures.panels import curves
 from fedbench.report.pictures.style import grid, layer_axis, legend_below, name_points, paper, save
 from fedbench.report.plot_data import boards
 from fedbench.results import load

@@ -22,7 +22,7 @@ from jinja2 import Environment, StrictUndefined
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.report.grouping import roles_of, select
-from fedbench.report.html.data import Asked, Gathered, gather
+from fedbench.report.html.page_data import Asked, Gathered, gather
 from fedbench.report.tuning import undecided
 from fedbench.results import examine
 from fedbench.results.result import COMPARED
@@ -32,6 +32,8 @@ SCRIPTS = (
     "dom", "state", "numbers", "tables", "take", "chart", "curves", "bars", "pareto", "heat", "ranks", "tuning",
     "filters", "origin", "board", "main",
 )  # fmt: skip
+# What stands in the data as an escape: HTML's signs, ends of lines, marks of direction, and half of a pair.
+RAW = "[<>&\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 EXACT = ("configs", "origins")  # what is there to be read by programs, as it was written
 
 
@@ -47,7 +49,7 @@ def whole_page(
     variants: Sequence[str] = (),
     plugins: Sequence[str] = (),
 ) -> tuple[str, list[str]]:
-    """The page, and a line on everything that is left out because it is not as it was written. Raises: UserError for
+    """The page, and a line on everything that is left out because its checksum does not match. Raises: UserError for
     what no result has, and where there is none, not even one that waits."""
     chosen = partial(select, scenarios=scenarios, methods=methods, seeds=seeds, variants=variants)
     found = examine(paths).only(chosen).read(COMPARED)
@@ -105,9 +107,10 @@ class _Whole(str):
 
 
 def embedded(value: Any) -> str:
-    """JSON that can stand in a script element: nothing in it ends that, or a line of it."""
+    """JSON that can stand in a script element: nothing in it ends that or a line of it, or turns the direction of what
+    an editor shows of the page."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return re.sub("[<>&\u2028\u2029\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(RAW, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _visible(value: Any) -> Any:

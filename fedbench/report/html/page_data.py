@@ -1,0 +1,390 @@
+"""Data of the page: leaderboards and what goes with them, by suite, and where they are from."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from fedbench import __version__
+from fedbench.errors import UserError
+from fedbench.report import board_frames, cost_tables, deployable, paper, pareto, tuning
+from fedbench.report.budget import paid
+from fedbench.report.frames import PLACE, Frame
+from fedbench.report.grouping import Place, cited, headings, registered, select
+from fedbench.report.html.origin import origin
+from fedbench.report.layout import Column, Page, laid_out
+from fedbench.report.leaderboards import Leaderboard, leaderboards
+from fedbench.report.plot_data import AXES, Board, boards, by_method, styles
+from fedbench.report.render import render
+from fedbench.report.run_scores import curve, is_fraction
+from fedbench.report.scenarios import Standing, lettered, ranks, standings, summary
+from fedbench.report.statistics.ranks import bars
+from fedbench.results import Result
+from fedbench.results.metric_direction import higher_is_better
+
+POINTS = 120_000  # numbers in lines; of more, lines keep fewer points
+LEAST = 12  # points that a line keeps
+DETAILED = 120  # leaderboards, up to which each has its costs, pairs and clients with it, and each seed alone
+TEXTS = ("markdown", "latex", "csv")
+DIGITS = 5  # significant ones: a picture shows fewer
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is compared, as `fedbench compare` has it. roles: of methods, by name; papers: that they are from."""
+
+    metric: str = "accuracy"
+    at: str = "final"
+    baseline: str | None = None
+    equivalent: float | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    papers: Mapping[str, str] = field(default_factory=dict)
+
+    def boards(self, results: Sequence[Result]) -> list[Leaderboard]:
+        a = self
+        return leaderboards(results, a.metric, a.at, a.baseline, roles=a.roles, equivalent=a.equivalent)
+
+
+@dataclass
+class Gathered:
+    """data: all that the page shows; texts: by the name of a table, what a reader may take along, by format."""
+
+    data: dict[str, Any]
+    texts: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), lacks: str = "") -> Gathered:
+    """Of results whose tables are read. wrong: what was left out, a line each; lacks: what has no result, in a
+    sentence. Raises: UserError as `leaderboards`."""
+    found = asked.boards(results)
+    drawn = {one.place: one for one in _drawn(results)}
+    names = {r.entry.method: registered([r]) for r in results}
+    labels = {row.method: names.get(row.method, row.method) for board in found for row in board.rows}
+    for one in drawn.values():
+        labels |= one.registered
+    gathered = Gathered(
+        {
+            "fedbench": __version__,
+            "metric": asked.metric,
+            "fraction": is_fraction(asked.metric),
+            "higher": higher_is_better(asked.metric),
+            "at": asked.at,
+            "axes": AXES,
+            "resources": pareto.COSTS,
+            "looks": styles(labels, asked.roles),
+            "statuses": dict(Counter(r.status for r in results)),
+            "wrong": list(wrong),
+            "lacks": lacks,
+            "legends": {"boards": board_frames.leaderboard(found).attrs["legend"], "costs": cost_tables.LEGEND},
+            "origin": origin(results),
+        }
+    )
+    points = fronts(found)
+    maker = _Maker(asked, results, found, drawn, points, labels, gathered.texts, _most(results), len(found) <= DETAILED)
+    gathered.data["suites"] = [maker.suite(one) for one in standings(found, asked.equivalent)]
+    gathered.data["thinned"] = maker.most if maker.thinned else None
+    gathered.data["detailed"] = maker.detailed
+    return gathered
+
+
+def _tuned(results: Sequence[Result]) -> list[tuning.Tuned]:
+    """Nothing where nothing was tuned."""
+    try:
+        return tuning.of_results(results)
+    except UserError:
+        return []
+
+
+def _drawn(results: Sequence[Result]) -> list[Board]:
+    return boards(results) if any(r.status == "finished" for r in results) else []
+
+
+def _most(results: Sequence[Result]) -> int:
+    """Points of a line, so that all lines together stay within POINTS numbers."""
+    return max(LEAST, POINTS // (9 * max(1, len(results))))
+
+
+@dataclass
+class _Maker:
+    """Suite by suite, leaderboard by leaderboard."""
+
+    asked: Asked
+    results: Sequence[Result]
+    boards: Sequence[Leaderboard]
+    drawn: Mapping[Place, Board]
+    fronts: Mapping[tuple[str, ...], dict[str, Any]]
+    labels: Mapping[str, str]
+    texts: dict[str, Mapping[str, str]]
+    most: int
+    detailed: bool
+    thinned: bool = False
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.seeds = self._by_seed() if self.detailed else {}
+        self.sources = cited(self.results, self.asked.papers)
+        # Of all leaderboards at once: what is significant depends on how many are looked at.
+        view = partial(deployable.deployable, self.boards, self.asked.equivalent)
+        self.sizes = self._pages("sizes", view)
+
+    def suite(self, standing: Standing) -> dict[str, Any]:
+        found = list(standing.boards.values())
+        titles = headings([board.place._replace(suite="") for board in found])  # which stands above
+        mine = [r for r in self.results if r.suite == standing.suite and r.entry.profile == standing.profile]
+        name = f"{standing.suite}-{standing.profile}"
+        several = len(found) > 1
+        tuned = _tuned(mine)
+        return {
+            "name": standing.suite,
+            "profile": standing.profile,
+            "shared": titles.shared,
+            "sources": cited(mine, self.asked.papers),
+            "summary": self._page(f"summary {name}", lettered(summary([standing]))) if several else None,
+            "ranks": self._page(f"ranks {name}", ranks([standing])) if several and standing.ranks else None,
+            "diagram": _diagram(standing),
+            "tuning": list(self._pages(f"tuning {name}", lambda: tuning.tuning(mine, tuned)).values()) if tuned else [],
+            "contests": contests(tuned),
+            "papers": list(self._pages(f"paper {name}", lambda: self._papers(mine)).values()),
+            "boards": [self._board(board, title) for board, title in zip(found, titles.titles, strict=True)],
+        }
+
+    def _papers(self, results: Sequence[Result]) -> Frame:
+        if self.asked.metric != "accuracy":
+            raise UserError("a paper's numbers are accuracies")
+        return paper.side_by_side(paper.comparisons(results, at=self.asked.at))
+
+    def _board(self, board: Leaderboard, title: str) -> dict[str, Any]:
+        self.count += 1
+        key = f"board {self.count}"
+        drawn = self.drawn.get(board.place)
+        roles = {row.method: self.asked.roles.get(self.labels.get(row.method, ""), "method") for row in board.rows}
+        curves = lines(drawn, board.metric, self.most)
+        self.thinned |= any(one["of"] > self.most for part in curves.values() for one in part)
+        page = self._page(key, board_frames.leaderboard([board]))
+        return {
+            "key": key,
+            **board.place._asdict(),
+            "title": title if title else board.place.scenario,
+            "domains": list(board.domains),
+            "baseline": board.baseline,
+            "byClient": board.by_client,
+            "caption": page["tables"][0]["caption"],
+            "page": page,
+            "rows": [
+                {name: getattr(row, name) for name in ("label", "method", "output", "ranked", "group")}
+                | {"role": roles[row.method]}
+                for row in board.shown
+            ],
+            "seeds": {str(seed): plain_columns(found) for seed, found in self.seeds.get(board.place, {}).items()},
+            "lines": curves,
+            "fronts": self.fronts[board.place],
+            "sizes": self.sizes.get(board.place),
+            "allocation": allocation(drawn),
+            "details": dict(self._details(key, board)) if self.detailed else {},
+        }
+
+    def _details(self, key: str, board: Leaderboard) -> Iterator[tuple[str, dict[str, Any]]]:
+        views: dict[str, Callable[[], Frame]] = {
+            "costs": lambda: cost_tables.costs([board]),
+            "pairs": lambda: board_frames.matrix(board_frames.pairs([board])),
+            "clients": lambda: board_frames.clients([board]),
+        }
+        for name, make in views.items():
+            for page in self._pages(f"{key} {name}", make).values():
+                yield name, page
+
+    def _by_seed(self) -> dict[Place, dict[int, Sequence[Any]]]:
+        """The columns of each leaderboard by seed, as `compare` has them of that seed's cells alone; nothing where
+        there is one seed."""
+        seeds = sorted({r.entry.seed for r in self.results})
+        found: dict[Place, dict[int, Sequence[Any]]] = {}
+        for seed in seeds if len(seeds) > 1 else ():
+            alone = select(self.results, seeds=[seed])
+            try:
+                made = self.asked.boards(alone)
+            except UserError:  # no result of that seed has the metric, or is of the baseline
+                continue
+            for board in made:
+                if any(row.runs for row in board.rows):
+                    (page,) = laid_out(board_frames.leaderboard([board])).pages
+                    found.setdefault(board.place, {})[seed] = page.tables[0].columns
+        return found
+
+    def _pages(self, key: str, make: Callable[[], Frame]) -> dict[tuple[str, ...], dict[str, Any]]:
+        """The pages of a view by key; nothing where it has nothing to show."""
+        try:
+            found = make()
+        except UserError:
+            return {}
+        self.texts[key] = texts(found)
+        return {page.key: plain(page) | {"key": key} for page in laid_out(found).pages}
+
+    def _page(self, key: str, frame: Frame) -> dict[str, Any]:
+        (page,) = laid_out(frame).pages
+        self.texts[key] = texts(frame, self.sources if key.startswith("board") else ())
+        return plain(page) | {"key": key, "legend": list(frame.attrs["legend"])}
+
+
+def _diagram(standing: Standing) -> dict[str, Any] | None:
+    """Critical differences as numbers; None where fewer than two scenarios are complete."""
+    if standing.cd is None:
+        return None
+    return {
+        "methods": list(standing.methods),
+        "ranks": {name: rounded(rank) for name, rank in standing.mean_ranks.items()},
+        "groups": dict(standing.groups),
+        "cd": rounded(standing.cd),
+        "bars": bars(list(standing.mean_ranks.values()), standing.cd),
+        "scenarios": len(standing.ranks),
+    }
+
+
+# Plain data
+
+
+def rounded(value: float | None) -> float | None:
+    """With as many digits as a picture can show; None for what is no finite number, which JSON does not have."""
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short == int(short) else short
+
+
+def lines(drawn: Board | None, metric: str, most: int) -> dict[str, list[dict[str, Any]]]:
+    """By method, one line for each seed: {seed, x by axis, average, and values by domain}, `most` points at the most.
+
+    An axis that says nothing of a run, because it costs nothing or was not recorded, is left out of it.
+    """
+    if drawn is None:
+        return {}
+    found = {label: [line(result, metric, most) for result in part] for label, part in drawn.methods.items()}
+    return {label: kept for label, part in found.items() if (kept := [one for one in part if one])}
+
+
+def line(result: Result, metric: str, most: int) -> dict[str, Any] | None:
+    """None where the result has no such metric."""
+    by_round = curve(result.scores, metric)
+    if not by_round:
+        return None
+    chosen = thinned(list(by_round), most)
+    spent = {axis: found for axis in AXES if axis != "rounds" and (found := paid(result, axis))}
+    x = {"rounds": list(chosen)} | {axis: [rounded(one.by(t)) for t in chosen] for axis, one in spent.items()}
+    domains = dict.fromkeys(name for t in chosen for name in by_round[t][1])
+    return {
+        "seed": result.entry.seed,
+        "of": len(by_round),
+        "x": {axis: values for axis, values in x.items() if any(values)},
+        "average": [rounded(by_round[t][0]) for t in chosen],
+        "domains": {d: [rounded(by_round[t][1].get(d)) for t in chosen] for d in domains},
+    }
+
+
+def thinned(rounds: Sequence[int], most: int) -> Sequence[int]:
+    """At most so many of them, evenly, the first and the last among them."""
+    if len(rounds) <= most:
+        return rounds
+    step = (len(rounds) - 1) / (most - 1)
+    return [rounds[round(i * step)] for i in range(most)]
+
+
+def fronts(boards: Sequence[Leaderboard]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """By leaderboard the points of `compare --pareto`, by what is spent, as far as that is known."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {board.place: {} for board in boards}
+    for what in pareto.RESOURCES:
+        try:
+            points = pareto.pareto(boards, what)
+        except UserError:  # of no result is it known
+            continue
+        for place, on in points.groupby(list(PLACE), sort=False):
+            columns = zip(*(on[name].tolist() for name in ("method", "spent", "front", "verdict")), strict=True)
+            found[place][what] = [
+                {"label": label, "spent": rounded(spent), "front": front, "verdict": verdict}
+                for label, spent, front, verdict in columns
+            ]
+    return found
+
+
+def allocation(drawn: Board | None) -> dict[str, Any] | None:
+    """Of one seed, in percent of the rounds that a client was there for, row by row; None where nobody trains
+    layers."""
+    if drawn is None:
+        return None
+    found, groups = by_method(drawn.one_seed())
+    if not found:
+        return None
+    seeds = {label: result.entry.seed for label, result in drawn.one_seed().items()}
+    return {
+        "rows": list(groups),
+        "alone": all(len(clients) == 1 for clients in groups.values()),
+        "methods": {
+            label: {
+                "seed": seeds[label],
+                "share": [[round(100 * v) if math.isfinite(v) else None for v in line] for line in one.share.tolist()],
+                "holders": [rounded(v) for v in one.holders.tolist()],
+                "gamma": one.gamma,
+                "coverage": rounded(one.coverage),
+            }
+            for label, one in found.items()
+        },
+    }
+
+
+def contests(tuned: Sequence[tuning.Tuned]) -> list[dict[str, Any]]:
+    """One for each tuning: by method, what is to be expected of 1, 2, ... candidates, and the score of each."""
+    return [
+        {
+            "title": title,
+            "metric": ones[0].search.metric,
+            "fraction": is_fraction(ones[0].search.metric),
+            "methods": {one.method: _curve(one) for one in ones if one.scores},
+        }
+        for title, ones in tuning.boards(tuned)
+    ]
+
+
+def _curve(one: tuning.Tuned) -> dict[str, Any]:
+    trials = range(1, len(one.search.candidates) + 1)
+    return {
+        "expected": [rounded(one.expected(n)) for n in trials],
+        "scores": {str(k): rounded(score) for k, score in one.scores.items()},
+        "winner": one.contest.winner,
+    }
+
+
+def plain(page: Page) -> dict[str, Any]:
+    """A page as JSON has it: what `fedbench compare` shows, cell by cell."""
+    return {
+        "title": page.title,
+        "above": page.above,
+        "warning": page.warning,
+        "tables": [
+            {"caption": table.caption, "faint": sorted(table.faint), "columns": plain_columns(table.columns)}
+            for table in page.tables
+        ],
+        "remarks": list(page.remarks),
+        "notes": list(page.notes),
+    }
+
+
+def plain_columns(found: Sequence[Column]) -> list[dict[str, Any]]:
+    """Each cell is its text, or [text, spread]."""
+    return [
+        {
+            "title": column.title,
+            "part": column.part,
+            "left": column.left or column.part == "name",
+            "cells": [[c.text, c.spread] if c.spread else c.text for c in column.cells],
+        }
+        for column in found
+    ]
+
+
+def texts(found: Frame, sources: Sequence[str] = ()) -> Mapping[str, str]:
+    """A frame in the formats that papers and programs take in."""
+    cited = found.copy(deep=False)
+    cited.attrs = {**found.attrs, "sources": sources}
+    return {form: render(cited, form) for form in TEXTS}
