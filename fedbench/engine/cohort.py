@@ -21,9 +21,9 @@ from torch.linalg import vector_norm
 
 from fedbench.engine import sequential, shortcuts
 from fedbench.engine.microbatching import Batch, Part, grouped, halved, inputs_of, joined, merged, passes
-from fedbench.engine.process_group import ALONE, Team
+from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.engine.readout import Answers, ReadOut, Tokens, losses_of
-from fedbench.engine.stacked_params import Leaves, Pulling
+from fedbench.engine.stacked_params import Pulling, StackedParams
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.draws import Draws
@@ -34,7 +34,9 @@ from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 
 
-def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, team: Team = ALONE) -> Uploads:
+def train(
+    model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job, team: ProcessGroup = ALONE
+) -> Uploads:
     """Let every client of the cohort tune its own copy of r_j, j in S_n, and of its classifiers. See
     `sequential.train`.
 
@@ -84,7 +86,7 @@ def train_group(
 ) -> Part:
     """All steps of the clients of one group."""
     began = time.perf_counter()
-    leaves = Leaves(model, start, plan, group)
+    leaves = StackedParams(model, start, plan, group)
     draws = {n: Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)) for n in group}
     take = Step(model, leaves, plan, job, draws)
     inputs_from = inputs_of(model, plan, cohort)
@@ -126,7 +128,7 @@ def means(steps_taken: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[i
 class Step:
     """Takes one optimiser step for every client that has a batch, and returns their losses."""
 
-    def __init__(self, model: Blocks, leaves: Leaves, plan: Plan, job: Job, draws: dict[int, Draws]) -> None:
+    def __init__(self, model: Blocks, leaves: StackedParams, plan: Plan, job: Job, draws: dict[int, Draws]) -> None:
         self.model, self.leaves, self.plan, self.job, self.draws = model, leaves, plan, job, draws
         trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
         self.optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
@@ -151,7 +153,9 @@ class Step:
         return each.detach()
 
 
-def forward(model: Blocks, leaves: Leaves, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]) -> list[Answers]:
+def forward(
+    model: Blocks, leaves: StackedParams, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]
+) -> list[Answers]:
     """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of some clients."""
     clients, sizes = list(x), {n: len(part) for n, part in x.items()}
     for n in clients:
@@ -196,7 +200,7 @@ def parts_of(held: list[int], ending: list[int], asleep: list[int]) -> Iterator[
 
 def layer(
     model: Blocks,
-    leaves: Leaves,
+    leaves: StackedParams,
     j: int,
     clients: Sequence[int],
     tokens: Tokens,
@@ -226,7 +230,7 @@ def rounded(tokens: Tensor) -> Tensor:
     return tokens.bfloat16()
 
 
-def clip_each(leaves: Leaves, most: float) -> None:
+def clip_each(leaves: StackedParams, most: float) -> None:
     """Scale each client's gradient, over all its layers and classifiers, to a norm of at most `most`."""
     theirs = [(tensor.grad, clients) for tensor, _, clients in leaves if tensor.grad is not None and clients]
     norms: dict[int, list[Tensor]] = {}
@@ -244,7 +248,7 @@ def clip_each(leaves: Leaves, most: float) -> None:
 
 @contextmanager
 def others_frozen(
-    leaves: Leaves, plan: Plan, answers: Sequence[Answers], pulled: Collection[str] = ()
+    leaves: StackedParams, plan: Plan, answers: Sequence[Answers], pulled: Collection[str] = ()
 ) -> Iterator[None]:
     """Around an optimiser step: momentum and weight decay move nothing of a client that has taken all its steps, and
     nothing that its objective did not use, as an optimiser of its own would not.
@@ -253,9 +257,9 @@ def others_frozen(
     further term of their losses uses.
     """
     used = {
-        n: [exit for exit, o in zip(plan.exits[n], alike.exits, strict=True) if o.grad is not None]
-        for alike in answers
-        for n in alike.clients
+        n: [exit for exit, o in zip(plan.exits[n], answer.exits, strict=True) if o.grad is not None]
+        for answer in answers
+        for n in answer.clients
     }
 
     def moves(n: int, place: str) -> bool:

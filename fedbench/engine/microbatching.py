@@ -50,7 +50,7 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
 
 
 def halved(model: Blocks, group: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """A group that has not fitted as two, alike in size; no pass with this model is larger than those from now on."""
+    """A group that has not fitted as two of equal size; no pass with this model is larger than those from now on."""
     _suffices[model] = max(1, sum(sizes[n] for n in group) // 2)
     by_size = sorted(group, key=lambda n: -sizes[n])
     return [sorted(by_size[::2]), sorted(by_size[1::2])]

@@ -27,7 +27,7 @@ class Gone(RuntimeError):
     """Another member has ended, and not by an exception."""
 
 
-class Team:
+class ProcessGroup:
     """One member's place and links. The first hears all others; each of those, only the first."""
 
     def __init__(self, rank: int = 0, size: int = 1, links: Sequence[Connection] = ()) -> None:
@@ -47,7 +47,9 @@ class Team:
             if self.rank > 0 or isinstance(error, Gone):
                 raise
             failed = error
-        for i in range(len(work)):  # exceptions do not travel, and which comes first hangs on who has which piece
+        for i in range(
+            len(work)
+        ):  # exceptions do not travel, and which comes first depends on the pieces of each process
             compute(i)
         raise failed
 
@@ -90,10 +92,10 @@ class Team:
         return message
 
 
-ALONE = Team()
+ALONE = ProcessGroup()
 
 
-def together(size: int, work: Callable[[Team], Result]) -> Result:
+def together(size: int, work: Callable[[ProcessGroup], Result]) -> Result:
     """work(team) in `size` processes, copies of this one that share its memory until they write to it.
 
     Returns this process's own result; the others' are nothing but a help to it, and end with it. To be called
@@ -108,11 +110,11 @@ def together(size: int, work: Callable[[Team], Result]) -> Result:
             if pid == 0:
                 for other in (here, *links):
                     other.close()
-                _help(Team(rank, size, [there]), work)
+                _help(ProcessGroup(rank, size, [there]), work)
             helpers.append(pid)
             there.close()
             links.append(here)
-        return work(Team(0, size, links))
+        return work(ProcessGroup(0, size, links))
     finally:
         for pid in helpers:
             os.kill(pid, signal.SIGKILL)
@@ -130,7 +132,7 @@ def _bundled(parts: dict[int, dict[str, Tensor]]) -> bytes:
     )
 
 
-def _help(team: Team, work: Callable[[Team], Any]) -> NoReturn:
+def _help(team: ProcessGroup, work: Callable[[ProcessGroup], Any]) -> NoReturn:
     """The life of a copy: whatever happens, it ends here."""
     try:
         work(team)
@@ -144,7 +146,7 @@ def _help(team: Team, work: Callable[[Team], Any]) -> NoReturn:
 
 
 def dealt(work: Sequence[float], size: int) -> list[int]:
-    """For every piece the member that does it: the largest first, to whoever has least."""
+    """For every piece the member that does it: the largest first, to the member that has least."""
     load_of, whose = [0.0] * size, [0] * len(work)
     for i in sorted(range(len(work)), key=lambda i: -work[i]):
         whose[i] = min(range(size), key=load_of.__getitem__)

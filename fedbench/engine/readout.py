@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.engine.stacked_params import Leaves
+from fedbench.engine.stacked_params import StackedParams
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
@@ -51,7 +51,7 @@ class Tokens:
             return first.rows
         return joined([self.at[n].parts[n] for n in clients])
 
-    def alike(self, clients: Sequence[int]) -> list[list[int]]:
+    def in_equal_groups(self, clients: Sequence[int]) -> list[list[int]]:
         """The clients in groups that have equally many rows of equally many tokens each."""
         groups: dict[Any, list[int]] = {}
         for n in clients:
@@ -80,7 +80,7 @@ class _Joined(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Answers:
-    """What clients say whose batches are of one size B, and who have equally many exits: the logits (n, B, C) of each
+    """The answers of clients with batches of one size B and equally many exits: the logits (n, B, C) of each
     exit, which keep their gradients."""
 
     clients: list[int]
@@ -94,7 +94,7 @@ class ReadOut:
     logits stand: in which tensor (n, B, C), and in which row.
     """
 
-    def __init__(self, model: Blocks, leaves: Leaves, plan: Plan, draws: Mapping[int, Draws]) -> None:
+    def __init__(self, model: Blocks, leaves: StackedParams, plan: Plan, draws: Mapping[int, Draws]) -> None:
         self.model, self.leaves, self.plan, self.draws = model, leaves, plan, draws
         self.found: dict[tuple[int, str], tuple[Tensor, int]] = {}
 
@@ -106,7 +106,7 @@ class ReadOut:
             if names:
                 asked.setdefault(names, []).append(n)
         for names, some in asked.items():
-            for clients in tokens.alike(some):
+            for clients in tokens.in_equal_groups(some):
                 features = self._features(tokens, clients)
                 for name in names:
                     logits = linears(features, *self.leaves.classifier(name, clients))
@@ -120,12 +120,12 @@ class ReadOut:
         return features.view(len(clients), sizes[0], -1)
 
     def answers(self, sizes: Mapping[int, int]) -> list[Answers]:
-        """Of all clients, those alike together. sizes: their batches'."""
-        alike: dict[tuple[int, int], list[int]] = {}
+        """Of all clients, those of equal sizes and exits together. sizes: their batches'."""
+        groups: dict[tuple[int, int], list[int]] = {}
         for n, B in sizes.items():
-            alike.setdefault((B, len(self.plan.exits[n])), []).append(n)
+            groups.setdefault((B, len(self.plan.exits[n])), []).append(n)
         return [
-            Answers(clients, [self._exit(clients, i) for i in range(exits)]) for (_, exits), clients in alike.items()
+            Answers(clients, [self._exit(clients, i) for i in range(exits)]) for (_, exits), clients in groups.items()
         ]
 
     def _exit(self, clients: Sequence[int], i: int) -> Tensor:
@@ -138,7 +138,7 @@ class ReadOut:
             rows = {id(whole): whole.unbind() for whole, _ in found}
             logits = torch.stack([rows[id(whole)][row] for whole, row in found])
         if logits.requires_grad:
-            logits.retain_grad()  # which tells what the objective used
+            logits.retain_grad()  # which shows what the objective used
         return logits
 
 
@@ -149,13 +149,13 @@ def losses_of(objective: Objective, answers: Sequence[Answers], y: Mapping[int, 
     once for clients with equal batch sizes and numbers of exits. Any other is called client by client.
     """
     found: dict[int, Tensor] = {}
-    for alike in answers:
-        labels = torch.stack([y[n] for n in alike.clients])
+    for answer in answers:
+        labels = torch.stack([y[n] for n in answer.clients])
         stacked = getattr(objective, "stacked", None) if len(labels) > 1 else None
-        each = _one_by_one(objective, alike.exits, labels, t) if stacked is None else stacked(alike.exits, labels, t)
-        if alike.clients == list(y):
+        each = _one_by_one(objective, answer.exits, labels, t) if stacked is None else stacked(answer.exits, labels, t)
+        if answer.clients == list(y):
             return each
-        found |= dict(zip(alike.clients, each.unbind(), strict=True))
+        found |= dict(zip(answer.clients, each.unbind(), strict=True))
     return torch.stack([found[n] for n in y])
 
 

@@ -23,7 +23,7 @@ from fedbench.types import Cohort, Job, Plan, Pull, Uploads
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TrainedParam:
     """A parameter that a client trains.
 
     begun: its value in what the server gave · loaded: its value as training began, 0 where the client does not hold a
@@ -74,7 +74,7 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
                 _load(parameter, value, terms.held(place, [n], value.dim()))
                 if trains[place][n]:
                     within = terms.trained(place, [n], value.dim())
-                    mine[place] = Tuned(
+                    mine[place] = TrainedParam(
                         parameter, value, parameter.detach().clone(), None if within is None else within[0]
                     )
         losses.append(_tune(model, mine, rows, plan, cohort, job, n))
@@ -92,7 +92,13 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
 
 
 def _tune(
-    model: Blocks, mine: Mapping[str, Tuned], rows: Mapping[str, list], plan: Plan, cohort: Cohort, job: Job, n: int
+    model: Blocks,
+    mine: Mapping[str, TrainedParam],
+    rows: Mapping[str, list],
+    plan: Plan,
+    cohort: Cohort,
+    job: Job,
+    n: int,
 ) -> float:
     """Client n's local steps; returns its mean training loss, without the job's pull."""
     S_n, trained = plan.M[n].nonzero().flatten().tolist(), [tuned.parameter for tuned in mine.values()]
@@ -121,7 +127,9 @@ def _tune(
     return sum(losses) / max(len(losses), 1)
 
 
-def _term(pull: Pull | None, mine: Mapping[str, Tuned], rows: Mapping[str, list]) -> Callable[[], Tensor | float]:
+def _term(
+    pull: Pull | None, mine: Mapping[str, TrainedParam], rows: Mapping[str, list]
+) -> Callable[[], Tensor | float]:
     """What a client adds to its loss, from its parameters as they are: strength / 2 ||w - w_start||^2 - <linear, w>."""
     if pull is None or not pull.everywhere:
         return lambda: 0.0
@@ -133,7 +141,7 @@ def _term(pull: Pull | None, mine: Mapping[str, Tuned], rows: Mapping[str, list]
     return lambda: sum(pull.strength / 2 * ((w - w_start) ** 2).sum() - (g * w).sum() for w, w_start, g in terms)
 
 
-def _tail(model: Blocks, pull: Pull | None, mine: Mapping[str, Tuned], n: int) -> Callable[[], Tensor | float]:
+def _tail(model: Blocks, pull: Pull | None, mine: Mapping[str, TrainedParam], n: int) -> Callable[[], Tensor | float]:
     """tail_strength sum ||B[:, c_n:]||_F ||A[c_n:, :]||_F of client n, from its factors as they are."""
     if pull is None or pull.tails is None:
         return lambda: 0.0

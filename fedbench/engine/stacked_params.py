@@ -19,7 +19,7 @@ from fedbench.types import Plan, Pull
 READ_OUT = ("norm.", "fc_norm.", "attn_pool.", "head")  # timm's modules after the layers begin so
 
 
-class Leaves:
+class StackedParams:
     """The trained tensors of a group: of every layer, and of what is shared, one row for each client that trains it.
 
     at: by place · trainers: whose rows they are · fixed, holders: the rows of all that hold a tensor which some of them
@@ -175,15 +175,15 @@ class Tail:
 
     def add(self, strength: float) -> None:
         """The gradient of strength ||B_tail|| ||A_tail||, client by client; 0 where a norm is 0, as autograd has it."""
-        in_A, in_B = self._beside(self.A, 1), self._beside(self.B, 2)
+        in_A, in_B = self._for_rows(self.A, 1), self._for_rows(self.B, 2)
         A, B = self.A.detach() * in_A, self.B.detach() * in_B
         a, b = (x.flatten(1).norm(dim=1) for x in (A, B))  # (n,)
         for leaf, tail, own, other in ((self.A, A, a, b), (self.B, B, b, a)):
             factor = torch.where(own > 0, strength * other / own.where(own > 0, 1.0), 0.0)
             _add(leaf, tail * factor.view(-1, *[1] * (leaf.dim() - 1)))
 
-    def _beside(self, rows: Tensor, axis: int) -> Tensor:
-        """The terms as a mask beside rows whose axis of terms is `axis`."""
+    def _for_rows(self, rows: Tensor, axis: int) -> Tensor:
+        """The terms as a mask for rows whose axis of terms is `axis`."""
         shape = [len(rows)] + [1] * (rows.dim() - 1)
         shape[axis] = self.terms.shape[1]
         return self.terms.view(shape)
@@ -195,7 +195,7 @@ class Pulling:
     places: of the tensors that it pulls.
     """
 
-    def __init__(self, model: Blocks, leaves: Leaves, pull: Pull, plan: Plan) -> None:
+    def __init__(self, model: Blocks, leaves: StackedParams, pull: Pull, plan: Plan) -> None:
         self.pull = pull
         self.terms: list[tuple[Tensor, Tensor, Tensor | float]] = []
         self.tails: list[Tail] = []

@@ -95,7 +95,7 @@ def _backbone(simulation: Simulation, parts: Parts, registry: Registry) -> nn.Mo
 
 
 def _must_be_free(out: Path, force: bool) -> None:
-    """Nothing may stand at `out`; with force an earlier export may, and nothing else beside it."""
+    """Nothing may stand at `out`; with force an earlier export may, and no other file in it."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not _is_export(out):
@@ -104,8 +104,8 @@ def _must_be_free(out: Path, force: bool) -> None:
         raise UserError(f"{out}: there is an export already. Replace it with --force, or choose another --out DIR.")
     if foreign := sorted({path.name for path in out.iterdir()} - WRITTEN):
         raise UserError(
-            f"{out}: beside an export there is {', '.join(foreign)}, which --force would remove. Move it elsewhere, or "
-            "choose another --out DIR."
+            f"{out}: next to an export there is {', '.join(foreign)}, which --force would remove. Move it elsewhere, "
+            "or choose another --out DIR."
         )
 
 
@@ -118,7 +118,7 @@ def _is_export(out: Path) -> bool:
 
 @contextmanager
 def _put_in_place(out: Path, force: bool) -> Iterator[Path]:
-    """A hidden folder beside `out` that takes its place when all is written, and goes when something fails.
+    """A hidden folder next to `out` that takes its place when all is written, and goes when something fails.
 
     What came to `out` in the meantime is not replaced: the last rename fails where anything stands there.
     """

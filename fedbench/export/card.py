@@ -1,4 +1,4 @@
-"""What an export says of itself, and the Python that loads it."""
+"""The card of an export (config.json), and the Python that loads it."""
 
 from __future__ import annotations
 

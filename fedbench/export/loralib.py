@@ -41,5 +41,5 @@ def write(folder: Path, parts: Parts) -> None:
 
 
 def read(folder: Path, parts: Parts) -> tuple[dict[str, Tensor], float]:
-    """What `write` wrote, and the alpha that config.json says."""
+    """What `write` wrote, and the alpha of config.json."""
     return load_file(folder / FILE), adapters_of(parts, "loralib")[1].alpha

@@ -17,11 +17,8 @@ LOAD = """\
 from safetensors.torch import load_file
 model.load_state_dict(load_file({folder!r} + "/model.safetensors"))"""
 
-DEPTH = {
-    "VisionTransformer": "depth",
-    "Eva": "depth",
-    "MlpMixer": "num_blocks",
-}  # the argument that says how many layers there are
+# The argument for the number of layers.
+DEPTH = {"VisionTransformer": "depth", "Eva": "depth", "MlpMixer": "num_blocks"}
 
 
 def architecture_of(parts: Parts, source: Source) -> Architecture:
@@ -46,7 +43,7 @@ def architecture_of(parts: Parts, source: Source) -> Architecture:
 def write(folder: Path, parts: Parts, architecture: Architecture) -> None:
     """model.safetensors: W + (alpha / r) B A, by timm's names.
 
-    The file is loaded into a model made anew, which must answer as the cell's does. Raises UserError where it
+    The file is loaded into a new model, which must answer as the cell's does. Raises UserError where it
     does not.
     """
     merged = {f"{name}.weight": adapter.merged().cpu() for name, adapter in parts.adapters.items()}

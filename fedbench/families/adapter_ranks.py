@@ -15,7 +15,7 @@ from fedbench.families.aggregation import client_weights, mean, weighted_mean
 from fedbench.families.regularizer import refuse_feddyn
 from fedbench.method import Setup, State
 from fedbench.models.backbone import Blocks
-from fedbench.models.lowrank import ADDED, FROZEN, Pair, pairs, rank_of
+from fedbench.models.lowrank import ADDED, FROZEN, AdapterPair, pairs, rank_of
 from fedbench.models.param_paths import mapped, name_of, places, trained_by
 from fedbench.types import Cohort, Plan, Scenario, Uploads
 
@@ -72,7 +72,7 @@ class ArrivedAdapter:
     (n,) float64, what each multiplied B A with · rows: (n,) int64, their positions in the cohort.
     """
 
-    pair: Pair
+    pair: AdapterPair
     A: Tensor
     B: Tensor
     terms: Tensor

@@ -93,7 +93,7 @@ def _no_such_module(blocks: Blocks, name: str) -> str:
 
 @dataclass(frozen=True)
 class LowRank:
-    """What a low-rank adapter adds to a frozen layer: (alpha / r) B A beside W (Hu et al., arXiv 2106.09685).
+    """What a low-rank adapter adds to a frozen layer: (alpha / r) B A next to W (Hu et al., arXiv 2106.09685).
 
     weight: W (out, in), or (out, in, kh, kw) of a convolution · bias: the layer's own, or None · A: (r, in) or
     (r, in, kh, kw) · B: (out, r) or (out, r, 1, 1) · dropout: of its input. A module that has a method `low_rank`
@@ -174,7 +174,7 @@ class Stack:
         }
         return Stack(own, self.sizes, self.draws, self.tokens)
 
-    def beside(self, name: str, x: Tensor) -> Tensor:
+    def for_rows(self, name: str, x: Tensor) -> Tensor:
         """(B, 1, ..., *shape) in the type of x: each client's value (*shape,) of that name, once for every one of its
         rows of x (B, ..., *shape), so that both can be added or multiplied."""
         value = self.values[name].to(x.dtype)

@@ -59,7 +59,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
 
 @functools.cache
 def _is_plain(kind: type) -> bool:
-    """Whether instances are what their `__dict__` holds, and nothing else is said of copying them."""
+    """Whether instances are what their `__dict__` holds, and no method of theirs copies them."""
     own = {name for base in kind.__mro__ if base not in (object, nn.Module) for name in vars(base)}
     return not own & {
         "__deepcopy__",

@@ -30,7 +30,7 @@ _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
 @dataclass(frozen=True)
 class Holding:
     """One client's part of a plan: of the layers it holds, in order, whether it trains them, how many rank-one terms of
-    their adapters it has, and how many of these it trains; None where terms are not told apart.
+    their adapters it has, and how many of these it trains; None where adapters are held whole.
 
     Terms that it holds and does not train are part of its frozen weights, W + sum b a^T, as in Fed-PLoRA: they are
     sent, and cost nothing to compute. frozen: patterns of tensors that nobody trains.
@@ -53,7 +53,7 @@ class Holding:
 
     @property
     def even(self) -> bool:
-        """Whether all its layers are alike."""
+        """Whether all its layers are trained in the same way."""
         return len(set(zip(self.trained, self.computed, strict=True))) < 2
 
     def of(self, layers: list[int], exits: tuple[Exit, ...]) -> Holding:
@@ -127,11 +127,11 @@ class Shape:
 
     @cached_property
     def dropouts(self) -> tuple[float, ...]:
-        """The rates of adapters' dropouts, of which parameters do not tell."""
+        """The rates of adapters' dropouts, which no parameter shows."""
         return tuple(filter(None, map(_dropout, self.model.modules())))
 
     @cached_property
-    def alike(self) -> bool:
+    def equal_blocks(self) -> bool:
         """Whether every block has the same modules, down to the rates of dropout, and the same parameters, trainable in
         the same places."""
 
@@ -172,16 +172,16 @@ def pricing(
     measured once. Models that are shapes alone have a price together with those that are equal."""
     shape = Shape(model)
 
-    def anew() -> Callable[..., ClientCost]:
+    def new() -> Callable[..., ClientCost]:
         def price(holding: Holding, added: int = 0) -> ClientCost:
             return measure(shape, holding, objective, train, image_size, replace(travel, added=added))
 
         return functools.cache(price)
 
     if model.device.type != "meta":  # it would be kept with its weights
-        return anew()
+        return new()
     key = ("price", type(model), identity(objective), json.dumps(train, sort_keys=True), image_size, travel)
-    return once(model.origin, shape.parameters, (*key, shape.dropouts), anew)
+    return once(model.origin, shape.parameters, (*key, shape.dropouts), new)
 
 
 def measure(
@@ -192,13 +192,13 @@ def measure(
     image_size: int,
     travel: Travel = Travel(),
 ) -> ClientCost:
-    """The cost of a client that holds this. Who asks for more than one may give the model's `Shape`."""
+    """The cost of a client that holds this. model: its `Shape`, where more than one cost is asked for."""
     shape = model if isinstance(model, Shape) else Shape(model)
     flops, activations = _one_image(shape, holding, objective, image_size)
     frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
     travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
-    copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # besides the tensor itself
+    copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # and the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
     sent = (
         Sent("backbone", frozen_bytes - travel.added),
@@ -264,18 +264,18 @@ def activations(shape: Shape, holding: Holding, objective: Objective, image_size
 def _one_image(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
     """FLOPs and bytes of saved activations for one image.
 
-    Where all layers are alike, one layer more costs the same wherever it stands: two shallow models with the
-    same exits, layer after layer, tell what a deep one costs, to the last FLOP.
+    Where all layers are equal, one layer more costs the same wherever it stands: two shallow models with the
+    same exits, layer after layer, give the cost of a deep one, to the last FLOP.
     """
     if type(shape.model).forward is not Blocks.forward:  # something stands between the layers
         return _measured_once(shape, holding, objective, image_size)
     holding = _read_by_the_first(shape.model, holding)
     exits = holding.exits
     m, depths = len(exits), [exit.depth for exit in exits]
-    if not holding.even and depths == [holding.depth] and shape.alike:
+    if not holding.even and depths == [holding.depth] and shape.equal_blocks:
         return _summed(shape, holding, objective, image_size)
     few = depths[-1] == m or depths[0] < 1 or depths != sorted(set(depths))
-    if few or not holding.even or depths[-1] != holding.depth or not shape.alike:
+    if few or not holding.even or depths[-1] != holding.depth or not shape.equal_blocks:
         return _measured_once(shape, holding, objective, image_size)
     near, far = (
         _measured_once(
@@ -300,10 +300,10 @@ def _read_by_the_first(model: Blocks, holding: Holding) -> Holding:
 
     if len(set(names)) < len(names) or any(type(one) is not Classifier for one in model.classifiers.values()):
         return holding
-    alike: dict[Hashable, list[str]] = {}
+    equal: dict[Hashable, list[str]] = {}
     for name in sorted(model.classifiers, reverse=True):
-        alike.setdefault(like(name), []).append(name)
-    return replace(holding, exits=tuple(Exit(exit.depth, alike[like(exit.classifier)].pop()) for exit in holding.exits))
+        equal.setdefault(like(name), []).append(name)
+    return replace(holding, exits=tuple(Exit(exit.depth, equal[like(exit.classifier)].pop()) for exit in holding.exits))
 
 
 def _summed(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
@@ -343,7 +343,7 @@ def _passing(shape: Shape, holding: Holding, image_size: int) -> int:
     if type(model).forward is not Blocks.forward:  # something stands between the layers
         below, exits = holding.depth, holding.exits
     else:
-        below, exits = 1 if shape.alike else below, ()
+        below, exits = 1 if shape.equal_blocks else below, ()
 
     def alive() -> int:
         passed = _unused(model, below)

@@ -109,7 +109,7 @@ def quickest(on: Callable[[str], Found], model: nn.Module, image_size: int, unus
 
 
 def _new_tensors_on_cpu() -> AbstractContextManager[Any]:
-    """As they are made by whoever names no device."""
+    """Tensors that are made without a device are made there."""
     return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
@@ -179,7 +179,7 @@ def to_answer(
     unused: Iterable[nn.Module] = (),
     training: bool = False,
 ) -> int:
-    """Bytes, beside weights, that exist at once at most while answer(model, x (1, 3, H, W)) computes: the image and
+    """Bytes, without weights, that exist at once at most while answer(model, x (1, 3, H, W)) computes: the image and
     what is made of it, attention scores included (fused kernels do not keep them). unused: parts of the model that the
     answer does not call · training: whether dropout has masks."""
 

@@ -1,5 +1,5 @@
 """timm, and torch's counter of FLOPs, imported without torch's compilers: those take four times as long as timm itself,
-and 200 MB of memory, and who never compiles needs none of them.
+and 200 MB of memory, and nothing here compiles.
 
 What pulls them in, by torch 2.15, timm 1.0.31 and torchvision 0.29: `torch.compiler.disable`, as which timm marks a few
 functions; a question that torchvision puts when one of its operators is called; and the counter's, whether what is
@@ -71,7 +71,7 @@ def _give_way() -> None:
         del sys.modules[name]
 
 
-def _disabled_later(function: Callable[..., Any], recursive: bool = True, **told: Any) -> Callable[..., Any]:
+def _disabled_later(function: Callable[..., Any], recursive: bool = True, **options: Any) -> Callable[..., Any]:
     """`torch.compiler.disable` of a function, as torch marks its own: at the first call."""
     later: Callable[..., Any] = torch._disable_dynamo(function, recursive)
     return later
@@ -86,15 +86,13 @@ with compilers_later():
     import timm
     from timm.layers import Mlp
     from timm.models.vision_transformer import Attention, Block
-    from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
+    from torch.utils.flop_counter import flop_registry
 
 __all__ = [
     "Attention",
     "Block",
-    "FlopCounterMode",
     "Mlp",
     "compilers_later",
     "flop_registry",
-    "sdpa_flop_count",
     "timm",
 ]

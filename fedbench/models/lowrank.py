@@ -21,7 +21,7 @@ ADDED = "added"  # and the ranks of those that were made last, {place: rank}
 
 
 @dataclass(frozen=True)
-class Pair:
+class AdapterPair:
     """One low-rank adapter: the places of its factors A (R, ...) and B (out, R, ...), its own place, the module's, and
     alpha / R."""
 
@@ -32,14 +32,14 @@ class Pair:
     scaling: float
 
 
-def pairs(model: Blocks) -> list[Pair]:
+def pairs(model: Blocks) -> list[AdapterPair]:
     """Every low-rank adapter of the model with a trained factor, in the order of the layers."""
     names = {id(p): place for place, p in model.trained().items()}
     found = []
     for path, module in _modules(model):
         own = module.low_rank()
         if id(own.A) in names and id(own.B) in names:
-            found.append(Pair(_place(path), names[id(own.A)], names[id(own.B)], own.rank, own.alpha / own.rank))
+            found.append(AdapterPair(_place(path), names[id(own.A)], names[id(own.B)], own.rank, own.alpha / own.rank))
     return found
 
 
@@ -47,9 +47,9 @@ def rank_of(model: Blocks) -> int:
     """R, the one rank of all the model's low-rank adapters. Raises UserError where there is none, or not one."""
     ranks = sorted({pair.rank for pair in pairs(model)})
     if len(ranks) != 1:
-        told = f"ranks {', '.join(map(str, ranks))}" if ranks else "none"
+        have = f"ranks {', '.join(map(str, ranks))}" if ranks else "none"
         raise UserError(
-            f"unequal ranks need low-rank adapters of one rank; the model's have {told} (try adapter: lora)"
+            f"unequal ranks need low-rank adapters of one rank; the model's have {have} (try adapter: lora)"
         )
     return ranks[0]
 
@@ -99,7 +99,8 @@ def load_additions(model: Blocks, values: Mapping[str, Tensor] | None) -> None:
 
 def bytes_added(state: Mapping[str, Any], plan: Plan) -> list[int]:
     """What the additions that were made last take of what each client is sent, those to the weights that it holds:
-    factors of their rank, or the matrix where that is smaller. Who kept the weights but missed rounds would need more.
+    factors of their rank, or the matrix where that is smaller. A client that kept the weights but missed rounds would
+    need more.
     """
     bytes_of = [0] * len(plan.M)
     for place, rank in state.get(ADDED, {}).items():
@@ -111,7 +112,7 @@ def bytes_added(state: Mapping[str, Any], plan: Plan) -> list[int]:
 
 
 class Terms:
-    """Which coordinates of every tensor a plan's clients hold and train, where it tells rank-one terms apart.
+    """Which coordinates of every tensor a plan's clients hold and train, where it has rank-one terms.
 
     Shared adapters, which stand in no layer, have the terms that a client has in any of its layers.
     """
@@ -119,12 +120,12 @@ class Terms:
     def __init__(self, model: Blocks, plan: Plan) -> None:
         """Raises UserError where the plan speaks of other ranks than the model's."""
         self.plan, self.device = plan, model.device
-        told = [terms for terms in (plan.terms, plan.trained_terms) if terms is not None]
-        found = pairs(model) if told else []
+        given = [terms for terms in (plan.terms, plan.trained_terms) if terms is not None]
+        found = pairs(model) if given else []
         for pair in found:
-            if any(terms.shape[-1] != pair.rank for terms in told):
+            if any(terms.shape[-1] != pair.rank for terms in given):
                 raise UserError(
-                    f"the plan has {told[0].shape[-1]} rank-one terms, the adapter at {pair.place} {pair.rank}"
+                    f"the plan has {given[0].shape[-1]} rank-one terms, the adapter at {pair.place} {pair.rank}"
                 )
         self.axes = {place: axis for pair in found for place, axis in ((pair.A, 0), (pair.B, 1))}
 
@@ -138,7 +139,7 @@ class Terms:
         return self._mask(self.plan.terms if trained is None else trained, place, clients, dim)
 
     def of_uploads(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Which coordinates of its row each client trained, of every tensor of `sent` (n, ...) that is told apart."""
+        """Which coordinates of its row each client trained, of every tensor of `sent` (n, ...) that has such terms."""
         masks = {}
         for place, rows in sent.items():
             mask = self.trained(place, trainers(self.plan, place), rows.dim() - 1)

@@ -18,7 +18,7 @@ _found: dict[Hashable, Any] = {}
 
 
 def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callable[[], Found]) -> Found:
-    """What find() gives, kept for models of this origin (see `Body`) with these parameters; found anew where the
+    """What find() gives, kept for models of this origin (see `Body`) with these parameters; computed again where the
     origin is not known. key: what else it depends on."""
     if origin is None:
         return find()

@@ -16,7 +16,7 @@ STARTS = get_args(Begin)
 
 
 def begin(body: Body, option: str, how: str, seed: int) -> None:
-    """Leave the model's weights as the backbone came, or draw all of them anew. Raises UserError for another `how`;
+    """Leave the model's weights as the backbone came, or draw all of them again. Raises UserError for another `how`;
     option: what the user calls it."""
     if how not in STARTS:
         raise UserError(f"{option} is {' or '.join(STARTS)}, not {how!r}")
@@ -26,7 +26,7 @@ def begin(body: Body, option: str, how: str, seed: int) -> None:
 
 @torch.no_grad()
 def redraw(model: nn.Module, seed: int) -> None:
-    """Draw all weights of a timm model anew, as torch and timm draw such layers. Raises UserError where a parameter is
+    """Draw all weights of a timm model again, as torch and timm draw such layers. Raises UserError where a parameter is
     drawn by neither, and leaves a model then that is of no use."""
     for parameter in model.parameters():
         parameter.fill_(math.nan)
@@ -40,6 +40,6 @@ def redraw(model: nn.Module, seed: int) -> None:
     for name, parameter in model.named_parameters():
         if not parameter.is_meta and parameter.isnan().any():
             raise UserError(
-                f"{type(model).__name__} cannot be drawn anew: nothing in it draws its parameter {name}; take "
+                f"{type(model).__name__} cannot be drawn again: nothing in it draws its parameter {name}; take "
                 "`pretrained`, with a backbone of `pretrained: false` where no weights of others are wanted"
             )

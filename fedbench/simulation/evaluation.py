@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.engine.process_group import ALONE, Team
+from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.method import Predict
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.results.metric_direction import VALIDATION
@@ -91,12 +91,12 @@ class Evaluation:
         splits = [one for one in self.splits if one.split == split]
         return Evaluation(self.test, splits, self.metrics, *self._how, self.images[VALIDATION], classes=self.classes)
 
-    def scores(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> list[Score]:
+    def scores(self, predictor: Callable[[int | None], Predict], team: ProcessGroup = ALONE) -> list[Score]:
         """Every metric of every answer on every split, see `answers`."""
         return self.scored(self.answers(predictor, team))
 
     @torch.no_grad()
-    def answers(self, predictor: Callable[[int | None], Predict], team: Team = ALONE) -> Answers:
+    def answers(self, predictor: Callable[[int | None], Predict], team: ProcessGroup = ALONE) -> Answers:
         """What the models say to the images of every split.
 
         predictor(client) answers for that client's own model, predictor(None) for the global one; an answer is valid

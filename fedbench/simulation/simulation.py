@@ -16,7 +16,7 @@ from fedbench.devices.fitting import offered
 from fedbench.engine.cohort import can_train
 from fedbench.engine.cohort import train as train_together
 from fedbench.engine.microbatching import ROWS
-from fedbench.engine.process_group import ALONE, Team
+from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.engine.sequential import train as train_one_by_one
 from fedbench.engine.shortcuts import fast
 from fedbench.errors import UserError
@@ -256,7 +256,7 @@ class Simulation:
     def run(
         self,
         on_round: Callable[[int, Rows], None] = lambda t, rows: None,
-        team: Team = ALONE,
+        team: ProcessGroup = ALONE,
         on_layers: Callable[[Rows], None] | None = None,
         progress: Progress | None = None,
     ) -> tuple[Rows, Rows]:

@@ -17,7 +17,7 @@ import torch
 import torch._dynamo  # (its optimizers ask for it with their first step)
 
 from fedbench import machine
-from fedbench.engine.process_group import Team, together
+from fedbench.engine.process_group import ProcessGroup, together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
@@ -167,7 +167,7 @@ class _Computation:
         progress = self.progress
         self._halve(progress.round)  # one that was killed before it could say that it had come so far
 
-        def work(team: Team) -> None:
+        def work(team: ProcessGroup) -> None:
             if team.rank == 0:
                 simulation.run(self._on_round, team, progress.tables["layers"].extend, progress)
             else:

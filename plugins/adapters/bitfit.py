@@ -41,7 +41,7 @@ class BitFit(nn.Module, ABC):
         if self.stack is None:
             return self.computed(x, self.bitfit_bias)
         y = self.computed(x, None)
-        return y + self.stack.beside("bitfit_bias", y)
+        return y + self.stack.for_rows("bitfit_bias", y)
 
     @abstractmethod
     def computed(self, x: Tensor, bias: Tensor | None) -> Tensor:

@@ -29,7 +29,7 @@ class Scaled(nn.Module):
     def factors(self, name: str, x: Tensor) -> Tensor:
         """The module's own, or those of each row's client, in the type of x (B, ..., d): (d,) or (B, 1, ..., d)."""
         own: Tensor = getattr(self, name)
-        return own.to(x.dtype) if self.stack is None else self.stack.beside(name, x)
+        return own.to(x.dtype) if self.stack is None else self.stack.for_rows(name, x)
 
 
 class ScaledKeysValues(Scaled):

@@ -40,7 +40,7 @@ class Prompts(nn.Module):
         """The prompts of every row's client, in the type of x (B, T, D): (B, p, D)."""
         if self.stack is None:
             return self.prompts.to(x.dtype).expand(len(x), -1, -1)
-        return self.stack.beside("prompts", x)
+        return self.stack.for_rows("prompts", x)
 
 
 class Shallow(Prompts):

@@ -188,7 +188,7 @@ def test_what_is_no_part_of_an_export_is_never_removed(cells, registry, tmp_path
     cell, out = cells["vit", "fedra"], tmp_path / "out"
     export(cell, "peft", out, registry)
     (out / "my_checkpoint.pt").write_text("mine")
-    with pytest.raises(UserError, match=r"beside an export there is my_checkpoint\.pt, which --force would remove"):
+    with pytest.raises(UserError, match=r"next to an export there is my_checkpoint\.pt, which --force would remove"):
         export(cell, "merged", out, registry, force=True)
     assert (out / "my_checkpoint.pt").read_text() == "mine" and (out / "adapter_model.safetensors").is_file()
 

@@ -108,7 +108,7 @@ def stepping(registry, model, adapter) -> tuple[Callable, dict]:
     M = torch.tensor([[1, 1, 1, 1], [1, 0, 1, 0], [0, 1, 0, 0]]).bool()
     plan = Plan(M, [head_at_end(depth) for depth in M.sum(1).tolist()])
     cohort = moved(ragged(M.sum(1).tolist(), [1, 1, 1], [4]), DEVICE)
-    leaves = fast.Leaves(setup.backbone, state, plan, range(3))
+    leaves = fast.StackedParams(setup.backbone, state, plan, range(3))
     draws = {n: fast.Draws(generator(0, 0, n, "dropout", setup.backbone.device)) for n in range(3)}
     step = fast.Step(setup.backbone, leaves, plan, Job(0, 0, SGD, 0.5, cross_entropy), draws)
     return step, {n: next(cohort.batches(n)) for n in range(3)}

@@ -36,7 +36,7 @@ def losses(registry, objective=cross_entropy, optimizer=SGD, labels=DEVICE, each
     state = layerwise(setup).init(generator(5))
     plan = Plan(torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0]]).bool(), [head_at_end(2), head_at_end(1)])
     cohort = moved(ragged([2, 1], [STEPS] * 2, [2]), DEVICE)
-    leaves = fast.Leaves(setup.backbone, state, plan, range(2))
+    leaves = fast.StackedParams(setup.backbone, state, plan, range(2))
     own = {n: fast.Draws(fast.generator(0, 0, n, "dropout", setup.backbone.device)) for n in range(2)}
     take = fast.Step(setup.backbone, leaves, plan, Job(0, 0, optimizer, 0.5, objective), own)
     batches, found = {n: cohort.batches(n) for n in range(2)}, []

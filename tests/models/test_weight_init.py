@@ -1,4 +1,4 @@
-"""Weights that a model begins with, drawn anew."""
+"""Weights that a model begins with, drawn again."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_a_parameter_that_nothing_draws_is_named():
             super().__init__(nn.Linear(2, 2))
             self.scale = nn.Parameter(torch.ones(1))
 
-    with pytest.raises(UserError, match="Scaled cannot be drawn anew: nothing in it draws its parameter scale;"):
+    with pytest.raises(UserError, match="Scaled cannot be drawn again: nothing in it draws its parameter scale;"):
         redraw(Scaled(), 0)
     redraw(Scaled().to("meta"), 0)  # shapes alone, for a plan
 
@@ -39,5 +39,5 @@ def test_a_convnext_is_refused_rather_than_left_with_half_of_its_weights():
     from timm.models.convnext import ConvNeXt
 
     body = body_of(ConvNeXt(num_classes=0, depths=(1, 1, 1, 1), dims=(4, 4, 4, 4)))
-    with pytest.raises(UserError, match=r"ConvNeXt cannot be drawn anew: .* parameter stages\.0\.blocks\.0\.gamma"):
+    with pytest.raises(UserError, match=r"ConvNeXt cannot be drawn again: .* parameter stages\.0\.blocks\.0\.gamma"):
         begin(body, "body", "random", 0)

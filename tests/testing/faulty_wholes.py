@@ -84,7 +84,7 @@ ADAPTERS = {
     "the tokens": (
         _adapter(
             "y = self.frozen(x); y = y - y.mean(1, keepdim=True)\n"
-            "        return y * (self.s if self.stack is None else self.stack.beside('s', y))",
+            "        return y * (self.s if self.stack is None else self.stack.for_rows('s', y))",
             "self.stack = None; self.s = nn.Parameter(torch.ones(frozen.out_features))",
         ),
         "trains to something else in the cohort engine.* tokens must be treated one by one",

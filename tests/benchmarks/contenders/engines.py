@@ -14,7 +14,7 @@ from work import ALPHA, CLASSES, CLIP, RANK, SGD, Update, Work
 
 from fedbench.engine import cohort as together
 from fedbench.engine import sequential as one_by_one
-from fedbench.engine.process_group import Team
+from fedbench.engine.process_group import ProcessGroup
 from fedbench.engine.process_group import together as in_a_team
 from fedbench.families.layerwise import head_at_end
 from fedbench.machine import cores, keep_memory
@@ -66,7 +66,7 @@ def _serve(theirs: Connection, requests: Connection, work: Work, precision: str,
     keep_memory()
     of_a_round = _of_a_round(work)
 
-    def serve(team: Team) -> None:
+    def serve(team: ProcessGroup) -> None:
         while True:
             if team.rank == 0:
                 try:

@@ -12,7 +12,7 @@ from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.adapter_ranks import ArrivedAdapter, best_of_rank, factored, zero_padded
-from fedbench.models.lowrank import Pair
+from fedbench.models.lowrank import AdapterPair
 from fedbench.seeding import generator
 from fedbench.testing import check_method
 from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
@@ -21,7 +21,7 @@ from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
 from fedbench_plugins.methods.unequal_ranks import levels_of, redistributed, slice_weights
 
 NAMES = ["fedit", "hetlora", "flexlora", "raflora", "fed_plora"]
-PAIR = Pair("r/0/fc", "r/0/fc.lora_A", "r/0/fc.lora_B", 2, 3.0)
+PAIR = AdapterPair("r/0/fc", "r/0/fc.lora_A", "r/0/fc.lora_B", 2, 3.0)
 
 # Two clients, W is 2x3. The first has both terms, the second the first alone.
 A = torch.tensor([[[1.0, 0, 2], [0, 1, 0]], [[2.0, 2, 0], [0, 0, 0]]]).double()
