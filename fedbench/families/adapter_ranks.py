@@ -1,5 +1,7 @@
-"""What methods of unequal ranks share: the first terms of an adapter, what came of its factors, and their best
-approximation of a rank."""
+"""What methods of unequal ranks share.
+
+The first terms of an adapter, what came of its factors, and their best approximation of a rank.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,15 @@ from fedbench.types import Cohort, Plan, Scenario, Uploads
 
 
 def names_of(model: Blocks, factors: str) -> tuple[str, ...]:
-    """The names of all factors of low-rank adapters, as patterns of a plan or of `layerwise` know them. factors: `A`,
-    `B` or `AB`. Raises NotApplicable where the model has none."""
+    """Return patterns for the names of all factors of low-rank adapters, as a plan or `layerwise` takes them.
+
+    Args:
+        model: The model.
+        factors: `A`, `B` or `AB`.
+
+    Raises:
+        NotApplicable: The model has no low-rank adapters.
+    """
     found = [place for pair in pairs(model) for which in factors for place in [pair.A if which == "A" else pair.B]]
     if not found:
         raise NotApplicable("the method is about low-rank adapters B A, and the adapter has none (try adapter: lora)")
@@ -35,8 +44,10 @@ def only_without_feddyn(setup: Setup) -> None:
 
 
 def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:
-    """(N,) int64: r_n as the scenario gives them, R for everybody where it gives none. Raises UserError for one
-    above R."""
+    """(N,) int64: r_n as the scenario gives them, R for everybody where it gives none.
+
+    Raises UserError for one above R.
+    """
     R = rank_of(model)
     r_n = torch.full((len(cohort),), R) if cohort.ranks is None else cohort.ranks
     if len(r_n) and int(r_n.max()) > R:
@@ -45,8 +56,11 @@ def ranks_of(model: Blocks, cohort: Cohort) -> Tensor:
 
 
 def depth_under_ranks(setup: Setup) -> Callable[[int], int]:
-    """depth_of(L_n) of methods whose clients differ in rank: all layers where the scenario gives ranks, as in their
-    papers, whatever depths it gives besides; L_n where it gives none."""
+    """Return `depth_of(L_n)` of methods whose clients differ in rank.
+
+    Where the scenario gives ranks, it is all layers, as in their papers, whatever depths the scenario gives besides.
+    Elsewhere it is L_n.
+    """
     L, unequal = setup.backbone.num_layers, setup.scenario.ranks is not None
     return lambda L_n: L if unequal else L_n
 
@@ -86,8 +100,10 @@ class ArrivedAdapter:
         return left.transpose(0, 1).flatten(1) @ self.A.flatten(0, 1)
 
     def single(self) -> bool:
-        """Whether it is one client's, with all terms and at the model's own scale: the mean of products is then the
-        product of means."""
+        """Whether it is one client's, with all terms and at the model's scale.
+
+        The mean of products is then the product of means.
+        """
         return len(self.rows) == 1 and float(self.scales) == self.pair.scaling and bool(self.terms.all())
 
 
@@ -121,8 +137,11 @@ def with_pairs(
     factors: Callable[[ArrivedAdapter], tuple[Tensor, Tensor]],
     weights: str = "examples",
 ) -> State:
-    """The next state: factors(came) -> A (R, in), B (out, R) of every adapter of which anything arrived, the weighted
-    mean of everything else."""
+    """Return the next state.
+
+    `factors(came) -> A (R, in), B (out, R)` makes every adapter of which anything arrived; everything else becomes its
+    weighted mean.
+    """
     values = {}
     for one in found:
         values[one.pair.A], values[one.pair.B] = factors(one)
@@ -130,9 +149,11 @@ def with_pairs(
 
 
 def zero_padded(state: State) -> Callable[[ArrivedAdapter], tuple[Tensor, Tensor]]:
-    """Of an adapter sum_n w_n pad(A_n) and sum_n w_n pad(B_n): what a client did not train counts as 0, and all share
-    the divisor. A term that nobody trained who came back keeps its value, as every tensor does that nobody returned: at
-    0 in both factors nobody could ever train it again."""
+    """Return sum_n w_n pad(A_n) and sum_n w_n pad(B_n) of an adapter.
+
+    What a client did not train counts as 0, and all share the divisor. A term whose trainers all failed to return keeps
+    its value, as every such tensor does: at 0 in both factors nobody could ever train it again.
+    """
     server = dict(places(state))
 
     def factors(one: ArrivedAdapter) -> tuple[Tensor, Tensor]:
@@ -156,16 +177,28 @@ def replaced(state: State, values: Mapping[str, Tensor]) -> State:
 
 
 def factored(Bs: Tensor, As: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best approximation of sum_n B_n A_n of that rank, from B_n (n, out, R) and A_n (n, R, in): U (out, rank),
-    sigma (rank,), V^T (rank, in), with zeros behind where the matrix itself is smaller."""
+    """Return the best approximation of sum_n B_n A_n of a rank: U (out, rank), sigma (rank,), V^T (rank, in).
+
+    Zeros follow where the matrix itself is smaller.
+
+    Args:
+        Bs: (n, out, R).
+        As: (n, R, in).
+        rank: How many terms.
+    """
     U, sigma, Vt = best_of_rank(Bs.transpose(0, 1).flatten(1), As.flatten(0, 1), rank)
     more = rank - len(sigma)
     return pad(U, (0, more)), pad(sigma, (0, more)), pad(Vt, (0, 0, 0, more))
 
 
 def added(state: State, values: Mapping[str, Tensor], ranks: Mapping[str, int]) -> State:
-    """The state with more added to the frozen weights. values (out, in), by the adapter's place; ranks: how many
-    rank-one terms each is sent as."""
+    """Return the state with more added to the frozen weights.
+
+    Args:
+        state: The state.
+        values: (out, in) by the adapter's place.
+        ranks: As how many rank-one terms each is sent.
+    """
     frozen = dict(state.get(FROZEN, {}))
     like = next(value for _, value in places(state))
     for place, value in values.items():

@@ -57,8 +57,9 @@ def mean_by_coordinate(old: Tensor, rows: Tensor, trained: Tensor, weights: Tens
 def weighted_mean(
     state: dict[str, Any], uploads: Uploads, plan: Plan, cohort: Cohort, weights: str = "examples"
 ) -> dict[str, Any]:
-    """r_j = sum_{n: M_nj = 1} |D_n| r_j^n / sum_n M_nj |D_n|; a layer nobody returned keeps its value (FedRA v1,
-    Eq. 3).
+    """Average each layer over the clients that return it (FedRA v1, Eq. 3).
+
+    r_j = sum_{n: M_nj = 1} |D_n| r_j^n / sum_n M_nj |D_n|. A layer that nobody returned keeps its value.
 
     Each shared tensor is averaged in the same way over the clients that train it, and where clients train some
     coordinates of a tensor, each coordinate over those.
@@ -74,8 +75,11 @@ def weighted_mean(
 def by_place(
     state: dict[str, Any], uploads: Uploads, plan: Plan, change: Callable[[str, Tensor, Tensor, Tensor], Tensor]
 ) -> dict[str, Any]:
-    """change(place, old (...), rows (n, ...), trained (N,) bool) of every tensor, under `r` and `shared` as in the
-    state; the n rows are those of the clients that train it, whether they arrived or not."""
+    """Apply `change(place, old (...), rows (n, ...), trained (N,) bool)` to every tensor.
+
+    Tensors stand under `r` and `shared` as in the state. The n rows are those of the clients that train it, whether
+    they arrived or not.
+    """
     r = [
         {
             name: change(f"r/{j}/{name}", old, uploads.r[j][name], trained_by(plan, f"r/{j}/{name}"))
@@ -93,8 +97,9 @@ def by_place(
 def each_returned(
     state: dict[str, Any], uploads: Uploads, plan: Plan, combine: Callable[[Tensor], Tensor]
 ) -> dict[str, Any]:
-    """The state with combine(rows (n, ...)) -> (...) of the n rows that came back in place of every tensor; one that
-    nobody returned keeps its value.
+    """Return the state with `combine(rows (n, ...)) -> (...)` of the n rows that came back in place of every tensor.
+
+    A tensor that nobody returned keeps its value.
 
     Where clients train some coordinates of a tensor, those that were trained by the same clients are combined over
     these alone.

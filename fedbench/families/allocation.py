@@ -61,8 +61,10 @@ def _repair(M: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def check(M: Tensor, capacities: Tensor, exact: bool = True, name: str = "the allocation") -> Tensor:
-    """M itself, if it is (N, L) bool and row n sums to L_n (or, with exact=False, to at most L_n). Raises
-    UserError otherwise."""
+    """M itself, if it is (N, L) bool and row n sums to L_n (or, with exact=False, to at most L_n).
+
+    Raises UserError otherwise.
+    """
     if not isinstance(M, Tensor) or M.dtype != torch.bool or M.dim() != 2 or len(M) != len(capacities):
         got = f"{M.dtype} {tuple(M.shape)}" if isinstance(M, Tensor) else type(M).__name__
         raise UserError(
@@ -80,8 +82,10 @@ def check(M: Tensor, capacities: Tensor, exact: bool = True, name: str = "the al
 
 
 def check_plan(plan: Plan, capacities: Tensor, exact: bool = True, name: str = "the allocation") -> Plan:
-    """The plan itself, if it gives every client its number of layers to train, and nobody trains what he does not
-    hold. Raises UserError otherwise."""
+    """The plan itself, if it gives every client its number of layers to train, and nobody trains what he does not hold.
+
+    Raises UserError otherwise.
+    """
     check(plan.trains, capacities, exact, name)
     M = plan.M
     parts: list[tuple[str, Tensor | None, Tensor]] = [("layers", plan.trained, M)]
@@ -107,8 +111,10 @@ def draw(
     layer_costs: Callable[[], Tensor],
     known: Mapping[str, Callable[[], Any]] | None = None,
 ) -> Tensor | Plan:
-    """Call an allocation with those of its inputs that it names (see `hookspecs`), and check the M or the Plan it
-    returns. known: further inputs by name."""
+    """Call an allocation with the inputs that it names (see `hookspecs`), and check the M or the Plan that it returns.
+
+    `known` has further inputs by name.
+    """
     costs = functools.cache(layer_costs)
     inputs: dict[str, Callable[[], Any]] = {
         "capacities": lambda: L_n.clone(),
@@ -154,9 +160,11 @@ def nothing_known(L: int) -> dict[str, Any]:
 
 
 def remember(old: dict[str, Any], new: dict[str, Any], returned: Tensor) -> dict[str, Any]:
-    """The new state with what allocations are told of layers: `history` counts the updates that each has received,
-    `scores` keeps the norm of its last one, adapters and additions to frozen weights together. returned (n, L) bool:
-    rows of M that arrived."""
+    """Return the state with the figures of layers that allocations may read.
+
+    `history` counts the updates that each layer has received. `scores` is the norm of its last update, adapters and
+    additions to frozen weights together. `returned` (n, L) bool has the rows of M that arrived.
+    """
     count = returned.sum(0)
     moved = torch.stack([norm.double().cpu() for norm in _moved(old, new)])
     scores = torch.where(count > 0, moved, old["scores"])

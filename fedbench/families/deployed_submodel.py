@@ -26,8 +26,10 @@ SizesOf = Callable[[Blocks], Sequence[Size]]
 
 
 def depths(depth_of: Callable[[int], int | None]) -> SizesOf:
-    """Every number of layers that depth_of(L_n) gives some L_n, told as that number where a client that can hold so
-    many is given it, else as the largest L_n that is."""
+    """Return every number of layers that `depth_of(L_n)` gives some L_n.
+
+    It is named by that number where a client of that capacity is given it, else by the largest L_n that is.
+    """
 
     def of(model: Blocks) -> list[Size]:
         given: dict[int, int] = {}  # depth -> L_n
@@ -63,9 +65,10 @@ def deepest(model: Blocks, state: State, layers: Sequence[int], exits: Sequence[
 
 @dataclass(frozen=True, eq=False)
 class DeployedSubmodel:
-    """What a client of a size would begin the round after the last one with, if it were the only one: the layers that
-    the method's allocation gives it (FedRA: a random subset, drawn from the seed), the rank-one terms that it holds,
-    and the classifiers of its depth.
+    """Return what a client of a size would start the next round with, if it were the only one.
+
+    It has the layers that the method's allocation gives it (FedRA: a random subset, drawn from the seed), the rank-one
+    terms that it holds, and the classifiers of its depth.
 
     plan, start: as the method makes them · answer: how its model answers.
     """
@@ -79,8 +82,10 @@ class DeployedSubmodel:
     answer: SubmodelAnswer
 
     def at(self, state: State, size: Size, client: int | None = None) -> Predict:
-        """The model of `size`; client: whose own tensors it has, where clients keep some. Valid until the method's next
-        call of `round`, `predictor` or `at`."""
+        """The model of `size`; client: whose own tensors it has, where clients keep some.
+
+        Valid until the method's next call of `round`, `predictor` or `at`.
+        """
         plan, cohort = self._plan(state, size, GLOBAL if client is None else client)
         begun = self.fresh.given(self.start(state, plan, cohort, self._t), plan, cohort, self._t)
         if self.own:
@@ -107,8 +112,10 @@ class DeployedSubmodel:
         load(parameters, values)
 
     def running(self, size: Size) -> int | None:
-        """Bytes that a device needs to answer one image with the model of `size`; None where the method has none of so
-        few layers. As the plan of the first round has it."""
+        """Return the bytes that a device needs to classify one image with the model of `size`.
+
+        The plan of the first round says which layers it has. None: the method has no model of so few layers.
+        """
         L = self.model.num_layers
         with torch.device("cpu"):  # also where the model is but a shape
             plan, _ = self._plan({**nothing_known(L), "memory": {}}, size, GLOBAL)

@@ -1,5 +1,4 @@
-"""Depth-allocated tuning: each client tunes the adapters of some layers; the server averages layer by
-layer."""
+"""Depth-allocated tuning: each client tunes the adapters of some layers; the server averages layer by layer."""
 
 from __future__ import annotations
 
@@ -136,6 +135,7 @@ class Layerwise:
         return replace(method, at=handed.at, running=functools.cache(handed.running))
 
     def init(self, generator: Generator) -> State:
+        """Return the state before the first round: adapters by layer, and classifiers."""
         L = self.model.num_layers
         self.model.draw(generator)
         return {
@@ -174,8 +174,10 @@ class Layerwise:
         plan: Plan,
         cohort: Cohort,
     ) -> tuple[Plan, Uploads, State]:
-        """(plan, uploads) without what clients keep, which is put away, and new books. Under FedDyn w_n - h / a stands
-        for w_n, so that a mean of them is FedDyn's step (`server_step`)."""
+        """(plan, uploads) without what clients keep, which is put away, and new books.
+
+        Under FedDyn w_n - h / a stands for w_n, so that a mean of them is FedDyn's step (`server_step`).
+        """
         regularizer, registered = self.setup.train.get("regularizer"), len(self.setup.scenario.clients)
         given, books = server_step(regularizer, registered, state, begun, uploads, plan, cohort.ids)
         return self.own.taken(had, state, plan, cohort, given, books) if self.own else (plan, given, books)
@@ -211,6 +213,7 @@ class Layerwise:
         return Job(t, self.setup.seed, train["optimizer"], train["clip"], self.objective, pull)
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
+        """Return the global model, or a client's where it keeps tensors."""
         seen = self.view(state)
         if self.own and client is not None:
             seen = self.own.of(seen, client)
@@ -231,8 +234,10 @@ class Layerwise:
 
     @functools.cached_property
     def _plain(self) -> bool:
-        """Whether clients hold as many layers as they can, and train all of them; who can hold all layers is given all
-        of them, whatever the seed."""
+        """Whether clients hold as many layers as they can, and train all of them.
+
+        A client that can hold all layers is then given all of them, whatever the seed.
+        """
         L = self.model.num_layers
         exact = getattr(self.allocate, "exact", True) and self.share is unchanged
         held = self._alone(L, 0, None, seed=0) if exact else None
@@ -247,8 +252,10 @@ class Layerwise:
         return holding_of(plan, 0)
 
     def smallest(self) -> Plan:
-        """What clients hold in a round in which each has the least that the scenario may give it; of a crowd, some
-        stand for all."""
+        """Return what clients hold in a round in which each has the least that the scenario may give it.
+
+        Where there are many clients, some stand for all.
+        """
         scenario, L = self.setup.scenario, self.model.num_layers
         who = scenario.some()
         L_n, even = torch.tensor(scenario.capacities[who, 0]), torch.ones(len(who))

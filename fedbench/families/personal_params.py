@@ -24,8 +24,10 @@ Names = Sequence[str] | Callable[[Blocks], Sequence[str]]  # patterns of tensors
 
 
 def known(model: Blocks, option: str, given: Names) -> tuple[str, ...]:
-    """The patterns that an option gives, each of which fits the name of a tensor that clients may train. Raises
-    UserError."""
+    """The patterns that an option gives, each of which fits the name of a tensor that clients may train.
+
+    Raises UserError.
+    """
     patterns = tuple(given(model) if callable(given) else given)
     everywhere = places({"r": [model.r(j) for j in range(model.num_layers)], "shared": model.shared()})
     names = sorted({name_of(place) for place, _ in everywhere})
@@ -40,8 +42,10 @@ def known(model: Blocks, option: str, given: Names) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PersonalParams:
-    """Which tensors clients train and keep, and where: none of it travels; a state has their keys in the store as
-    `clients`, by client."""
+    """Which tensors clients train and keep, and where.
+
+    None of them are sent. A state has their keys in the store as `clients`, by client.
+    """
 
     store: Store
     keeps: tuple[str, ...]
@@ -56,8 +60,10 @@ class PersonalParams:
         return [self._of(state, client) for client in cohort.ids]
 
     def given(self, start: State, own: Sequence[Mapping[str, Tensor]], plan: Plan) -> State:
-        """What clients start from, with a row of its own for each where it keeps a tensor; at first, the server's. own:
-        what they keep."""
+        """Return what clients start from, with a row for each client where it keeps a tensor.
+
+        At first that is the server's tensor. `own` is what they keep.
+        """
 
         def rows(place: str, value: Tensor) -> Tensor:
             if not self.kept(place):
@@ -76,8 +82,10 @@ class PersonalParams:
         uploads: Uploads,
         books: State,
     ) -> tuple[Plan, Uploads, State]:
-        """What the server sees of plan and uploads, and its books with the keys of what the arrived have put away. own:
-        what they kept before."""
+        """Return what the server sees of plan and uploads, and the keys of what the arrived clients have stored.
+
+        `own` is what they kept before.
+        """
         came = {"r": uploads.r, "shared": uploads.shared}
         stacked = {place: rows for place, rows in places(came) if self.kept(place)}
         clients = dict(state["clients"])
@@ -143,8 +151,10 @@ def remembering(aggregate: Aggregate) -> Aggregate:
 
 
 def answering(made: Method) -> Method:
-    """The same, in which a client's model has its first layers, as many as it last held, and the head behind them; one
-    that never came back answers with all."""
+    """Return the same, for clients whose model has its first layers, as many as it last held, and the head behind them.
+
+    A client that never came back answers with all layers.
+    """
     whole, small = (cast(Callable[..., GlobalModel], answer) for answer in (made.predictor, made.at))
 
     def of_own_depth(model: GlobalModel, state: State, client: int | None) -> GlobalModel:

@@ -1,5 +1,6 @@
-"""What pulls clients towards the global model: FedDyn (Acar et al., ICLR 2021, arXiv 2111.04263, Algorithm 1) and
-FedProx (Li et al., MLSys 2020, arXiv 1812.06127), tensor by tensor, whatever layers a client holds.
+"""Regularisers that pull clients towards the global model, tensor by tensor, whatever layers a client holds.
+
+FedDyn is Acar et al., ICLR 2021, arXiv 2111.04263, Algorithm 1; FedProx is Li et al., MLSys 2020, arXiv 1812.06127.
 
 Under FedDyn alone the state has an entry `feddyn`: `g`, the g_n of every client that has returned anything, by its
 id, and the server's `h`. Both map a place, `r/<layer>/<name>` or `shared/<name>`, to a tensor of the parameter's shape.
@@ -92,8 +93,10 @@ def _booked(
     plan: Plan,
     ids: Sequence[int],
 ) -> dict[str, Any]:
-    """g_n <- g_n - a (w_n - w_start) for whatever client n returned, h <- h - a / m * sum_n (w_n - w_start): the client
-    goes by what it has trained, the server by what has arrived."""
+    """Update FedDyn's terms: g_n <- g_n - a (w_n - w_start), h <- h - a / m * sum_n (w_n - w_start).
+
+    The client goes by what it has trained, the server by what has arrived.
+    """
     g, h = dict(before["g"]), dict(before["h"])  # what others returned in earlier rounds stays theirs, uncopied
     entered: set[str] = set()
     came, sent = (dict(places({"r": one.r, "shared": one.shared})) for one in (uploads, uploads.own))
@@ -113,13 +116,16 @@ def _booked(
 
 
 def towards(weights: Mapping[str, Tensor], start: Mapping[str, Tensor], strength: float) -> Tensor:
-    """strength / 2 ||w - w_start||^2 over all tensors, for losses that autograd differentiates."""
+    """Return strength / 2 ||w - w_start||^2 over all tensors, for losses that autograd differentiates."""
     return strength / 2 * torch.stack([_distance(w, start[name]) for name, w in weights.items()]).sum()
 
 
 class _Distance(torch.autograd.Function):
-    """||w - w_start||^2. What autograd would keep for the gradient, w - w_start, is a copy of the model; here it is
-    made again, a tensor at a time."""
+    """||w - w_start||^2.
+
+    What autograd would keep for the gradient, w - w_start, is a copy of the model; here it is made again, a tensor at a
+    time.
+    """
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, start: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""SPSA, a gradient from forward passes alone (Spall, 1992; FedVZ, Eq. 5):
+"""SPSA, a gradient from forward passes alone (Spall, 1992; FedVZ, Eq. 5).
 
     g = (L(w + eps z) - L(w - eps z)) / (2 eps) z,    z ~ N(0, I)
 
@@ -34,7 +34,7 @@ class Direction:
 
     @torch.no_grad()
     def add(self, name: str, tensor: Tensor, scale: float) -> Tensor:
-        """tensor += scale z, with the part of z that belongs to the parameter of that name; tensor is contiguous."""
+        """Add scale z to a contiguous tensor, with the part of z that belongs to the parameter of that name."""
         draw = generator(self.seed, self.t, self.client, f"spsa/{self.number}/{name}", tensor.device)
         for part in tensor.view(-1).split(ON_GPU if tensor.is_cuda else CHUNK):
             z = torch.empty_like(part).normal_(generator=draw)
@@ -85,7 +85,7 @@ def _hook(hooks: ExitStack, path: str, module: nn.Module, direction: Direction, 
 
 
 def descend(w: Mapping[str, Tensor], directions: Sequence[Direction], slopes: Sequence[float], lr: float) -> None:
-    """w -= lr times the mean of slope z over the directions, in place; w by the names that z was drawn by."""
+    """Subtract lr times the mean of slope z over the directions, in place; w has the names that z was drawn by."""
     for name, tensor in w.items():
         for direction, s in zip(directions, slopes, strict=True):
             direction.add(name, tensor, -lr * s / len(directions))

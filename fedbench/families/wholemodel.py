@@ -40,25 +40,29 @@ class WholeModel(nn.Module):
         self.body, self.cut = body, cut
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D)"""
+        """Return the features (B, D) of images (B, 3, H, W)."""
         return self.body.pooled(x)
 
     def weights(self) -> dict[str, nn.Parameter]:
+        """Return all parameters by name."""
         return {name.removeprefix("classifiers."): p for name, p in self.body.named_parameters()}
 
     def features(self, weights: Tensors, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D)"""
+        """Return the features (B, D) of images (B, 3, H, W) with other weights."""
         own = {f"body.{name}": value for name, value in weights.items() if name.startswith("model.")}
         z: Tensor = functional_call(self, own, (x,))
         return z
 
     def logits(self, weights: Tensors, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, C)"""
+        """Return the logits (B, C) of images (B, 3, H, W) with other weights."""
         return read(weights, HEAD, self.features(weights, x))
 
     def to_train(self, loss: ModelLoss, image_size: int) -> tuple[int, int]:
-        """FLOPs of one image through the loss and its backward pass, and bytes of the activations saved; counted once
-        for models that are equal, but where a loss is a closure: it would be kept with all that it holds."""
+        """Return the FLOPs of one image through the loss and its backward pass, and the bytes of the activations saved.
+
+        They are counted once for equal models, unless the loss is a closure, which would be kept with all that it
+        holds.
+        """
 
         def anew() -> tuple[int, int]:
             return counted(self, loss, image_size)
@@ -91,6 +95,7 @@ class OnLogits:
     objective: Objective
 
     def __call__(self, model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of a batch."""
         return self.objective([model.logits(model.weights(), x)], y, 0)
 
 
@@ -199,7 +204,7 @@ class Answer:
     head: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, C)"""
+        """Return the logits (B, C) of images (B, 3, H, W)."""
         z = self.features(x)
         return read(self.weights, HEAD, z) if self.head is None else self.head(z)
 
@@ -242,6 +247,7 @@ class Whole:
     personal: Callable[[Tensors, Tensors], Answer] | None
 
     def init(self, generator: Generator) -> State:
+        """Return the state before the first round: all weights are shared."""
         self.model.body.draw(generator)
         weights = {name: p.detach().clone() for name, p in self.model.weights().items()}
         own: State = {"clients": {}} if self.personal else {}
@@ -258,6 +264,7 @@ class Whole:
         return Plan(torch.zeros(N, L, dtype=torch.bool), [[Exit(L, name) for name in self.model.body.classifiers]] * N)
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        """Train the cohort's models, and aggregate those that arrive."""
         N, plan = len(cohort), self.plan(len(cohort))
         trained, kept = self.local_steps(state, t, cohort)
         up = self.setup.receive(trained, state, plan, cohort, t)
@@ -306,12 +313,14 @@ class Whole:
         )
 
     def predictor(self, state: State, client: int | None = None) -> Answer:
+        """Return the global model, or a client's where it has one."""
         own = None if client is None else self.own_of(state, client)
         if self.personal is None or own is None:
             return Answer(self.model, state["shared"])
         return self.personal(state["shared"], own)
 
     def cost(self, L_n: int, t: int) -> ClientCost:
+        """Return what a client pays in round t, whatever its capacity."""
         return self.price()
 
 

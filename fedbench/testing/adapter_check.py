@@ -22,8 +22,11 @@ PER_TOKEN = "rows and tokens must be treated one by one"
 
 
 def check_adapter(attach: Attach, again: Callable[[], Attach] | None = None) -> None:
-    """Adds trainable parameters, thaws nothing frozen, draws its start from the generator, keeps shapes, remembers
-    nothing between calls, and trains to the same in both engines. again: makes it anew."""
+    """Check an adapter.
+
+    It adds trainable parameters, thaws nothing frozen, draws its start from the generator, keeps shapes, remembers
+    nothing between calls, and trains to the same in both engines. `again` makes another one.
+    """
     model = tiny_vit()
     frozen = {name: (p, p.detach().double()) for name, p in model.named_parameters()}
     blocks = _adapted(model, attach, seed=1)

@@ -44,9 +44,11 @@ Step = tuple[State, State, Uploads, Plan]  # a round: the state before and after
 def check_aggregator(
     aggregate: Aggregate, model: Blocks | None = None, again: Callable[[], Aggregate] | None = None
 ) -> None:
-    """Keeps shapes, changes nothing it is given, leaves rows that did not arrive alone; a layer or classifier that
-    nobody returned keeps its value; what it remembers is in the state, and can be kept on disk; clients may stand in
-    any order; what they send has an effect; numbers in float32, as in a run, stay so.
+    """Check an aggregator.
+
+    It keeps shapes, changes nothing it is given, and ignores rows that did not arrive. A layer or classifier that
+    nobody returned keeps its value. What it remembers is in the state, and can be kept on disk. The order of clients
+    does not matter; what they send has an effect; float32 stays float32, as in a run.
 
     model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it anew.
     """
@@ -115,8 +117,10 @@ def two_rounds(aggregate: Aggregate, model: Blocks, cohort: Cohort) -> State:
 
 
 def setup_for_aggregators(registry: Registry, capacities: Sequence[int] = (4, 3, 1), **sizes: Any) -> Setup:
-    """A set-up whose backbone has its low-rank adapters and its head, as methods leave it to aggregators. sizes:
-    `ranks` and `widths` of its three clients, where they have some."""
+    """Return a set-up whose backbone has its low-rank adapters and its head, as methods leave it to aggregators.
+
+    `sizes` has `ranks` and `widths` of its three clients, where they have some.
+    """
     setup = setup_of(registry, tiny_vit(), list(capacities), **sizes)
     assert isinstance(setup.backbone, Blocks)
     setup.adapter(setup.backbone)
@@ -246,8 +250,10 @@ def _same_shapes(old: dict[str, Any], new: dict[str, Any]) -> None:
 
 
 def check_moves(steps: Sequence[Step], who: str) -> None:
-    """Of `r` and `shared` none stays as it is in all of these rounds, though clients that arrived have changed it; one
-    that keeps something elsewhere in the state, as a buffer does, may wait for longer. who: it is said of."""
+    """Check that no tensor of `r` and `shared` that arrived clients have changed stays as it is in all of these rounds.
+
+    An aggregator that keeps something elsewhere in the state, as a buffer does, may wait for longer. `who` names it.
+    """
     for part, name in OF_PART.items():
         sent = [step for step in steps if _is_changed(part, step)]
         thrown_away = sent and all(_stays(part, before, after) for before, after, *_ in sent)
@@ -289,9 +295,11 @@ class Crowd:
     plan: Plan
 
     def sent(self, state: State, seed: int, far: float = 0.1) -> Rows:
-        """(6, ...) of each client what the state has, and random numbers added, `far` at a time; clients that take no
-        step are at 0. Of rows that have nothing in common a solver, as some aggregators have one, may make a multiple
-        of rounding errors."""
+        """Return (6, ...), each client's copy of the state with random numbers added, `far` at a time.
+
+        Clients that take no step are at 0. Where rows have nothing in common, a solver inside an aggregator may amplify
+        rounding errors.
+        """
         chance = torch.Generator().manual_seed(200 + seed)
         now = {place: value for place, value in places(state) if place in self.model.trained()}
         return {place: value + far * torch.randn(6, *value.shape, generator=chance) for place, value in now.items()}
@@ -314,8 +322,10 @@ def _crowd(order: Sequence[int]) -> Cohort:
 
 
 def check_crowd(aggregate: Aggregate, start: State, crowd: Crowd) -> None:
-    """The next state does not depend on the order in which clients stand, nor on the weight of one that is lost; what
-    is remembered of clients goes by their numbers."""
+    """Check that the next state depends neither on the order of clients nor on the weight of a lost one.
+
+    What is remembered of clients goes by their numbers.
+    """
     told = f"with six clients, of which client {CROWD_LOST} is lost,"
     one, other = _both(aggregate, start, crowd, 0)
     differs = _differing(crowd.model, one, other)
@@ -356,8 +366,10 @@ def _check_denominator(aggregate: Aggregate, start: State, crowd: Crowd) -> None
 
 
 def _differing(model: Blocks, one: State, other: State) -> str:
-    """The first tensor, by place, that two states do not share, "" where there is none; low-rank factors may differ
-    where their product is the same."""
+    """Return the place of the first tensor in which two states differ, or "".
+
+    Low-rank factors may differ where their product is the same.
+    """
     here, there = dict(places(one)), dict(places(other))
     lone = [place for place, value in here.items() if not close(value, there[place])]
     for pair in pairs(model):

@@ -33,8 +33,12 @@ def check_allocation(
     draws: int = 5,
     again: Callable[[], Allocate] | None = None,
 ) -> None:
-    """M is (N, L) bool with row sums L_n (exact=False: at most), chance by its generator alone, and by that where it
-    takes one, inputs unchanged, and the same whatever was asked before. again: makes it anew."""
+    """Check an allocation.
+
+    M is (N, L) bool with row sums L_n (`exact=False`: at most). Chance comes from its generator alone, and does where
+    it takes one. Its inputs stay unchanged, and it returns the same whatever was asked before. `again` makes another
+    one.
+    """
     first = _registered(allocate, exact)
     cases = [tuple(min(c, num_layers) for c in capacities) for capacities in CAPACITIES]
     asked = [(capacities, t) for capacities in [*cases, ()] for t in range(draws)]

@@ -27,8 +27,10 @@ MOST_IMAGES = 2000  # of a data set that is made again with other options
 
 
 def check_backbone(source: Source, again: Callable[..., Source] | None = None, variants: Variants = ()) -> None:
-    """A model with finite features of the size it names, also of some of its layers where it can be cut into layers,
-    facts of the right types, and weights that its fingerprint identifies.
+    """Check a backbone.
+
+    It gives finite features of the size it names, also with some of its layers where it can be cut into layers. Its
+    facts have the right types, and its fingerprint identifies its weights.
 
     again: makes it anew, with `load=False` too where it can · variants: what to call it made with another option, and
     how.
@@ -97,9 +99,18 @@ def check_dataset(
     image_size: int | None = None,
     official: bool = False,
 ) -> None:
-    """Types, shapes and ranges of both splits, both filled in every domain, every class to be learnt, other images for
-    testing, the same on every load, and a fingerprint that tells them. again, variants: as of `check_backbone` ·
-    image_size: that it was asked for · official: whether official lists say which images there are of which class."""
+    """Check a data set.
+
+    Types, shapes and ranges of both splits are right. Both have images of every domain, every class can be learnt, test
+    images are others, every load gives the same, and the fingerprint identifies them.
+
+    Args:
+        dataset: The data set.
+        again: As of `check_backbone`.
+        variants: As of `check_backbone`.
+        image_size: The size that was asked for.
+        official: Whether official lists say which images there are of which class.
+    """
     expect(isinstance(dataset, Dataset), f"a data set is a fedbench.types.Dataset, not {type(dataset).__name__}")
     expect(isinstance(dataset.fingerprint, str) and dataset.fingerprint, "the fingerprint must be a text")
     for what, names in (("domains", dataset.domains), ("classes", dataset.classes)):

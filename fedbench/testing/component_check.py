@@ -191,8 +191,10 @@ def judged(asked: Mapping[str, Any], tell: object = None) -> Verdict:
 
 
 def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: Mapping[str, Any]) -> Verdict:
-    """How a component keeps its contract, and why not: one that needs options, or data that are not here, cannot be
-    tried."""
+    """Return how a component keeps its contract, or why not.
+
+    A component that needs options, or data that are not here, cannot be checked.
+    """
     what, (make, component) = f"{kind} {name}", registry.load(plugin)[kind, name]
     file = registry.module_file(plugin)
     if clash := registry.catalogue.clashes.get(what):

@@ -22,8 +22,10 @@ BEFORE = "keep nothing between calls"
 
 
 def check_objective(objective: Objective, again: Callable[[], Objective] | None = None) -> None:
-    """A finite scalar with a gradient for every exit, for one to four exits and any round, from shapes alone too.
-    again: makes it anew."""
+    """Check an objective: a finite scalar with a gradient for every exit.
+
+    It has one for one to four exits, for any round, and from shapes alone too. `again` makes another one.
+    """
     asked = [(m, t) for m in range(1, 5) for t in (0, 1, 10_000)]
     given = {one: loss_of(objective, *one) for one in asked}
     other = again() if again else objective
@@ -69,8 +71,11 @@ def _check_shapes_alone(objective: Objective) -> None:
 
 
 def check_partition(partition: Partition, again: Callable[[], Partition] | None = None) -> None:
-    """Ids 0, 1, ...; each image with at most one client, and in its domain, or the domain MIXED where there are
-    several; chance by the generator alone. again: makes it anew."""
+    """Check a partition: ids 0, 1, ..., each image with at most one client.
+
+    Images are of the client's domain, or it has the domain MIXED. Chance comes from the generator alone. `again` makes
+    another one.
+    """
     y, domain = np.tile(np.arange(4), 60), np.repeat(np.arange(3), 80)
 
     def dealt(seed: int, deal: Partition = partition) -> list[tuple[int, int, np.ndarray]]:
@@ -100,8 +105,10 @@ def check_clients(clients: list[Client], y: np.ndarray, domain: np.ndarray) -> N
 
 
 def check_metric(metric: Metric, again: Callable[[], Metric] | None = None, percent: bool = False) -> None:
-    """A finite number for any logits (n, C), the same each time, leaving them alone. again: makes it anew · percent:
-    whether it is shown times 100."""
+    """Check a metric: a finite number for any logits (n, C), the same each time, which leaves them unchanged.
+
+    `again` makes another one; `percent` says whether tables show it times 100.
+    """
     sizes = (1, 7, 4)
     given = {n: _measured(metric, n) for n in sizes}
     other = again() if again else metric

@@ -1,5 +1,7 @@
-"""Checks of what components say that they ignore: with other capacities, ranks, widths or another adapter, the same
-comes out."""
+"""Checks of what components say that they ignore.
+
+With other capacities, ranks, widths or another adapter, the same comes out.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,17 @@ def check_ignores(
     registry: Registry | None = None,
     model: Callable[[], nn.Module] = three_layers,
 ) -> None:
-    """A method comes to the same states, uploads, answers and costs whatever it ignores. make(setup) · ignores: as it
-    is registered."""
+    """Check that a method comes to the same states, uploads, answers and costs whatever it ignores.
+
+    `make(setup)` makes it, and `ignores` is as it is registered.
+    """
     registry = registry or Registry()
 
     _check("the method", ignores, lambda given: list(_course(make, given, registry, model)))
 
 
 def check_aggregator_ignores(make: Callable[[Setup], Callable[..., Any]], ignores: Sequence[str]) -> None:
-    """An aggregator comes to the same state whatever sizes it ignores. make(setup)"""
+    """Check that the aggregator of `make(setup)` comes to the same state whatever sizes it ignores."""
     registry = Registry()
 
     def once(given: Given) -> Any:
@@ -60,7 +64,7 @@ def check_aggregator_ignores(make: Callable[[Setup], Callable[..., Any]], ignore
 
 
 def check_objective_ignores(make: Callable[[Setup], Objective], ignores: Sequence[str]) -> None:
-    """An objective gives the same losses whatever sizes it ignores. make(setup)"""
+    """Check that the objective of `make(setup)` gives the same losses whatever sizes it ignores."""
     registry = Registry()
 
     def once(given: Given) -> Any:

@@ -64,8 +64,10 @@ def check_method(
     again: Callable[[], Callable[..., Method]] | None = None,
     **options: Any,
 ) -> None:
-    """`make(setup, **options)` on a tiny backbone: two rounds, an interruption between them, an empty one, lost
-    clients, the other engine, evaluation and costs.
+    """Check `make(setup, **options)` on a tiny backbone.
+
+    There are two rounds, an interruption between them, an empty one, lost clients, the other engine, evaluation and
+    costs.
 
     registry: the installed plugins, where they are loaded already · model: the backbone, a ViT of 3 layers by default ·
     capacities: of the clients; by default all L layers, all but one, and one · ranks, widths: one for each client, as a
@@ -248,8 +250,10 @@ def _check_round_without_return(method: Method, state: State, cohort: Callable[[
 
 
 def _check_lost_clients(method: Method, state: State, cohort: Callable[[], Cohort]) -> None:
-    """Whatever the images of the first and the last client are, the next state is the same where both are lost. Both
-    cohorts have a plain function for `batches`, so that a method takes labels from it in both."""
+    """Whatever the images of the first and the last client are, the next state is the same where both are lost.
+
+    Both cohorts have a plain function for `batches`, so that a method takes labels from it in both.
+    """
     everybody = cohort()
     lost = {0, len(everybody) - 1}
     arrives = torch.tensor([n not in lost for n in range(len(everybody))])
@@ -262,8 +266,10 @@ def _check_lost_clients(method: Method, state: State, cohort: Callable[[], Cohor
 
 
 def _check_steps(report: Report, cohort: Cohort) -> None:
-    """Nobody takes more batches than it has steps, and passes beside them that its cost tells of. One batch more than
-    its steps may be taken in each pass, for whoever looks whether there is another."""
+    """Nobody takes more batches than it has steps, and passes beside them that its cost tells of.
+
+    One batch more than its steps may be taken in each pass, for whoever looks whether there is another.
+    """
     beside = {client: cost.epochs_beside for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
     assert isinstance(cohort.batches, RandomBatches)
     for client, steps in zip(cohort.ids, cohort.steps.tolist(), strict=True):
@@ -289,6 +295,7 @@ def answers(method: Method, state: State, x: Tensor, client: int | None = None) 
 
 
 def some_images() -> Tensor:
+    """Return five random images in float64."""
     return torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 
@@ -303,6 +310,7 @@ def check_answers(fresh: Method, used: Method, states: Sequence[State]) -> None:
 
 
 def check_predictor(method: Method, state: State) -> None:
+    """Check that a predictor gives finite logits, the same each time, for every image by itself."""
     x = some_images()
     for client in (None, 0):
         given = twice(partial(answers, method, state, x, client), "the predictor", state, x)
@@ -378,8 +386,10 @@ def check_paid(method: Method, before: State, report: Report, t: int) -> None:
 
 
 def check_planned(method: Method, report: Report, t: int) -> None:
-    """What `cost` says of a round beforehand, of which plans are made, and what its report says of it afterwards: who
-    takes part, and about how many FLOPs an image takes, which may depend on what the state chooses."""
+    """Check that `cost`, from which plans are made, agrees with the round's report.
+
+    Both say who takes part, and about how many FLOPs an image takes, which may depend on what the state chooses.
+    """
     for n, cost in enumerate(method.prices(report.cohort, t)):
         who = f"client {report.cohort.ids[n]} takes part in round {t}"
         expect(cost is not None, f"{who}, and by `cost` it does not: None is for clients that the round leaves out")

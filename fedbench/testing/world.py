@@ -54,8 +54,9 @@ def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
 
 
 class RandomBatches:
-    """Batches of four random images in float64 for every client: `steps`, and `spare` more, as an epoch has more than
-    the steps that somebody takes.
+    """Batches of four random images in float64 for every client.
+
+    There are `steps`, and `spare` more, as an epoch has more than the steps that a client takes.
 
     taken: how many batches each pass over a client's images has taken, by the client's id · other_spare: whether those
     beyond `steps` have other images and labels than usual.
@@ -76,6 +77,7 @@ class RandomBatches:
         self.taken: dict[int, list[int]] = {} if taken is None else taken
 
     def __call__(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches (x, y) of the client at position n."""
         passes = self.taken.setdefault(self.ids[n], [])
         this = len(passes)
         passes.append(0)
@@ -114,8 +116,10 @@ def cohort_of(
     spare: int = 0,
     other_spare: bool = False,
 ) -> Cohort:
-    """A cohort with random images of its own for every client, 3 classes, float64. spare, other_spare: see
-    `RandomBatches`."""
+    """Return a cohort with other random images for every client, 3 classes, float64.
+
+    For `spare` and `other_spare` see `RandomBatches`.
+    """
     examples = examples or [4] * len(capacities)
     ids = ids if ids is not None else list(range(len(capacities)))
     batches = RandomBatches(ids, steps, spare, other_spare=other_spare)
@@ -137,8 +141,9 @@ def setup_of(
     origin: str | None = None,
     **train: Any,
 ) -> Setup:
-    """A set-up in float64 with the sequential engine, or another, and a dozen images of the server's own; `train`
-    changes single training options.
+    """Return a set-up in float64 with the sequential engine, or another, and a dozen images for the server.
+
+    `train` changes single training options.
 
     origin: see `Body`.
     """
@@ -227,8 +232,10 @@ def global_states() -> dict[str, Any]:
 
 @contextmanager
 def untouched(*given: Any, what: str, instead: str = SEEDED) -> Iterator[None]:
-    """Inside, neither `given` may change nor may the global generators of torch, NumPy and Python be drawn from;
-    instead: what to draw from."""
+    """Forbid, inside, changes of `given` and draws from the global generators of torch, NumPy and Python.
+
+    `instead` says what to draw from.
+    """
     before, states = copy.deepcopy(given), global_states()
     yield
     expect(same(before, given), f"{what} changes what it is given; work on a copy (`.clone()`)")
@@ -287,8 +294,10 @@ def twice(
 
 
 def check_state(state: Any, who: str = "the method") -> None:
-    """Nested dicts (with texts as keys) and lists of contiguous tensors and JSON scalars; no tensor's memory occurs
-    twice."""
+    """Check that a state is nested dicts (with texts as keys) and lists of contiguous tensors and JSON scalars.
+
+    No tensor's memory occurs twice.
+    """
     seen: dict[int, str] = {}
 
     def walk(value: Any, place: str) -> None:

@@ -105,6 +105,7 @@ class Split:
     aggregate: Callable[..., State]
 
     def init(self, generator: Generator) -> State:
+        """Return the state before the first round."""
         return {
             "r": [{} for _ in range(self.cut.model.num_layers)],
             "encoder": self.encoder(),
@@ -138,8 +139,11 @@ class Split:
         return Backward(self.cut, optimizer)
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        """Lines 3 to 22. On a GPU it is asked once, at the end, whether messages were finite; where one was not, the
-        round is computed once more, and asks of each."""
+        """Lines 3 to 22.
+
+        On a GPU it is asked once, at the end, whether messages were finite; where one was not, the round is computed
+        once more, and asks of each.
+        """
         later: list[Tensor] | None = [] if self.cut.model.device.type == "cuda" else None
         found = self.computed(state, t, cohort, later)
         return found if not later or bool(torch.cat(later).all()) else self.computed(state, t, cohort, None)
@@ -174,8 +178,10 @@ class Split:
         return {**new, "clients": kept}, report
 
     def local_steps(self, clients: Sequence[Participant], server: Server, t: int, later: list[Tensor] | None) -> None:
-        """The K_i steps of each, side by side; the server hears of every step or of the last, and steps along where it
-        learns at every one."""
+        """Take the K_i steps of each client, side by side.
+
+        The server receives every step or the last one, and steps along where it learns at every one.
+        """
         for k in range(1, max((client.K for client in clients), default=0) + 1):
             for client in (client for client in clients if k <= client.K):  # in parallel
                 last = k == client.K
@@ -190,6 +196,7 @@ class Split:
                 server.step(self.cut.w_E, self.rules.eta(t))
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
+        """Return the model of a client, or of the averaged heads and tails."""
         load(self.cut.w_E, state["encoder"])
         load(self.cut.own, state["shared"] if client is None else self.w_of(state, client))
         L = self.cut.model.num_layers
@@ -199,6 +206,7 @@ class Split:
         """No client can answer without the server's encoder."""
 
     def cost(self, L_n: int, t: int) -> ClientCost:
+        """Return what a client pays in round t, whatever its capacity."""
         return self._costs[self.rules.averages(t)]
 
     @functools.cached_property

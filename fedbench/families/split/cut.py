@@ -68,12 +68,12 @@ class Cut:
         return self._through(self.model.embed(x), 0, self.first)
 
     def E(self, h: Tensor) -> Tensor:
-        """h (B, T, D) -> b: (B, D), or (B, T, D) where the tail has blocks."""
+        """Return b of h (B, T, D): (B, D), or (B, T, D) where the tail has blocks."""
         b = self._through(h, self.first, self.last)
         return self.model.features(b) if self.pools else b
 
     def T(self, b: Tensor) -> Tensor:
-        """b -> logits (B, C)"""
+        """Return the logits (B, C) of the encoder's output b."""
         if not self.pools:
             b = self.model.features(self._through(b, self.last, self.model.num_layers))
         o: Tensor = self.model.classifiers[HEAD](b)

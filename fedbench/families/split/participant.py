@@ -89,6 +89,7 @@ class Participant:
 
     @property
     def arrived(self) -> bool:
+        """Whether the server has its round."""
         return self.arrives and not self.refused
 
     def outcome(self, with_own: bool) -> ClientOutcome:
@@ -99,9 +100,11 @@ class Participant:
 
 @dataclass(frozen=True)
 class ClientOutcome:
-    """What the server and the record keep of a client's round: why it was refused, if it was; told: the loss of each
-    step; own: (w_H, w_T) as they were received, where they were to be sent; spoilt: whether a fault has changed any of
-    its messages."""
+    """What the server and the records keep of a client's round.
+
+    `refused` is why its upload was refused, if it was; `told` the loss of each step; `own` (w_H, w_T) as they were
+    received, where they are sent; `spoilt` whether a fault has changed any of its messages.
+    """
 
     arrived: bool
     refused: str
@@ -117,8 +120,10 @@ def plan_of(N: int, L: int) -> Plan:
 
 
 def uploads_of(done: list[ClientOutcome], cohort: Cohort, L: int) -> Uploads:
-    """The round as the record and an aggregator see it: heads and tails where they were sent, else nothing. Waits for a
-    GPU once."""
+    """The round as the record and an aggregator see it: heads and tails where they were sent, else nothing.
+
+    Waits for a GPU once.
+    """
     names, told = done[0].own if done else {}, [loss for one in done for loss in one.told]
     losses = iter(torch.stack(told).tolist() if told else [])
     means = [sum(next(losses) for _ in one.told) / max(len(one.told), 1) for one in done]

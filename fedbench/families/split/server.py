@@ -25,10 +25,12 @@ class OwnOptimizer:
     """
 
     def __init__(self, w_E: Tensors, options: Mapping[str, Any], kept: Mapping[str, Tensors]) -> None:
-        """Args:
-        w_E: the encoder's weights, by name.
-        options: as a suite's, without the learning rate.
-        kept: by parameter, as `kept` gave it; empty before the first step.
+        """Make a server.
+
+        Args:
+            w_E: The encoder's weights, by name.
+            options: As a suite's, without the learning rate.
+            kept: By parameter, as `kept` gave it; empty before the first step.
         """
         self.w_E = w_E
         self.optimizer = make_optimizer(list(w_E.values()), {**options, "lr": 0.0})
@@ -76,14 +78,17 @@ class Backward:
         return {}
 
     def take(self, message: Values, t: int, client: int) -> None:
+        """Add a client's gradients."""
         for name, g in message.items():
             self.total[name] = self.total[name] + g if name in self.total else g.clone()
         self.count += 1
 
     @torch.no_grad()
     def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
-        """w_E -= lr / m sum_i g_s(i), in place, for the m clients taken, or what the optimiser makes of that mean;
-        forgets them."""
+        """Step in place, w_E -= lr / m sum_i g_s(i) for the m clients taken, and forget their gradients.
+
+        With an optimiser it is what that makes of the mean.
+        """
         if self.optimizer and self.count:
             self.optimizer.step({name: total.div_(self.count) for name, total in self.total.items()}, lr)
         else:
@@ -103,6 +108,7 @@ class ZerothOrder:
     heard: list[tuple[list[Direction], Tensor]] = field(default_factory=list)
 
     def trained(self) -> Mapping[str, Tensor]:
+        """Return nothing: no gradient of a weight is computed."""
         return {}
 
     def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
@@ -112,6 +118,7 @@ class ZerothOrder:
         return {LOSSES: torch.stack(both)}
 
     def take(self, message: Values, t: int, client: int) -> None:
+        """Note the slopes along a client's directions."""
         plus, minus = message[LOSSES].T
         self.heard.append((self._z(t, client), (plus - minus) / (2 * self.epsilon)))
 
@@ -131,16 +138,18 @@ class Frozen:
     """A server that never learns: the control that costs nothing."""
 
     def trained(self) -> Mapping[str, Tensor]:
+        """Return nothing."""
         return {}
 
     def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
+        """Return nothing."""
         return {}
 
     def take(self, message: Values, t: int, client: int) -> None:
-        pass
+        """Ignore it."""
 
     def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
-        pass
+        """Leave the weights as they are."""
 
 
 Server = Backward | ZerothOrder | Frozen

@@ -30,8 +30,10 @@ class PartPass:
 
 @dataclass(frozen=True)
 class CutPart:
-    """A part of the cut model, and what of it is sent: bytes of its weights, and of what it computes of one image.
-    largest: bytes of the weights of that of its modules that has most."""
+    """A part of the cut model, in bytes: its weights, and what it computes from one image.
+
+    `largest` is the weights of its largest module.
+    """
 
     weights: int
     passes: PartPass
@@ -41,8 +43,11 @@ class CutPart:
 
 @dataclass(frozen=True)
 class SplitPrices:
-    """The parts H, E and T, E with gradients for its input alone, and E with those of its weights too. at_once: bytes
-    of the most that a client computes at once in a step, saved or not: whatever the batch, and more for each image."""
+    """The parts H, E and T, E with gradients for its input alone, and E with those of its weights too.
+
+    `at_once` is the most bytes that a client computes at once in a step, saved or not: whatever the batch, and more for
+    each image.
+    """
 
     H: CutPart
     E: CutPart
@@ -147,8 +152,11 @@ def of_client(
 
 
 def _server(E: CutPart, full: CutPart, batch: int, learns: str | None, losses: int, states: int) -> ServerCost:
-    """`full.weights` are w_E's bytes; back-propagation holds one gradient of a client and the sum over clients, and
-    `states` times as much for the server's optimiser; SPSA one module's weights moved."""
+    """Return the server's bytes.
+
+    `full.weights` are those of w_E. Back-propagation holds one gradient of a client and the sum over clients, and
+    `states` times as much for the server's optimiser; SPSA holds one module's weights, moved.
+    """
     back_propagates = learns in ("every_step", "last_step")
     usual = full if learns == "every_step" else E
     weight_gradient = full.passes.backward - E.passes.backward

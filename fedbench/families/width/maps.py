@@ -59,12 +59,15 @@ class Tracer(fx.Tracer):
     """Steps into everything but torch's own modules and what is derived from those with weights."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Return whether a module is one operation."""
         return isinstance(m, nn.Conv2d | nn.Linear | nn.GroupNorm) or super().is_leaf_module(m, module_qualified_name)
 
 
 class Chain:
-    """The units of every value on the way, and the axes of the parameters met; units that turn out to be the same are
-    tied, see `_same`."""
+    """The units of every value on the way, and the axes of the parameters met.
+
+    Units that turn out to be the same are tied, see `_same`.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model

@@ -22,8 +22,9 @@ from fedbench.options import Length, Share
 
 
 class HeldGroupNorm(nn.Module):
-    """A group norm of which some channels are held: every group of the whole model is normalised over those of its
-    channels that are there.
+    """A group norm of which some channels are held.
+
+    Every group of the whole model is normalised over those of its channels that are there.
 
     norm: the whole model's, which may have timm's `drop` and `act` behind it · held: (k,) the channels' numbers,
     ascending. Where groups are held as a whole or not at all, they compute what they compute in the whole model.
@@ -39,7 +40,7 @@ class HeldGroupNorm(nn.Module):
         self.stretches = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]  # (channels, groups)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, k, H, W) -> (B, k, H, W)"""
+        """Return the normalised channels, (B, k, H, W) as they came."""
         lengths = [size * groups for size, groups in self.stretches]
         parts = (x.split(lengths, 1), self.weight.split(lengths), self.bias.split(lengths), self.stretches)
         normed = [
@@ -81,8 +82,10 @@ def narrow(model: WholeModel, held: Slice, scale: float = 1.0) -> WholeModel:
 
 
 def narrowed(model: WholeModel, width: float) -> WholeModel:
-    """The model of the first units of every kind alone, at that width: a smaller model of its own. Raises UserError,
-    NotApplicable."""
+    """The model of the first units of every kind alone, at that width: a smaller model of its own.
+
+    Raises UserError, NotApplicable.
+    """
     if not 0 < width <= 1:
         raise UserError(f"width is above 0 and at most 1, not {width!r}")
     held = map_of(model).slice(width)

@@ -16,8 +16,10 @@ Rule = Callable[[int, float, int], Tensor]
 
 
 def count(K: int, g: float) -> int:
-    """ceil(K g): how many of K units a slice of rate g holds. K g is rounded to nine places before, since 10 * 0.7 is
-    a little above 7 in floating point."""
+    """ceil(K g): how many of K units a slice of rate g holds.
+
+    K g is rounded to nine places before, since 10 * 0.7 is a little above 7 in floating point.
+    """
     return math.ceil(round(K * g, 9))
 
 
@@ -38,6 +40,7 @@ class Units:
 
     @property
     def total(self) -> int:
+        """How many units there are."""
         return self.each * self.runs
 
     def held(self, rule: Rule, g: float, t: int) -> Tensor:
@@ -56,8 +59,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class WidthMap:
-    """Which units there are, and what every axis of every tensor follows: None for pixels, tokens, classes, which stay
-    whole."""
+    """Which units there are, and which of them every axis of every tensor follows.
+
+    None stands for pixels, tokens and classes, which stay whole.
+    """
 
     units: Mapping[str, Units]
     axes: Mapping[str, tuple[Axis | None, ...]]

@@ -87,11 +87,12 @@ class Widthwise:
     own_classes: bool
 
     def rate(self, cohort: Cohort, n: int) -> float | None:
-        """g of the client at position n, None if it takes no part."""
+        """Return g of the client at position n, None if it takes no part."""
         width = None if cohort.widths is None else float(cohort.widths[n])
         return _rate(self.setup, self.rates, int(cohort.capacities[n]), width)
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        """Train each client's slice, and average every coordinate over those that trained it."""
         rates = [self.rate(cohort, n) for n in range(len(cohort))]
         cohort = cohort.only([n for n, g in enumerate(rates) if g is not None])
         taken = [g for g in rates if g is not None]
@@ -101,8 +102,10 @@ class Widthwise:
         return (self.whole.aggregate(state, up, plan, cohort) if up.arrived.any() else state), report
 
     def local_steps(self, state: State, t: int, cohort: Cohort, rates: Sequence[float]) -> Uploads:
-        """What clients of these rates send, one after another: rows in which what a client does not hold is as it
-        was, and which coordinates it trained."""
+        """Return what clients of these rates send, one after another, and which coordinates each trained.
+
+        In a row, what its client does not hold is unchanged.
+        """
         N, start = len(cohort), state["shared"]
         rows = {name: value.expand(N, *value.shape).clone() for name, value in start.items()}
         trained = {name: torch.ones_like(row, dtype=torch.bool) for name, row in rows.items()}
@@ -130,12 +133,15 @@ class Widthwise:
         return mask
 
     def cost(self, L_n: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
+        """Return what a client pays in round t; None for one that takes no part."""
         g = _rate(self.setup, self.rates, L_n, width)
         return None if g is None else self.price(g)
 
     def at(self, state: State, size: Size, client: int | None = None) -> Answer:
-        """The slice of that width which a client would hold in the round after the last one, as it would train it: with
-        outputs divided, where parts divide them."""
+        """Return the slice of that width which a client would hold in the next round, as it would train it.
+
+        Its outputs are divided where parts divide them.
+        """
         part = self._part(size)
         return Answer(part.model, part.slice.of(state["shared"]))
 
@@ -163,8 +169,9 @@ def averaged_slices(
     scale: bool = True,
     mask: bool = True,
 ) -> Method:
-    """Every client trains the slice of its rate that the rule gives, and every coordinate becomes the mean over those
-    that trained it: what HeteroFL began, and others vary by the rule.
+    """Every client trains the slice of its rate that the rule gives.
+
+    Every coordinate becomes the mean over those that trained it, as HeteroFL does; others vary the rule.
 
     name: of the method, for messages · scale: divide the outputs of hidden layers by g in training · mask: logits of
     classes that a client has no image of are 0 in its training, and its rows of the classifier are not averaged.
