@@ -123,10 +123,12 @@ def _measures(
     weights: Tensor | None,
     sums: _Sums | None,
 ) -> Tensor:
-    """(4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm. within:
-    which coordinates of their rows clients have trained, where not all. weights: None where nobody knows them.
-    Clients that have scales of their own do not start from the global adapters, so that what they changed is not
-    known."""
+    """Return (4,): the norms of the change and of the clients' changes, the aggregation error, the products' norm.
+
+    `within` says which coordinates of their rows clients have trained, where not all; `weights` is None where nobody
+    knows them. Clients that have scales of their own do not start from the global adapters, so that their changes are
+    unknown.
+    """
     moved = norms({name: (new[name].double() - old[name].double())[None] for name in rows})
     if not len(next(iter(rows.values()))):
         return torch.stack([moved[0], *moved.new_full((3,), NAN)])
@@ -146,8 +148,10 @@ def norms(rows: Mapping[str, Tensor]) -> Tensor:
 
 
 def _of_products(layer: nn.Module, rows: Mapping[str, Tensor], weights: Tensor) -> Tensor:
-    """(2,): ||mean(B_n A_n) - mean(B_n) mean(A_n)||_F and ||mean(B_n A_n)||_F, in quadrature over the layer's
-    low-rank adapters; NaN where there are none."""
+    """Return (2,): ||mean(B_n A_n) - mean(B_n) mean(A_n)||_F and ||mean(B_n A_n)||_F.
+
+    They are added in quadrature over the layer's low-rank adapters; NaN where there are none.
+    """
     found = []
     for B, A in factors(layer, rows):
         # mean(B_n A_n) - mean(B) mean(A) is the mean product of what each differs by: no cancellation.
@@ -159,8 +163,11 @@ def _of_products(layer: nn.Module, rows: Mapping[str, Tensor], weights: Tensor) 
 def _of_sums(
     layer: nn.Module, new: Mapping[str, Tensor], rows: Mapping[str, Tensor], weights: Tensor, sums: _Sums
 ) -> Tensor:
-    """The same where there is no mean of factors: in place of the product of the means stands what the adapted weight
-    has gained, B A of the new state and what was added to the frozen weight."""
+    """Return the same where there is no mean of factors.
+
+    In place of the product of the means stands what the adapted weight has gained: B A of the new state, and what was
+    added to the frozen weight.
+    """
     found = []
     w = weights / weights.sum()
     made = factors(layer, {name: new[name].double()[None] for name in rows})
@@ -180,9 +187,10 @@ def _of_sums(
 def factors(
     layer: nn.Module, rows: Mapping[str, Tensor], scales: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of every adapter in the layer that has `low_rank`, and rows of both factors: (alpha / r) B_n (n, out, r) and A_n
-    (n, r, in) of the clients' rows; a convolution's kernel counts as part of `in`. scales: (n,), in place of
-    alpha / r."""
+    """Yield (alpha / r) B_n (n, out, r) and A_n (n, r, in) of the clients' rows, for every low-rank adapter there.
+
+    A convolution's kernel counts as part of `in`. `scales` (n,) stand in place of alpha / r.
+    """
     for _, own, A_name, B_name in _low_rank(layer, rows):
         B, A = rows[B_name].flatten(2), rows[A_name].flatten(2)
         scaling = own.alpha / own.rank if scales is None else scales[:, None, None].to(B.device, B.dtype)
@@ -190,8 +198,10 @@ def factors(
 
 
 def _low_rank(layer: nn.Module, rows: Mapping[str, Tensor]) -> Iterator[tuple[str, LowRank, str, str]]:
-    """Every low-rank adapter in the layer of whose factors there are rows: its module's name, itself, and the names of
-    A and B among the layer's own parameters."""
+    """Yield the low-rank adapters in the layer of whose factors there are rows.
+
+    Each comes with its module's name, and the names of A and B among the layer's own parameters.
+    """
     names = {id(parameter): name for name, parameter in layer.named_parameters()}
     for path, module in layer.named_modules():
         low_rank: Callable[[], LowRank] | None = getattr(module, "low_rank", None)
@@ -204,8 +214,10 @@ def _low_rank(layer: nn.Module, rows: Mapping[str, Tensor]) -> Iterator[tuple[st
 
 
 def norm_of_mean(B: Tensor, A: Tensor, weights: Tensor) -> Tensor:
-    """||sum_n w_n B_n A_n / sum_n w_n||_F for B (n, out, r) and A (n, r, in), without the (out, in) matrix where the
-    n r x n r products of the stacked factors are smaller."""
+    """Return ||sum_n w_n B_n A_n / sum_n w_n||_F for B (n, out, r) and A (n, r, in).
+
+    The (out, in) matrix is not made where the n r x n r products of the stacked factors are smaller.
+    """
     w = (weights / weights.sum()).to(B.device, B.dtype)
     left = (w[:, None, None] * B).transpose(0, 1).flatten(1)  # (out, n r)
     right = A.flatten(0, 1)  # (n r, in)
