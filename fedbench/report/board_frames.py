@@ -100,9 +100,9 @@ def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
 
 def page_of(board: Leaderboard, caption: str | None = None) -> dict[str, Any]:
     """What stands around the table of one leaderboard."""
-    told = subtitle(board) if caption is None else caption
+    text = subtitle(board) if caption is None else caption
     above = conclusion(board.scores, board.pairs)
-    return page(board.place, caption=told, above=above, warning=board.warning, notes=list(board.notes))
+    return page(board.place, caption=text, above=above, warning=board.warning, notes=list(board.notes))
 
 
 def _domain(name: str) -> str:

@@ -215,20 +215,20 @@ def distinct(boards: Sequence[Place]) -> Sequence[str]:
 
 def _parts(board: Place) -> dict[str, str]:
     """By what it says, in the order of a heading."""
-    told = dict(part.partition("=")[::2] for part in board.variant.split(APART) if part)
-    backbone = _named(told, "backbone", board.backbone)
-    dataset = _named(told, "data", board.dataset)
-    others = {f"{key}=": f"{key}={value}" if value else key for key, value in told.items()}
+    parts = dict(part.partition("=")[::2] for part in board.variant.split(APART) if part)
+    backbone = _named(parts, "backbone", board.backbone)
+    dataset = _named(parts, "data", board.dataset)
+    others = {f"{key}=": f"{key}={value}" if value else key for key, value in parts.items()}
     found = {"suite": board.suite, "scenario": board.scenario if board.scenario != board.suite else "", **others}
     found |= {"backbone": backbone, "dataset": dataset, "profile": f"{board.profile} profile" if board.profile else ""}
     return {name: text for name, text in found.items() if text.strip()}
 
 
-def _named(told: dict[str, str], key: str, name: str) -> str:
+def _named(parts: dict[str, str], key: str, name: str) -> str:
     """The name of a backbone or a data set, with the options that a variant gives it, which then says it no more."""
-    value = told.get(key, "")
+    value = parts.get(key, "")
     if name and value.partition("(")[0] == name:
-        return told.pop(key)
+        return parts.pop(key)
     return name
 
 

@@ -112,9 +112,9 @@ def _tables(attrs: Attrs, cells: Cells, caption: str) -> list[Table]:
     if not parts or attrs.get("columns"):
         return [Table(columns, caption, faint, top)] if len(columns) > len(names) else []
     tables: list[Table] = []
-    for name, told in parts.items():
+    for name, what in parts.items():
         if own := [column for column in columns if column.part == name]:
-            text = " · ".join(filter(None, (told, caption if not tables else "")))
+            text = " · ".join(filter(None, (what, caption if not tables else "")))
             tables.append(_without_blank_rows(Table([*names, *own], text, faint, top)))
     return tables
 

@@ -195,11 +195,11 @@ def _leaderboard(
     played = {label: roles.get(registered(part), "method") for label, part in cells.items()}
     ceilings = [label for label, role in played.items() if role == "ceiling"]
     baseline = baseline or _ceiling(ceilings, roles)
-    told = []
+    first_notes: list[str] = []
     methods = [label for label, role in played.items() if role == "method"]
     if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what, methods)):
         at = replace(at, amount=least[1])
-        told = [f"the budget is what {least[0]} spends in all its rounds; --budget sets another"]
+        first_notes = [f"the budget is what {least[0]} spends in all its rounds; --budget sets another"]
     runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
     rows = [
         _row(label, name, metric, cells[label], seeds, played[label])
@@ -218,7 +218,7 @@ def _leaderboard(
         baseline=baseline if runs.get(baseline, {}).get(metric) else None,
         domains=tuple(domains),
         rows=rows,
-        notes=told + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
+        notes=first_notes + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
         cells=cells,
     )
 

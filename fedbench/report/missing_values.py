@@ -71,23 +71,23 @@ def notes(
 
 def _left_out(results: Iterable[Result]) -> Iterator[str]:
     """What the data lack; every row of a leaderboard has the same."""
-    told = {(left["images"], left["of"]) for r in results if (left := r.manifest.get("left_out"))}
-    for images, of in sorted(told):
+    lacking = {(left["images"], left["of"]) for r in results if (left := r.manifest.get("left_out"))}
+    for images, of in sorted(lacking):
         yield f"{images:,} of {of:,} images of the data set cannot be read and were left out (`unreadable: skip`)"
 
 
 def _turnout(cells: Mapping[str, Sequence[Result]]) -> Iterator[str]:
     """Which methods leave clients out because no size of theirs fits, how many, and what share of the images stood
     behind the others."""
-    told: dict[str, list[str]] = {}
+    turnouts: dict[str, list[str]] = {}
     for label, results in cells.items():
         found = [one for r in results if r.status == "finished" and (one := r.manifest.get("turnout"))]
         if any(one["clients"] < one["of_clients"] for one in found):
             clients = span(one["clients"] for one in found)
             shares = span(round(100 * one["images"] / one["of_images"]) for one in found)
             text = f"{clients} of {found[0]['of_clients']} clients took part, with {shares} % of the images"
-            told.setdefault(text, []).append(label)
-    for text, labels in told.items():
+            turnouts.setdefault(text, []).append(label)
+    for text, labels in turnouts.items():
         yield f"{', '.join(labels)}: {text}; no size fits the others' devices"
 
 
@@ -101,8 +101,8 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
     for (status, reason), seeds in reasons.items():
         which = "" if len(seeds) == len(results) else f" (seed {', '.join(map(str, seeds))})"
         long = ABSENCES[status].long
-        told = reason.startswith(long)  # `interrupted after round 3 of 40`
-        yield which, reason if told else long + (f": {reason}" if reason else "")
+        repeated = reason.startswith(long)  # `interrupted after round 3 of 40`
+        yield which, reason if repeated else long + (f": {reason}" if reason else "")
 
 
 def _paid(results: Sequence[Result], budget: Budget) -> bool:

@@ -35,7 +35,7 @@ MOST_CLIENTS = 24  # rows that stay readable; above, clients are drawn by domain
 class Board:
     """A leaderboard's results: every method's finished seeds, by the method's label.
 
-    title: what sets it apart from the boards beside it, whose `shared` is what they have in common; or its scenario
+    title: what sets it apart from the other boards, whose `shared` is what they have in common; or its scenario
     where there is nothing of that.
     """
 

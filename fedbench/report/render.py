@@ -42,11 +42,11 @@ def to_csv(found: Frame) -> str:
 def to_json(found: Frame) -> str:
     """What a frame says of itself, then its rows as objects in fractions, bytes, FLOPs and seconds; blanks are null."""
     about = {k: v for k, v in found.attrs.items() if k not in ("by", "pages", "formats", "columns", "parts", "dashes")}
-    told = [
+    tables = [
         {**dict(zip(found.attrs["by"], one["key"], strict=True)), **{k: v for k, v in one.items() if k != "key"}}
         for one in found.attrs["pages"]
     ]
-    return json_text({**about, "tables": told, "rows": found.to_dict("records")})
+    return json_text({**about, "tables": tables, "rows": found.to_dict("records")})
 
 
 def json_text(found: Any) -> str:
@@ -75,8 +75,8 @@ def to_markdown(found: Frame) -> str:
             for text in filter(None, (table.caption, *first)):
                 lines += ["", _escape_markdown(text)]
             lines += ["", *_piped_table(table.columns)]
-        if told := (*page.remarks, *page.notes):
-            lines += ["", *(f"- {_escape_markdown(note)}" for note in told)]
+        if below := (*page.remarks, *page.notes):
+            lines += ["", *(f"- {_escape_markdown(note)}" for note in below)]
         parts.append("\n".join(lines))
     sources = "\n".join(f"- {_escape_markdown(source)}" for source in found.attrs.get("sources", ()))
     legend = " ".join(map(_escape_markdown, found.attrs["legend"]))
@@ -118,9 +118,9 @@ def to_latex(found: Frame) -> str:
     lines = ["% \\usepackage{booktabs,adjustbox}"]
     for page in pages:
         for table in page.tables:
-            for part, (columns, told) in enumerate(_parts(table)):
-                told = "; ".join(filter(None, (told, page.warning if table is page.tables[0] and not part else "")))
-                lines += _tabular(columns, "; ".join(filter(None, (shared, page.title, told))), table.ceilings)
+            for part, (columns, text) in enumerate(_parts(table)):
+                text = "; ".join(filter(None, (text, page.warning if table is page.tables[0] and not part else "")))
+                lines += _tabular(columns, "; ".join(filter(None, (shared, page.title, text))), table.ceilings)
         lines += [f"% {note}" for note in (*filter(None, [page.above]), *page.remarks, *page.notes)]
     below = (*found.attrs["legend"], *found.attrs.get("sources", ()))
     return "\n".join([*lines, *(f"% {sentence}" for sentence in below)]) + "\n"

@@ -90,14 +90,14 @@ def boards(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
     same candidates, those that were, with their names in the title."""
     places: dict[tuple[str, str, str], list[list[Tuned]]] = {}
     for one in tuned:
-        alike = places.setdefault((one.suite, *one.contest.key[:2]), [])
-        if (ones := next((ones for ones in alike if ones[0].search == one.search), None)) is None:
-            alike.append(ones := [])
+        same = places.setdefault((one.suite, *one.contest.key[:2]), [])
+        if (ones := next((ones for ones in same if ones[0].search == one.search), None)) is None:
+            same.append(ones := [])
         ones.append(one)
     return [
-        (_title(*place, ", ".join(one.method for one in ones) if len(alike) > 1 else ""), ones)
-        for place, alike in places.items()
-        for ones in alike
+        (_title(*place, ", ".join(one.method for one in ones) if len(same) > 1 else ""), ones)
+        for place, same in places.items()
+        for ones in same
     ]
 
 
@@ -168,20 +168,20 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
         key = (r.entry.scenario, r.entry.variant, r.entry.method)
         search = searches[r.suite_folder].get(key)
         trials[str(r.suite_folder), r.suite, *key] = len(search.candidates) if search else 0
-    told: dict[tuple[int, str], list[str]] = {}
+    sentences: dict[tuple[int, str], list[str]] = {}
     for name, n in _alike(trials):
         who = "{} report{}" if len(name) == 5 else "in {} every method reports" if name else "every method reports"
-        told.setdefault((n, who), []).append(_title(*name[1:]))
+        sentences.setdefault((n, who), []).append(_title(*name[1:]))
     return [
         f"Tuned: {who.format(shortened(names), 's' * (len(names) == 1))} the best of {counted(n, 'candidate')}, "
         "chosen on validation images and other seeds; --tuning shows how."
-        for (n, who), names in told.items()
+        for (n, who), names in sentences.items()
         if n
     ]
 
 
 def _alike(trials: Mapping[tuple[str, ...], int], levels: Sequence[int] = (0, 2, 4, 5)) -> Iterator[tuple[tuple, int]]:
-    """Numbers of candidates by (folder, suite, scenario, variant, method), told once for everything, a suite, a place
+    """Numbers of candidates by (folder, suite, scenario, variant, method), once for everything, a suite, a place
     or a method: the widest of which it is true, as the first so many parts of that key."""
     level, *finer = levels
     parts: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}

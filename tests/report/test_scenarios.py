@@ -1,4 +1,4 @@
-"""fedbench/report/scenarios.py and scenarios.py: methods over the scenarios of a suite."""
+"""fedbench/report/scenarios.py: methods over the scenarios of a suite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boards import ROLES, texts, write
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
-from fedbench.commands.run import _close
+from fedbench.commands.watch import show_end
 from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.scenarios import RANKS_FROM, WIDE, lettered, ranks, standings, summary
@@ -243,5 +243,5 @@ def test_markdown_and_latex_have_the_same_cells(tmp_path):
 def test_a_run_of_many_scenarios_ends_with_a_summary_too(tmp_path, capsys):
     for i in range(FEW + 1):
         scenario(tmp_path, f"s{i}", {"fedra": 0.5}, seeds=1)
-    _close(RunSummary("s", tmp_path / "s", {}, frozenset(), 1.0), ROLES)
+    show_end(RunSummary("s", tmp_path / "s", {}, frozenset(), 1.0), ROLES)
     assert f"A summary of {FEW + 1} leaderboards" in " ".join(capsys.readouterr().out.split())

@@ -14,7 +14,7 @@ GIVEN = {"metric": "loss", "at": "best", "baseline": "fedra", "equivalent": 2.0}
 
 
 @pytest.mark.parametrize("option", USUAL)
-@pytest.mark.parametrize("kind", ["", *VIEWS.values()])
+@pytest.mark.parametrize("kind", ["", *(f"--{name}" for name in VIEWS)])
 def test_every_option_is_taken_or_refused(kind, option):
     asked = {**USUAL, option: GIVEN[option]}
     if option in TAKES[kind]:
@@ -25,7 +25,7 @@ def test_every_option_is_taken_or_refused(kind, option):
 
 
 def test_views_and_reasons_are_those_that_there_are():
-    assert set(TAKES) == {"", *VIEWS.values()} and set(USUAL) == set(GIVEN)
+    assert set(TAKES) == {"", *(f"--{name}" for name in VIEWS)} and set(USUAL) == set(GIVEN)
     assert {told.rpartition(" ")[2] for told in WHY} == set(USUAL)
 
 

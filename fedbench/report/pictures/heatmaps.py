@@ -42,7 +42,7 @@ def _drawn(found: Mapping[str, Shares], groups: Mapping[str, Sequence[int]]) -> 
     height = max(0.8, 0.17 * len(groups))
     alone = all(len(clients) == 1 for clients in groups.values())
     most = max(one.holders.max() for one in found.values())
-    room = (WIDTH - 2.0) / columns if columns > 1 else 2.4  # inches: beside the names of rows and the bar of colours
+    room = (WIDTH - 2.0) / columns if columns > 1 else 2.4  # inches: without the names of rows and the bar of colours
     with paper():
         inches = 0.45 + -(-len(found) // columns) * (height + 1.05)
         figure = Figure(figsize=(WIDTH if columns > 1 else 4.2, inches))

@@ -1,4 +1,4 @@
-"""Critical-difference diagrams (Demsar 2006, Figure 1): mean ranks over scenarios, beside groups by paired tests."""
+"""Critical-difference diagrams (Demsar 2006, Figure 1): mean ranks over scenarios, and groups by paired tests."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def diagram(standing: Standing) -> Figure:
     with paper():
         figure = Figure(figsize=(WIDTH, height))
         _draw(figure.subplots(), standing, joined, rows)
-        told = CAUTION + (LETTERS if standing.groups else NO_LETTERS)
-        figure.supxlabel(told, fontsize=7, color=GREY, x=0.01, ha="left")
+        caution = CAUTION + (LETTERS if standing.groups else NO_LETTERS)
+        figure.supxlabel(caution, fontsize=7, color=GREY, x=0.01, ha="left")
         title = f"{standing.suite}: mean ranks over {counted(len(standing.ranks), 'scenario')} ({standing.metric})"
         figure.suptitle(title, fontsize=9, x=0.01, ha="left")
     return figure

@@ -43,7 +43,7 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired
     (for three, it ends at the smallest and the largest difference, which covers the truth in 75 % of cases),
     so none is offered. Where all differences are the same number, t has no spread to go by, and would be sure of
     everything; p is the sign-flip test's there, and there is no interval, unless both are equal. What is the same
-    number is told by the size of the scores, whose rounding may be all that a small difference varies by.
+    number depends on the size of the scores, whose rounding may be all that a small difference varies by.
     """
     pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
     if not pairs:

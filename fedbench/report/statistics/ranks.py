@@ -36,7 +36,9 @@ def ranked(scores: Mapping[str, float], higher: bool) -> dict[str, float]:
 
 
 def friedman(blocks: Sequence[Mapping[str, float]]) -> tuple[float, float] | None:
-    """(chi2, p) of "all methods rank alike" (Friedman 1937), ties corrected; blocks: by scenario, the score by method.
+    """(chi2, p) of "all methods rank the same" (Friedman 1937), ties corrected.
+
+    blocks: by scenario, the score by method.
 
     None for fewer than three methods or two scenarios, and where everything ties. chi2 has k - 1 degrees of freedom for
     k methods, an approximation that wants more than 5 methods and 10 scenarios (Demsar 2006); with fewer it finds too
@@ -71,7 +73,7 @@ def across(blocks: Sequence[Mapping[str, Scores]]) -> list[Pair]:
     From six scenarios on, Wilcoxon's signed-rank test of the differences of means over seeds: what it finds is said of
     scenarios like these, and n counts them. Below, no such test can find anything; there the differences are averaged
     over scenarios for every seed that all of them have, and tested by t over seeds, which is said of these scenarios
-    alone. No interval stands beside Wilcoxon's p.
+    alone. No interval stands next to Wilcoxon's p.
     """
     pairs = list(combinations(blocks[0], 2)) if blocks else []
     if len(blocks) >= WILCOXON_FROM:

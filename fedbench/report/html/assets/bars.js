@@ -25,7 +25,7 @@ const bars = (board, W) => {
         svg("text", { x: x0 + length + 4, y: y + 11.5 }, textOf(scoreIn(columns, domain, row.at))));
     });
   });
-  const told = `Bars of ${DATA.metric} by domain. ${domains.map((d, k) => `${d}: ${rows.map((r, i) => `${r.label} ${values[k][i] ?? "none"}`).join(", ")}`).join(". ")}.`;
-  return figure("Domain by domain", picture(W, H, told, ...parts), { wide: domains.length > 3 && rows.length > 0 });
+  const text = `Bars of ${DATA.metric} by domain. ${domains.map((d, k) => `${d}: ${rows.map((r, i) => `${r.label} ${values[k][i] ?? "none"}`).join(", ")}`).join(". ")}.`;
+  return figure("Domain by domain", picture(W, H, text, ...parts), { wide: domains.length > 3 && rows.length > 0 });
 };
 const scoreIn = (columns, title, at) => columns?.find((c) => c.title === title && c.part === "score")?.cells[at] ?? "";

@@ -70,8 +70,8 @@ const framed = (W, H, margin, x, y) => {
   return { px, py, parts };
 };
 
-const picture = (W, H, told, ...parts) =>
-  svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": told }, ...parts);
+const picture = (W, H, label, ...parts) =>
+  svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label }, ...parts);
 
 // A figure with its title, what the reader may choose, and the same numbers as a table.
 const figure = (title, drawing, { choices = null, legend = null, numbers = null, wide = false, note = null } = {}) =>

@@ -63,14 +63,14 @@ const curves = (board, W) => {
   }
   if (many) parts.push(...labelled(ordered.map((label) => ({ text: clipped(label, 18), full: label, x: px(lines[label].at(-1).x), y: py(lines[label].at(-1).y * factor) })), W));
   const last = Object.entries(lines).map(([label, points]) => `${label} ${shortly(points.at(-1).y * factor, DATA.fraction)}`);
-  const told = `Lines of ${DATA.metric} over ${DATA.axes[axis]}. At the end: ${last.join(", ")}.`;
+  const text = `Lines of ${DATA.metric} over ${DATA.axes[axis]}. At the end: ${last.join(", ")}.`;
   const rounds = [...new Set(all.map((p) => p.t))].sort((a, b) => a - b);
   const numbers = () => plainTable(`${DATA.metric}, ${name}, by round`, ["method", ...rounds.map((t) => `round ${t}`)],
     Object.entries(lines).map(([label, points]) => [label, ...rounds.map((t) => {
       const p = points.find((one) => one.t === t);
       return p ? [shortly(p.y * factor, DATA.fraction), p.sd === null ? "" : `±${shortly(p.sd * factor, DATA.fraction)}`] : "";
     })]));
-  return figure(state.seed === "" ? "As it trains" : `As it trains, seed ${state.seed}`, picture(W, H, told, ...parts), {
+  return figure(state.seed === "" ? "As it trains" : `As it trains, seed ${state.seed}`, picture(W, H, text, ...parts), {
     choices: there.length > 1 ? select("over", Object.fromEntries(there), axis, (x) => choose({ x })) : null,
     legend: keys(Object.keys(lines).filter((label) => !looks(label).grey)), numbers,
   });

@@ -28,12 +28,12 @@ const heat = (board, W) => {
     parts.push(svg("text", { x: x0 + L * cell / 2, y: floor + 14, "text-anchor": "middle" }, "layer"));
   });
   const H = Math.ceil(shown.length / across) * height;
-  const told = `Heat-maps of the share of rounds in which a client trained a layer, seed ${found.methods[shown[0]].seed}. ` +
+  const text = `Heat-maps of the share of rounds in which a client trained a layer, seed ${found.methods[shown[0]].seed}. ` +
     shown.map((label) => `${label}: smallest number of clients of a layer ${found.methods[label].gamma}, mean ${found.methods[label].coverage}`).join("; ") + ".";
   const layers = [...Array(L).keys()].map((j) => `layer ${j + 1}`);
   const numbers = () => plainTable("Percent of its rounds in which a client trained a layer", ["method, client", ...layers],
     shown.flatMap((label) => found.methods[label].share.map((line, i) => [`${label}, ${found.rows[i]}`, ...line.map((v) => (v === null ? "" : String(v)))])));
-  return figure(`Who trains which layer, seed ${found.methods[shown[0]].seed}`, picture(W, H, told, ...parts), {
+  return figure(`Who trains which layer, seed ${found.methods[shown[0]].seed}`, picture(W, H, text, ...parts), {
     wide: true, numbers,
     note: `Rows: ${found.alone ? "client · domain · layers it can hold" : "domain (clients)"}. The stronger the colour, the more of its rounds, up to all. Below: clients of a layer in a mean round, up to ${brief(most)}.`,
   });

@@ -22,7 +22,7 @@ const suiteSection = (suite, index, width, budget) => {
     now.map((board) => boardSection(board, width)),
     suite.tuning.length ? el("section", { class: "board" }, el("h3", {}, "How methods were tuned"),
       suite.tuning.map((page, k) => [el("h4", {}, page.title), pageOf(page), contests[k] ? el("div", { class: "figures" }, contests[k]) : null])) : null,
-    suite.papers.length ? el("section", { class: "board" }, el("h3", {}, "Beside what the paper printed"),
+    suite.papers.length ? el("section", { class: "board" }, el("h3", {}, "Next to what the paper printed"),
       suite.papers.map((page) => [el("h4", {}, page.title), pageOf(page, { plainly: true })])) : null,
     suite.sources.length ? more("Papers that the methods are from", () => list(suite.sources)) : null);
 };
@@ -39,7 +39,7 @@ const jump = (event, id) => {
 const link = (id, text) => el("a", { href: `#${id}`, on: { click: (event) => jump(event, id) } }, text);
 document.querySelector(".skip").addEventListener("click", (event) => jump(event, "results"));
 const legendSection = () => el("section", { class: "suite", id: "legend" }, el("h2", {}, "What the columns mean"),
-  list([...DATA.legends.boards, "Bold: not told apart from the best ranked method. A line below an interval: where it lies between the lowest and the highest end of its table.",
+  list([...DATA.legends.boards, "Bold: not significantly different from the best ranked method. A line below an interval: where it lies between the lowest and the highest end of its table.",
     "Bands: one standard deviation over seeds.", ...(DATA.thinned ? [`Lines keep ${DATA.thinned} points at most: of the rounds between them the page has none.`] : []),
     ...(DATA.detailed ? [] : ["There are too many leaderboards here for costs in detail, pairs, clients and single seeds: a report of fewer, chosen with --scenario or --method, has them."])]));
 

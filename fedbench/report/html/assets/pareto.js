@@ -35,17 +35,17 @@ const pareto = (board, W) => {
     parts.push(spot);
   }
   parts.push(...labelled(ordered.map((p) => ({ text: clipped(p.label, 18), full: p.label, x: px(p.spent), y: py(p.y) })), W));
-  const told = `Points of ${DATA.metric} against ${DATA.resources[what]}. On the front: ${front.map((p) => p.label).join(", ") || "none"}. ` +
+  const text = `Points of ${DATA.metric} against ${DATA.resources[what]}. On the front: ${front.map((p) => p.label).join(", ") || "none"}. ` +
     points.map((p) => `${p.label} ${p.y} at ${inUnit(p.spent, what)}`).join(", ") + ".";
   const numbers = () => plainTable("Score and cost", ["method", DATA.metric, what, "front", "verdict"],
     points.map((p) => [p.label, textOf(scoreIn(columns, "average", places.get(p.label))), inUnit(p.spent, what), p.front ? "yes" : "", p.verdict]));
-  return figure("What it costs", picture(W, H, told, ...parts), {
+  return figure("What it costs", picture(W, H, text, ...parts), {
     choices: select("against", Object.fromEntries(there.map((name) => [name, DATA.resources[name]])), what, (cost) => choose({ cost })),
-    note: "Dotted: the front of means. Faint: beaten, told apart, by one that costs no more.", numbers,
+    note: "Dotted: the front of means. Faint: significantly worse than one that costs no more.", numbers,
   });
 };
 
-// Names beside their points, where there is room; one that fits nowhere is left to its mark, as in the table.
+// Names next to their points, where there is room; one that fits nowhere is left to its mark, as in the table.
 const labelled = (points, W) => {
   const taken = points.map((p) => ({ x0: p.x - 6, x1: p.x + 6, y0: p.y - 6, y1: p.y + 6 }));
   const free = (box) => box.x0 >= 2 && box.x1 <= W - 2 && box.y0 >= 8 &&

@@ -29,10 +29,10 @@ const diagram = (found, W) => {
     const x = right + 6 + 9 * i;
     parts.push(svg("line", { class: "thick", x1: x, x2: x, y1: place[within[0]] - 5, y2: place[within.at(-1)] + 5 }));
   });
-  const told = `Mean ranks over ${found.scenarios} scenarios, 1 the best: ${shown.map((name) => `${name} ${found.ranks[name].toFixed(2)}`).join(", ")}. Critical difference ${found.cd.toFixed(2)}.`;
-  return figure(`Mean ranks over ${found.scenarios} scenarios`, picture(W, H, told, ...parts), {
+  const text = `Mean ranks over ${found.scenarios} scenarios, 1 the best: ${shown.map((name) => `${name} ${found.ranks[name].toFixed(2)}`).join(", ")}. Critical difference ${found.cd.toFixed(2)}.`;
+  return figure(`Mean ranks over ${found.scenarios} scenarios`, picture(W, H, text, ...parts), {
     note: "Thick lines join methods within Nemenyi's critical difference (CD), which depends on the pool of methods. " +
-      (Object.keys(found.groups).length ? "Letters: methods that share one are not told apart by paired tests; they decide, the lines do not."
+      (Object.keys(found.groups).length ? "Letters: methods that share one are not significantly different by paired tests; they decide, the lines do not."
         : "Seeds and scenarios are too few for paired tests: nothing is concluded about two methods."),
   });
 };

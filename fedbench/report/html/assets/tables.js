@@ -48,7 +48,7 @@ const drawTable = (table, options = {}) => {
       el("tbody", {}, places.map(line))));
 };
 
-// A table that keeps its own order, beside the leaderboards, which share theirs.
+// A table that keeps its own order, unlike the leaderboards, which share theirs.
 const sortedAlone = (table, options = {}) => {
   const place = el("div", {});
   let sort = null;

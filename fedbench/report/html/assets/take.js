@@ -25,8 +25,8 @@ const saved = (text, name) => {
 };
 
 const take = (key) => {
-  const told = el("span", { role: "status" });
-  const say = (text) => { told.textContent = text; setTimeout(() => { told.textContent = ""; }, 2500); };
+  const status = el("span", { role: "status" });
+  const say = (text) => { status.textContent = text; setTimeout(() => { status.textContent = ""; }, 2500); };
   const button = ([form, [name, suffix]]) => el("button", {
     type: "button", "data-key": key, "data-form": form, title: `Copy as ${name}; with Shift, save as a file`,
     on: { click: async (event) => {
@@ -37,5 +37,5 @@ const take = (key) => {
       return say(`${name} saved`);
     } },
   }, name);
-  return el("p", { class: "take" }, "Take along: ", Object.entries(FORMS).map(button), told);
+  return el("p", { class: "take" }, "Take along: ", Object.entries(FORMS).map(button), status);
 };

@@ -15,8 +15,8 @@ const tuned = (contest, W) => {
     one.expected.forEach((v, i) => { if (i % Math.max(1, Math.ceil(n / 8)) === 0 || i === n - 1) parts.push(mark(label, px(i + 1), py(v * factor), 0.9, looks(label))); });
   }
   if (ordered.length > COLOURED) parts.push(...labelled(ordered.map((label) => ({ text: clipped(label, 18), full: label, x: px(n), y: py(contest.methods[label].expected.at(-1) * factor) })), W));
-  const told = `Lines of the best ${contest.metric} to expect of 1 to ${n} candidates. With all: ${shown.map(([label, one]) => `${label} ${shortly(one.expected.at(-1) * factor, contest.fraction)}`).join(", ")}.`;
+  const text = `Lines of the best ${contest.metric} to expect of 1 to ${n} candidates. With all: ${shown.map(([label, one]) => `${label} ${shortly(one.expected.at(-1) * factor, contest.fraction)}`).join(", ")}.`;
   const numbers = () => plainTable("Best score to expect", ["method", ...[...Array(n).keys()].map((i) => `${i + 1}`)],
     shown.map(([label, one]) => [label, ...one.expected.map((v) => shortly(v * factor, contest.fraction))]));
-  return figure("What so many trials give", picture(W, H, told, ...parts), { legend: keys(shown.map(([label]) => label).filter((label) => !looks(label).grey)), numbers });
+  return figure("What so many trials give", picture(W, H, text, ...parts), { legend: keys(shown.map(([label]) => label).filter((label) => !looks(label).grey)), numbers });
 };
