@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -62,6 +63,33 @@ def test_no_link_is_broken_and_no_line_too_long(page):
     lines = enumerate(page.read_text().splitlines(), 1)
     long = [n for n, line in lines if len(line) > 120 and not line.startswith("| ")]  # a row cannot be broken
     assert not long, f"{page.name}: lines {long}"
+
+
+GROUPS = {"fedbench.commands", "fedbench.trackers"}  # of entry points
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        for part in parts[count:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_name_and_file_of_the_code_is_there(page):
+    text = page.read_text()
+    names = set(re.findall(r"(?<![\w/.-])fedbench(?:\.[A-Za-z_]\w*)+", text)) - GROUPS
+    files = set(re.findall(r"(?<![\w/.])(?:fedbench|plugins|tests|docs|suites)/[\w/]+\.(?:py|md|yaml)\b", text))
+    names -= {name for name in names if name.endswith((".py", ".yaml"))}
+    assert not [name for name in names if not is_there(name)]
+    assert not [file for file in files if not (ROOT / file).is_file()]
 
 
 def paragraphs(page: Path) -> list[str]:
