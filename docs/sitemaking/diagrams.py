@@ -149,8 +149,10 @@ def architecture() -> Figure:
             ax.text(x + 0.68, y + 0.3, does, ha="center", va="center", fontsize=8, linespacing=1.25)
             if n:
                 _arrow(ax, (x - 0.16, y + 0.41), (x, y + 0.41))
-    words = (6.88, 1, "a job as JSON; events as JSON come back", -0.1), (3.84, 2, "rows after every round", 0.1)
-    for start, row, text, dx in words:
+    words = (1, "a job as JSON; events as JSON come back", -0.1), (2, "rows after every round", 0.1)
+    for row, text, dx in words:
+        first, last, _ = PROCESSES[row - 1]
+        start = 0.8 + 1.52 * (last - first - 1)
         y = 3.2 - 1.45 * row
         ax.plot([start, start, 0.8], [y + 1.43, y + 1.2, y + 1.2], color=LINE, linewidth=1.1)
         _arrow(ax, (0.8, y + 1.2), (0.8, y + 0.83))
