@@ -1,57 +1,97 @@
-"""What the JSON files of a results folder, which may be a stranger's, must look like to be read at all."""
+"""What the JSON files of a results folder must look like to be read: they may come from a third party."""
 
 from __future__ import annotations
 
 import functools
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args, get_type_hints
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeVar, Union, cast, get_args, get_type_hints
 
-from annotated_types import Interval
+from annotated_types import Interval, Len, Predicate
+from typing_extensions import TypedDict
 
 from fedbench.errors import UserError
 from fedbench.results.columns import STATUSES
 from fedbench.results.metric_direction import declare
 from fedbench.schema import adapter
-from fedbench.types import SIZES
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
+MOST = 2**63  # of what fedbench counts, nothing comes near
+Count = Annotated[int, Interval(gt=-MOST, lt=MOST)]
+Number = Count | Annotated[float, Interval(gt=-MOST, lt=MOST)]
+_BOUNDED: dict[Any, Any] = {int: Count, float: Annotated[float, Interval(gt=-MOST, lt=MOST)]}
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a name stands for something visible in the folder it is looked up in, and nowhere else."""
+    return name != "" and not name.startswith(".") and not set(name) & set("/\\\0") and len(os.fsencode(name)) < 256
+
+
+def _object(strict: bool = False, **parts: Any) -> Any:
+    """A JSON object with these keys, which may be missing unless strict, and any others."""
+    made: Any = cast(Any, TypedDict)(
+        "Part", {key: kind if strict else NotRequired[kind] for key, kind in parts.items()}
+    )
+    made.__pydantic_config__ = {"strict": True, "allow_inf_nan": False}
+    return made
+
+
+NOTHING = Annotated[dict, Len(0, 0)]
+NAMED = _object(name=str)
+FILE: Any = _object(strict=True, size=Count, sha256=str)
+COUNTS: Any = Literal[True] | list[Count]
+NUMBERS: Any = Literal[True] | list[Number]
+LEFT_OUT = _object(strict=True, images=Count, of=Count)
+TURNOUT = _object(strict=True, clients=Count, of_clients=Count, images=Count, of_images=Count, sizes=dict)
+
 # Parts of a manifest that are read; other parts are passed on as they are.
 CONFIG = "config."  # before the name of a part of the configuration
 TYPES: dict[str, Any] = {
-    **dict.fromkeys(("status", "started", "id", "signal", "root", "computed_as", "digest"), str),
+    "status": Literal[STATUSES],
+    **dict.fromkeys(("started", "id", "signal", "root", "computed_as", "digest"), str),
     **dict.fromkeys(("reason", "traceback", "git"), str | None),
-    **dict.fromkeys(("config", "machine", "versions", "fingerprints", "files", "left_out", "turnout"), dict),
-    **dict.fromkeys(("metrics", "method"), dict),
-    **dict.fromkeys(("round", "exit_code"), int),
-    **dict.fromkeys(("ignored", "tables"), list),
-    "seconds": int | float,
-    **dict.fromkeys((CONFIG + part for part in ("backbone", "adapter", "data", *SIZES, "devices", "fit")), dict),
-    **dict.fromkeys((CONFIG + part for part in ("participation", "train", "method", "evaluation")), dict),
+    **dict.fromkeys(("config", "machine", "metrics"), dict),
+    **dict.fromkeys(("versions", "fingerprints"), dict[str, str]),
+    **dict.fromkeys(("round", "exit_code"), Count),
+    **dict.fromkeys(("ignored", "tables"), list[str]),
+    "seconds": Number,
+    "method": dict[str, Annotated[str, Predicate(str.isprintable)]],  # it ends up in tables, on its own line
+    # A run sets damaged files aside: that must move nothing of another folder.
+    "files": dict[Annotated[str, Predicate(is_folder_name)], FILE],
+    "left_out": NOTHING | LEFT_OUT,
+    "turnout": NOTHING | TURNOUT,
+    **dict.fromkeys((CONFIG + part for part in ("backbone", "adapter", "data", "method")), NAMED),
+    **dict.fromkeys((CONFIG + part for part in ("capacities", "ranks")), dict[str, COUNTS]),
+    CONFIG + "widths": dict[str, NUMBERS],
+    **dict.fromkeys((CONFIG + part for part in ("devices", "fit", "participation", "evaluation")), dict),
+    CONFIG + "train": _object(rounds=Count),
     **dict.fromkeys((CONFIG + part for part in ("profile", "precision")), str),
-    CONFIG + "seed": int,
-}
-FILE_TYPES: dict[str, Any] = {"size": int, "sha256": str}
-FACTS: dict[str, dict[str, Any]] = {
-    "left_out": {"images": int, "of": int},
-    "turnout": {**dict.fromkeys(("clients", "of_clients", "images", "of_images"), int), "sizes": dict},
-}
-NAMED = tuple(CONFIG + part for part in ("backbone", "adapter", "data", "method"))
-LISTS = {
-    CONFIG + "capacities": ("depth", int),
-    CONFIG + "ranks": ("rank", int),
-    CONFIG + "widths": ("width", int | float),
+    CONFIG + "seed": Count,
 }
 
-MOST = 2**63  # of what fedbench counts, nothing comes near
-_BOUNDED: dict[Any, Any] = {kind: Annotated[kind, Interval(gt=-MOST, lt=MOST)] for kind in (int, float)}
+
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Raises: TypeError, saying what is wrong, for a manifest that fedbench did not write."""
+    for name, value in manifest.items():
+        check_part(name, value)
+    for name, value in manifest["config"].items():
+        check_part(CONFIG + name, value)
+
+
+def check_part(name: str, value: Any) -> None:
+    """Check one part of a manifest, or `config.NAME`. Raises: TypeError where fedbench did not write it."""
+    if name in TYPES:
+        check(name, value, TYPES[name])
+    if name == "metrics":
+        declare(value)
 
 
 def typed(shape: type[T], values: Any) -> T:
@@ -71,20 +111,12 @@ def typed(shape: type[T], values: Any) -> T:
 @functools.cache
 def _fields(shape: Any) -> TypeAdapter:
     """The validator of a JSON object with the fields of a dataclass."""
-    from typing import NotRequired
-
-    from pydantic import ConfigDict
-    from typing_extensions import TypedDict
-
-    hints = get_type_hints(shape)
-    wanted = {
-        field.name: _bounded(hints[field.name])
-        if field.default is MISSING
-        else NotRequired[_bounded(hints[field.name])]
-        for field in fields(shape)
-    }
-    made: Any = cast(Any, TypedDict)(shape.__name__, wanted)
-    made.__pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    hints = {name: _bounded(kind) for name, kind in get_type_hints(shape).items()}
+    optional = {field.name for field in fields(shape) if field.default is not MISSING}
+    made: Any = cast(Any, TypedDict)(
+        shape.__name__, {name: NotRequired[kind] if name in optional else kind for name, kind in hints.items()}
+    )
+    made.__pydantic_config__ = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
     return adapter(made)
 
 
@@ -100,96 +132,19 @@ def check(name: str, value: Any, wanted: Any) -> None:
     from pydantic import ValidationError
 
     try:
-        _validator(wanted).validate_python(value)
-    except ValidationError:
+        adapter(_bounded(wanted)).validate_python(value)
+    except ValidationError as error:
+        for part in error.errors(include_url=False)[0]["loc"]:  # which also names members of unions
+            if isinstance(value, dict) and part in value:
+                name, value = f"{name}.{part}", value[part]
         raise TypeError(f"{name:.80} is {value!r:.80}") from None
 
 
 @functools.cache
-def _validator(wanted: Any) -> TypeAdapter:
-    return adapter(_bounded(wanted))
-
-
 def _bounded(wanted: Any) -> Any:
     """A type, or a union of types, whose numbers are no larger than files can hold."""
-    kinds = tuple(_BOUNDED.get(kind, kind) for kind in get_args(wanted) or (wanted,))
-    return Union[kinds]  # noqa: UP007  # of as many as there are
-
-
-def check_manifest(manifest: Mapping[str, Any]) -> None:
-    """Raises: TypeError, saying what is wrong, for a manifest that fedbench did not write."""
-    for name, value in manifest.items():
-        check_part(name, value)
-    for name, value in manifest["config"].items():
-        check_part(CONFIG + name, value)
-
-
-def check_part(name: str, value: Any) -> None:
-    """Check one part of a manifest, or `config.NAME`. Raises: TypeError where fedbench did not write it."""
-    if name in TYPES:
-        check(name, value, TYPES[name])
-    if name in NAMED:
-        check_all(value, {"name": str}, f"{name}.")
-    elif name in LISTS:
-        _check_sizes(name, value)
-    elif name in PARTS:
-        PARTS[name](name, value)
-
-
-def _check_status(name: str, value: str) -> None:
-    if value not in STATUSES:
-        raise TypeError(f"{name} is {value!r:.80}")
-
-
-def _check_sizes(name: str, ways: Mapping[str, Any]) -> None:
-    noun, kind = LISTS[name]
-    for way, given in ways.items():
-        check(f"{name}.{way}", [] if given is True else given, list)
-        for value in () if given is True else given:
-            check(f"a {noun} of {name}.{way}", value, kind)
-
-
-def _check_facts(name: str, facts: Mapping[str, Any]) -> None:
-    for what, wanted in FACTS[name].items() if facts else ():
-        check(f"{name}.{what}", facts.get(what), wanted)
-
-
-def _check_texts(name: str, texts: Mapping[str, Any]) -> None:
-    for what, value in texts.items():
-        check(f"{name}.{what}", value, str)
-        if name == "method" and not value.isprintable():  # it ends up in tables, on its own line
-            raise TypeError(f"{name}.{what} is {value!r:.80}")
-
-
-def _check_files(name: str, files: Mapping[str, Any]) -> None:
-    for file, facts in files.items():
-        if not is_folder_name(file):  # a run sets damaged files aside: that must move nothing of another folder
-            raise TypeError(f"{name} has {file!r:.80}")
-        check(f"{name}.{file}", facts, dict)
-        for what, wanted in FILE_TYPES.items():
-            check(f"{name}.{file}.{what}", facts.get(what), wanted)
-
-
-def _check_ignored(name: str, parts: Sequence[Any]) -> None:
-    for part in parts:
-        check(f"a part of {name}", part, str)
-
-
-# What parts of a manifest hold, where their type does not say all.
-PARTS: Mapping[str, Callable[[str, Any], None]] = {
-    "status": _check_status,
-    "files": _check_files,
-    "ignored": _check_ignored,
-    "metrics": lambda _, measures: declare(measures),
-    CONFIG + "train": lambda name, value: check_all(value, {"rounds": int}, f"{name}."),
-    **dict.fromkeys(FACTS, _check_facts),
-    **dict.fromkeys(("method", "versions", "fingerprints"), _check_texts),
-}
-
-
-def is_folder_name(name: str) -> bool:
-    """Whether a name stands for something visible in the folder it is looked up in, and nowhere else."""
-    return name != "" and not name.startswith(".") and not set(name) & set("/\\\0") and len(os.fsencode(name)) < 256
+    kinds = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+    return Union[tuple(_BOUNDED.get(kind, kind) for kind in kinds)]  # noqa: UP007  # of as many as there are
 
 
 def refuse_links(suite_folder: Path, option: str = "--results") -> None:
