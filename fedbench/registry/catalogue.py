@@ -274,7 +274,7 @@ class Catalogue:
     def measures(self, metrics: Iterable[str]) -> dict[str, dict[str, str]]:
         """What metrics of these names say of themselves, where they do."""
         known = self.components["metric"]
-        told = {name: Measure(c.better, c.unit, c.format).told() for name in metrics if (c := known.get(name))}
+        told = {name: Measure(c.better, c.unit, c.format).declared() for name in metrics if (c := known.get(name))}
         return {name: said for name, said in told.items() if said}
 
     def add(self, components: Iterable[Component]) -> None:

@@ -32,7 +32,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "examples": "int64",
     },
     # A row for each round x client that was asked to take part; arrived is False where its work was lost.
-    # layers count from 0; those that it holds, and those that it trains. rank is null where ranks are not told apart,
+    # layers count from 0; those that it holds, and those that it trains. rank is null where all clients have one,
     # workspace_bytes where there is none to speak of.
     # The last five are simulated, and null where clients have no devices; energy also where a device has no watts.
     "rounds": {

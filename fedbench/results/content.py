@@ -1,4 +1,4 @@
-"""What a cell says, as a digest: without timings, machine and what an older fedbench left out."""
+"""Digests of the content of cells: without timings, machine and what an older fedbench left out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def manifest_content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a manifest says, without timings and without the settings that the cell's method does not read."""
-    said = {name: value for name, value in manifest.items() if name not in TIMINGS["manifest"]}
-    said.pop("result_version", None)
-    return {**said, "config": read_by_its_method(manifest)}
+    content = {name: value for name, value in manifest.items() if name not in TIMINGS["manifest"]}
+    content.pop("result_version", None)
+    return {**content, "config": read_by_its_method(manifest)}
 
 
 def digest_of_cell(folder: Path, manifest: Mapping[str, Any]) -> str:

@@ -46,8 +46,8 @@ def locked(path: Path) -> AbstractContextManager[None]:
 
 def json_text(value: Mapping[str, Any]) -> str:
     """A JSON text marked with the result version, without a seal. Raises: ValueError for NaN."""
-    said = {"result_version": RESULT_VERSION} | {key: part for key, part in value.items() if key != "result_version"}
-    return json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    marked = {"result_version": RESULT_VERSION} | {key: part for key, part in value.items() if key != "result_version"}
+    return json.dumps(marked, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def parsed(text: str) -> Any:

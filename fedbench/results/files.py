@@ -22,7 +22,7 @@ TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
 TENSORS, STRUCTURE = "state.safetensors", "state.json"
 ALWAYS = ("eval.parquet", "rounds.parquet")  # what a cell of any fedbench has
 MISSING = "missing"
-UNTOLD = "not one of the files that its manifest tells"
+UNLISTED = "not one of the files that its manifest lists"
 MOST_HASHED = 2**26  # bytes; of larger files the size is compared alone, so that a look at many cells takes no time
 
 
@@ -45,8 +45,8 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     if not (files := manifest.get("files")):
         return {name: "missing or empty" for name in ALWAYS if not _has_content(folder / name)}
     found = {name: fault(folder / name, facts) for name, facts in files.items()}
-    untold = {name: UNTOLD for name in TABLES if name not in files and (folder / name).is_file()}
-    return {name: wrong for name, wrong in found.items() if wrong and (name in TABLES or wrong != MISSING)} | untold
+    unlisted = {name: UNLISTED for name in TABLES if name not in files and (folder / name).is_file()}
+    return {name: wrong for name, wrong in found.items() if wrong and (name in TABLES or wrong != MISSING)} | unlisted
 
 
 def fault(path: Path, facts: Mapping[str, Any], most: int | None = MOST_HASHED) -> str | None:
@@ -101,9 +101,9 @@ def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarr
         table = store_of(suite_folder_of(folder)).rows(kind, manifest["id"])
         return empty_table(kind) if table is None else table
     path, files = folder / f"{kind}.parquet", manifest.get("files")
-    wrong = fault(path, files[path.name], None) if files and path.name in files else UNTOLD if files else None
+    wrong = fault(path, files[path.name], None) if files and path.name in files else UNLISTED if files else None
     if wrong:
-        raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed anew.")
+        raise UserError(f"{path}: {wrong}.\nRun the suite again: only that cell is computed again.")
     return read_table(kind, path)
 
 

@@ -1,4 +1,4 @@
-"""Which candidate of a tuning wins: a function of the validation scores of its cells, whoever reads them."""
+"""Which candidate of a tuning wins: a function of the validation scores of its cells."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Contest:
     @property
     def winner(self) -> int | None:
         """The best after the last round; of equal ones the first. The first of all where the method is not applicable,
-        which it is whoever wins; None where none has come so far."""
+        which no choice of the winner changes; None where none has come so far."""
         if not self.rungs:
             return None
         ranked = self.ranked(self.entrants(len(self.rungs) - 1), self.rungs[-1])

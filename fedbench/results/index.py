@@ -168,7 +168,7 @@ def change_index(suite_folder: Path, suite: str, change: Callable[[Index], Index
 
 
 def commit(folder: Path, index: Index) -> Index:
-    """Write an index, which is what readers go by. Whoever calls this holds the lock of `change_index`."""
+    """Write an index, which is what readers go by. The caller holds the lock of `change_index`."""
     write_json(folder / INDEX, index.to_json())
     for name in BEFORE.values():  # which are in the index now
         (folder / name).unlink(missing_ok=True)

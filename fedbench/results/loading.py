@@ -63,8 +63,8 @@ class Found:
 
 
 def load(paths: Iterable[str | Path], candidates: bool = False) -> list[Result]:
-    """The results of `examine`. Raises: UserError as it does, and where anything is not as it was written; of a table
-    that is told when it is read."""
+    """The results of `examine`. Raises: UserError as it does, and where anything is not as it was written; a table is
+    checked when it is read."""
     found = examine(paths, candidates)
     if found.wrong:
         raise UserError(what_is_wrong(found.wrong))
@@ -107,9 +107,9 @@ def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
     folders: dict[str, set[Path]] = {}
     for (folder, _), result in (found | undecided).items():
         folders.setdefault(result.suite, set()).add(folder)
-    alike = {suite for suite, places in folders.items() if len(places) > 1}
+    shared = {suite for suite, places in folders.items() if len(places) > 1}
     results, others = (
-        [replace(r, suite=f"{r.suite} ({_here(r.suite_folder)})") if r.suite in alike else r for r in known.values()]
+        [replace(r, suite=f"{r.suite} ({_here(r.suite_folder)})") if r.suite in shared else r for r in known.values()]
         for known in (found, undecided)
     )
     return Found(results, list(wrong), others)

@@ -16,8 +16,8 @@ from fedbench.results.schema_checks import check_manifest
 from fedbench.results.store import store_of, suite_folder_of
 
 MANIFEST = "manifest.json"
-CHECKPOINT = "checkpoint"  # the folder beside it, of what a run goes on from
-MEND = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
+CHECKPOINT = "checkpoint"  # the folder next to it, from which a run resumes
+MEND = "Delete the folder it lies in and run the suite again: only that cell is computed again."
 
 HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 

@@ -104,7 +104,7 @@ class _Suite:
         if result.status in ENDED:
             kinds = [kind for kind in COLUMNS if has_table(kind, result.folder, result.manifest)]
             if result.status == "finished" and not {"eval", "rounds"} <= {*kinds}:
-                raise UserError(f"{result.folder}: said to be finished, but its tables are not all there.")
+                raise UserError(f"{result.folder}: its status is finished, but its tables are not all there.")
             return RESULT, len(kinds)
         stays = result.suite_folder == self.target.absolute()
         return (RESUMABLE if stays and (result.folder / CHECKPOINT).is_dir() else UNFINISHED), 0
@@ -128,8 +128,8 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
             suites[index.suite] = _started(index.suite, into / index.suite)
         if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
             suites[index.suite].add(folder, index)
-    beside = {suite.name: (_expected(suite), _searches(suite)) for suite in suites.values()}
-    return [_write(suite, *beside[suite.name]) for suite in suites.values()]
+    parts = {suite.name: (_expected(suite), _searches(suite)) for suite in suites.values()}
+    return [_write(suite, *parts[suite.name]) for suite in suites.values()]
 
 
 def _suite_folders(path: Path) -> Iterator[tuple[Path, Index]]:

@@ -39,7 +39,7 @@ class Measure:
             return f"`format` is one of Python for a number, as '.2f', not {self.format!r:.80}"
         return ""
 
-    def told(self) -> dict[str, str]:
+    def declared(self) -> dict[str, str]:
         """What it says, by name; empty where it says nothing."""
         return {key: value for key, value in asdict(self).items() if value}
 
@@ -49,10 +49,10 @@ _DECLARED: dict[str, Measure] = {}  # by metric; what results are read of says s
 
 def declare(metrics: Mapping[str, Mapping[str, Any]]) -> None:
     """Take over what metrics say of themselves, by name. Raises TypeError for what cannot be."""
-    for name, told in metrics.items():
-        if not isinstance(told, Mapping) or set(told) - {"better", "unit", "format"}:
-            raise TypeError(f"metrics.{name:.80} is {told!r:.80}")
-        if fault := (made := Measure(**told)).fault():
+    for name, given in metrics.items():
+        if not isinstance(given, Mapping) or set(given) - {"better", "unit", "format"}:
+            raise TypeError(f"metrics.{name:.80} is {given!r:.80}")
+        if fault := (made := Measure(**given)).fault():
             raise TypeError(f"metrics.{name:.80}: {fault}")
         _DECLARED[name] = made
 
@@ -60,8 +60,8 @@ def declare(metrics: Mapping[str, Mapping[str, Any]]) -> None:
 def measure(metric: str) -> Measure:
     """What a metric, or a second output as `accuracy/last`, says of itself; where it does not, what its name says."""
     name = metric.partition("/")[0]
-    told, low = _DECLARED.get(name, Measure()), name in ("loss", "error") or name.endswith(("_loss", "_error"))
-    return Measure(told.better or (LOWER if low else HIGHER), told.unit or "%" * ("accuracy" in metric), told.format)
+    own, low = _DECLARED.get(name, Measure()), name in ("loss", "error") or name.endswith(("_loss", "_error"))
+    return Measure(own.better or (LOWER if low else HIGHER), own.unit or "%" * ("accuracy" in metric), own.format)
 
 
 def higher_is_better(metric: str) -> bool:

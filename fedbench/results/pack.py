@@ -53,9 +53,9 @@ class Ended:
 def pack(suite_folder: Path) -> int:
     """Move the cells that have a result into the tables of their suite, under its lock; says how many.
 
-    The new tables are written next to the old ones, and the index that names them is replaced: whoever is killed, one
-    or the other is there, whole. Cells at work stay where they are, and so do those with a checkpoint to resume from
-    and those whose files are damaged.
+    The new tables are written next to the old ones, and the index that names them is replaced: after a kill at any
+    moment one or the other is there, whole. Cells at work stay where they are, and so do those with a checkpoint to
+    resume from and those whose files are damaged.
 
     Raises:
         UserError: where the index or the tables are not as they were written, or the folder cannot be written to.
@@ -93,7 +93,7 @@ def _ended(folder: Path) -> Ended | None:
 def with_cells(folder: Path, index: Index, new: Mapping[str, Ended]) -> Index:
     """An index whose tables have these cells too, in place of those of the same ids; the tables are written.
 
-    Cells are in the order of the index. Whoever calls this holds the lock of the index, and commits what it returns.
+    Cells are in the order of the index. The caller holds the lock of the index, and commits what it returns.
     """
     import pyarrow as pa
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CELL = "cell"  # the column of every packed table that has the cell's id
 NAMES = ("scenario", "method", "variant", "seed")  # of the cell's first name; for people who open the file
 PLAIN = ("status", "reason", "started", "seconds", "digest")  # parts of a manifest that are columns as they are
-BESIDE = "manifest."  # the columns of a manifest's parts that are called as one of a name
+MANIFEST_PART = "manifest."  # the columns of a manifest's parts that are called as one of a name
 
 
 def suite_folder_of(cell_folder: Path) -> Path:
@@ -145,7 +145,7 @@ class Store:
                 values = known = [parsed(text) for text in column.dictionary.to_pylist()]
             found[name] = places, values
             for value in known:
-                self._check(name.removeprefix(BESIDE), value)
+                self._check(name.removeprefix(MANIFEST_PART), value)
         return found
 
     def _check(self, name: str, value: Any) -> None:
@@ -168,8 +168,8 @@ class Store:
             part, value = name.removeprefix(CONFIG), values[place]
             if part != name:
                 found["config"][part] = value
-            elif name.startswith(BESIDE):
-                found[name.removeprefix(BESIDE)] = value
+            elif name.startswith(MANIFEST_PART):
+                found[name.removeprefix(MANIFEST_PART)] = value
             elif value is not None or name not in PLAIN or name == "reason":
                 found[name] = value
         if "status" not in found:
@@ -228,7 +228,7 @@ def columns_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
     skipped = ("id", "config", "result_version", *PLAIN)
     parts = {
-        BESIDE + name if name in (CELL, *NAMES) else name: text(value)
+        MANIFEST_PART + name if name in (CELL, *NAMES) else name: text(value)
         for name, value in manifest.items()
         if name not in skipped
     }

@@ -94,7 +94,7 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
     """
     from pyarrow.parquet import ParquetFile
 
-    mend = "Delete the folder it lies in and run the suite again: only that cell is computed anew."
+    mend = "Delete the folder it lies in and run the suite again: only that cell is computed again."
     try:
         with open(path, "rb") as opened, ParquetFile(opened) as file:  # pyarrow itself takes paths that are texts alone
             if file.metadata.num_rows > MOST_ROWS:

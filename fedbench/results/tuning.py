@@ -60,8 +60,8 @@ def with_searches(index: Index, folder: Path, searches: Mapping[Key, Search]) ->
     """An index of this folder with these searches in place of those of the same contests."""
     held: dict[str, dict[str, Any]] = {}
     for key, search in sorted({**searches_of(index, folder), **searches}.items()):
-        said = {name: vars(search)[name] for name in Search.__dataclass_fields__}
-        held.setdefault(hash_of_json(said), {**said, CONTESTS: []})[CONTESTS].append(list(key))
+        parts = {name: vars(search)[name] for name in Search.__dataclass_fields__}
+        held.setdefault(hash_of_json(parts), {**parts, CONTESTS: []})[CONTESTS].append(list(key))
     return replace(index, searches=list(held.values()))
 
 
@@ -101,9 +101,9 @@ def _keys(part: dict[str, Any]) -> list[Key]:
     return [(scenario, variant, method) for scenario, variant, method in keys]
 
 
-def _search(told: dict[str, Any]) -> Search:
+def _search(given: dict[str, Any]) -> Search:
     """Raises: TypeError where it is none."""
-    search = typed(Search, told)
+    search = typed(Search, given)
     for k, candidate in enumerate(search.candidates):
         check(f"candidates[{k}]", candidate, dict)
         if candidate.keys() != search.space.keys():
