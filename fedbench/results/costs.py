@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +24,6 @@ SIDES = ("down", "compute", "up", "server")  # of a client's round, the simulate
 SUMS = ("bytes_down", "bytes_up", "flops")
 LARGEST_SUM = 2.0**62  # from which a sum of int64 may overflow
 BLOCK = 64  # cells whose layers are counted at once: their lists take more memory than all other columns
-
-# What `totals` reads of each table.
-READ: Mapping[str, tuple[str, ...]] = {
-    "rounds": (
-        "round", "client", *SUMS, "memory_bytes", "workspace_bytes", "trained_layers", "arrived",
-        *(f"{side}_seconds" for side in SIDES), "energy",
-    ),
-    "exchange": ("what", "bytes_down", "bytes_up"),
-    "server": ("flops", "memory_bytes"),
-    "clock": ("clients", "duration", "idle_share"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ def exact(values: np.ndarray) -> np.ndarray:
     return values.astype(object) if large else values
 
 
-def totals(rounds: Whole, exchange: Whole, server: Whole, clock: Whole) -> dict[str, dict[str, Any]]:
+def totals(whole: Callable[[str, Sequence[str]], Whole]) -> dict[str, dict[str, Any]]:
     """Sums and extremes over all rows of each cell that any client took part in, by its id.
 
     rows: client-rounds · last: the last round · bytes_down, bytes_up, flops · memory: of each client's largest
@@ -90,9 +79,13 @@ def totals(rounds: Whole, exchange: Whole, server: Whole, clock: Whole) -> dict[
     None where no layer came back; returned: how often a layer came back; layers: how many different ones did ·
     server_flops, server_memory: None where the server computes for nobody · exchange: bytes down and up by kind ·
     simulated: None where clients have no devices.
+
+    Args:
+        whole: reads some columns of a table of all cells; each column is read where it is used, and then forgotten.
     """
     import numpy as np
 
+    rounds = whole("rounds", ("round", *SUMS))
     if not rounds.spans:
         return {}
     starts = rounds.starts
@@ -100,17 +93,18 @@ def totals(rounds: Whole, exchange: Whole, server: Whole, clock: Whole) -> dict[
         "rows": np.diff(starts, append=len(rounds.table)).tolist(),
         "last": np.maximum.reduceat(rounds.numbers("round"), starts).tolist(),
         **{name: _sums(rounds, name) for name in SUMS},
-        "memory": _memory(rounds),
+        "memory": _memory(whole("rounds", ("client", "memory_bytes", "workspace_bytes"))),
     }
     found: dict[str, dict[str, Any]] = {
         id: dict(zip(columns, values, strict=True))
         | {"gamma": None, "returned": 0, "layers": 0, "server_flops": None, "server_memory": None, "simulated": None}
         for id, values in zip(rounds.spans, zip(*columns.values(), strict=True), strict=True)
     }
-    sent = _exchange(exchange)
+    sent = _exchange(whole("exchange", ("what", "bytes_down", "bytes_up")))
     for id, own in found.items():
         own["exchange"] = sent.get(id, {})
-    for some in (_coverage(rounds), _server(server), _simulated(rounds, clock)):
+    coverage = _coverage(whole("rounds", ("round", "trained_layers", "arrived")))
+    for some in (coverage, _server(whole("server", ("flops", "memory_bytes"))), _simulated(whole)):
         for id, own in some:
             if id in found:
                 found[id].update(own)
@@ -193,12 +187,14 @@ def _exchange(exchange: Whole) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def _simulated(rounds: Whole, clock: Whole) -> Iterator[tuple[str, dict[str, Any]]]:
+def _simulated(whole: Callable[[str, Sequence[str]], Whole]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of cells whose clients have devices, seconds and joules. `np.bincount` adds one row after the other."""
     import numpy as np
 
+    clock = whole("clock", ("clients", "duration", "idle_share"))
     if not clock.spans:
         return
+    rounds = whole("rounds", (*(f"{side}_seconds" for side in SIDES), "energy"))
     n, duration = clock.numbers("clients"), clock.numbers("duration")
     spans = n * duration
     of_clock = [

@@ -214,7 +214,7 @@ def _seen(folder: Path, cell: str | None) -> Found:
         wrong.append(f"{folder}: {counted(len(bare), 'cell')} with tables and no {MANIFEST}: {shortened(bare)}")
     finished = {id for id, manifest in manifests.items() if manifest["status"] == "finished"}
     own = {id: (places(id), manifests[id]) for id in finished if "tables" not in manifests[id]}
-    suite, results, cells = index.suite if index else "", [], SuiteTables(store, own)
+    suite, results, cells = index.suite if index else "", [], SuiteTables(folder.absolute(), store, own)
     for entry in entries:
         seen = entry.seen(manifests[entry.cell]) if entry.cell in manifests else {}
         results.append(Result(suite, entry, places(entry.cell), seen, faults.get(entry.cell, ""), cells))
@@ -252,8 +252,9 @@ def _look_at_cell(folder: Path) -> Found:
         dataset=name("data"),
         profile=config.get("profile", ""),
     )
-    cells = SuiteTables(Store(suite_folder_of(folder), {}), {entry.cell: (folder, manifest)})
-    return Found([Result(suite_folder_of(folder).name, entry, folder, manifest, cells=cells)], [])
+    suite = suite_folder_of(folder)
+    cells = SuiteTables(suite, Store(suite, {}), {entry.cell: (folder, manifest)})
+    return Found([Result(suite.name, entry, folder, manifest, cells=cells)], [])
 
 
 def content_hash(folder: str | Path) -> str:

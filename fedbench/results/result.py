@@ -42,7 +42,7 @@ class Result:
     @cached_property
     def suite_folder(self) -> Path:
         """The folder that the index with its entry lies in."""
-        return suite_folder_of(self.folder)
+        return self.cells.folder if self.cells else suite_folder_of(self.folder)
 
     @property
     def status(self) -> str:
@@ -63,7 +63,9 @@ class Result:
     def _tables(self) -> SuiteTables:
         if self.cells is not None:
             return self.cells
-        return SuiteTables(Store(self.suite_folder, {}), {self.entry.cell: (self.folder, self.manifest)})
+        return SuiteTables(
+            self.suite_folder, Store(self.suite_folder, {}), {self.entry.cell: (self.folder, self.manifest)}
+        )
 
     @cached_property
     def scores(self) -> Scores:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS
-from fedbench.results.costs import PAID, READ, WAITED, Spending, spending, totals
+from fedbench.results.costs import PAID, WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
 from fedbench.results.scores import NAMED, Layout, Scores
 from fedbench.results.store import CELL, Store, spans, store_of
@@ -26,6 +26,7 @@ class SuiteTables:
     """The finished cells of one suite.
 
     Args:
+        folder: of the suite.
         store: the packed ones.
         loose: by id, the folder and the manifest of those that are not packed.
 
@@ -33,8 +34,8 @@ class SuiteTables:
         faults: by id of a cell that is not packed, why its tables cannot be used; of those that were read.
     """
 
-    def __init__(self, store: Store, loose: Mapping[str, tuple[Path, Mapping[str, Any]]]) -> None:
-        self.store, self.loose = store, dict(loose)
+    def __init__(self, folder: Path, store: Store, loose: Mapping[str, tuple[Path, Mapping[str, Any]]]) -> None:
+        self.folder, self.store, self.loose = folder, store, dict(loose)
         self.faults: dict[str, str] = {}
         self._own: dict[tuple[str, str], pyarrow.Table] = {}
         self._layouts: dict[bytes, Layout] = {}
@@ -155,7 +156,7 @@ class SuiteTables:
 
     @cached_property
     def _totals(self) -> dict[str, dict[str, Any]]:
-        return totals(**{kind: self.whole(kind, columns) for kind, columns in READ.items()})
+        return totals(self.whole)
 
     def totals(self, id: str) -> dict[str, Any]:
         """As `costs.totals`; `rows` and `last` alone where no client ever took part. Raises: UserError."""

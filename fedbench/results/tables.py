@@ -184,18 +184,22 @@ class Whole:
 
         return np.repeat(np.arange(len(self.spans)), np.diff(self.starts, append=len(self.table)))
 
+    def _column(self, name: str) -> pyarrow.Array:
+        column = self.table[name]  # whose `combine_chunks` copies what is in one chunk already
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
     def numbers(self, name: str) -> np.ndarray:
         """A column of numbers; 0 where one is missing."""
-        column = self.table[name]
-        return numbers((column.fill_null(0) if column.null_count else column).combine_chunks())
+        column = self._column(name)
+        return numbers(column.fill_null(0) if column.null_count else column)
 
     def missing(self, name: str) -> np.ndarray:
         """Where a column has no value."""
-        return numbers(self.table[name].is_null().combine_chunks())
+        return numbers(self._column(name).is_null())
 
     def codes(self, name: str) -> tuple[np.ndarray, list[str]]:
         """A column of texts: the place of each row's text, and the texts."""
-        column = self.table[name].combine_chunks()
+        column = self._column(name)
         return numbers(column.indices), column.dictionary.to_pylist()
 
     def lists(self, name: str, rows: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +207,7 @@ class Whole:
         import numpy as np
         import pyarrow.compute as pc
 
-        column = self.table[name].combine_chunks()[rows]
+        column = self._column(name)[rows]
         lengths = numbers(pc.list_value_length(column))
         return numbers(column.flatten()), np.repeat(np.arange(len(column)), lengths)
 

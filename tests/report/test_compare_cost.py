@@ -19,8 +19,8 @@ def layer_coverage(rounds, layers, arrived, T):
     """Gamma*, and how often a layer came back over rounds and layers, of one cell with a client a row."""
     rows = zip(range(len(rounds)), rounds, layers, arrived, strict=True)
     table = to_table("rounds", [round_row(t, n, held, arrived=came) for n, t, held, came in rows])
-    none = Whole(table, {})
-    found = totals(Whole(table, {"cell": (0, len(table))}), none, none, none)["cell"]
+    spans = {"rounds": {"cell": (0, len(table))}}
+    found = totals(lambda kind, columns: Whole(table, spans.get(kind, {})))["cell"]
     return found["gamma"], found["returned"] / (T * found["layers"]) if found["layers"] else None
 
 
