@@ -20,18 +20,16 @@ import pyarrow as pa
 
 from fedbench.method import Setup
 from fedbench.registry.assets import Assets
-from fedbench.registry.cache_key import idle_plugins, unread
-from fedbench.registry.registry import Registry
+from fedbench.registry.registry import Registry, idle_plugins, unread
 from fedbench.results import read_index, read_manifest
 from fedbench.results.columns import COLUMNS
 from fedbench.results.content import digest_of_table
 from fedbench.results.documents import locked
-from fedbench.results.files import TABLES
+from fedbench.results.files import TABLES, checked_table, has_table
 from fedbench.results.identity import identity
 from fedbench.results.index import INDEX, commit
 from fedbench.results.manifest import MANIFEST
 from fedbench.results.pack import Ended, with_cells
-from fedbench.results.result import checked_table, has_table
 from fedbench.results.store import cell_folders
 from fedbench.simulation.method_costs import MethodCosts
 from fedbench.types import Size
