@@ -72,8 +72,8 @@ class Method:
         """Return what each client of a cohort pays in round t."""
         L_n: list[int] = cohort.capacities.tolist()
         given = (cohort.ranks, cohort.widths)
-        beside = zip(*([None] * len(L_n) if sizes is None else sizes.tolist() for sizes in given), strict=True)
-        return [self.price(capacity, t, *more) for capacity, more in zip(L_n, beside, strict=True)]
+        further = zip(*([None] * len(L_n) if sizes is None else sizes.tolist() for sizes in given), strict=True)
+        return [self.price(capacity, t, *more) for capacity, more in zip(L_n, further, strict=True)]
 
     @cached_property
     def _asks(self) -> int:

@@ -1,1 +1,1 @@
-"""fedbench's own methods and components: one a file, loaded through the entry points a stranger's package would use."""
+"""fedbench's own methods and components, loaded through the same entry points as a third-party package."""

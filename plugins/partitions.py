@@ -94,7 +94,7 @@ def dirichlet(
 
     balanced: a client that already has its even share of the domain, N/n images, gets no more of a class.
     FedRA's text says only Dirichlet(0.5) and its released code draws so: hence True under both profiles.
-    False is the plain draw. min_examples: a domain is drawn anew until each of its clients has as many.
+    False is the plain draw. min_examples: a domain is drawn again until each of its clients has as many.
     Client ids are consecutive, domain by domain.
 
     Raises: UserError where `min_examples` cannot be had, or was not within 1,000 draws.

@@ -56,7 +56,7 @@ def installed(folder: Path, schema: bytes) -> Iterator[tuple[Path, bool]]:
     for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         text = _text(file)
         if scaffold.is_suite(text):
-            wanted[file] = (text if scaffold.has_line(text) else scaffold.beside(text)).encode()
+            wanted[file] = (text if scaffold.has_line(text) else scaffold.with_schema_line(text)).encode()
     for file, content in wanted.items():
         changed = not file.exists() or file.read_bytes() != content
         if changed:

@@ -1,4 +1,4 @@
-"""Unpacking archives of strangers: nothing is written outside the folder, and the folder appears when it is whole."""
+"""Unpacking third-party archives: nothing is written outside the folder, which appears once it is whole."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOVE = "Move the archive to a folder that can be written to, and name that by --
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a .zip, .tar or .tar.gz so that `folder` holds what the archive has in a folder of that name.
 
-    An archive without such a folder gives all it has. The work is done in a temporary folder beside, renamed when
+    An archive without such a folder gives all it has. The work is done in a temporary folder next to it, renamed when
     complete; what an interrupted call left is removed by the next. Of two processes one unpacks.
 
     Raises: UserError, naming the member, for paths that lead out of the folder, links and device files, and for two

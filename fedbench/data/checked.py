@@ -72,8 +72,8 @@ def _fault_of_range(x: np.ndarray) -> str:
     """What is wrong with the values of float images, in half a sentence; "" where nothing is."""
     below = float((x < DARK).mean())
     if below > DARKER:
-        told = f"looks normalised already: {below:.0%} of its values are below {DARK:g}"
-        return f"{told}; give values in [0, 1], `data.normalize` does the rest"
+        fault = f"looks normalised already: {below:.0%} of its values are below {DARK:g}"
+        return f"{fault}; give values in [0, 1], `data.normalize` does the rest"
     far = float(np.abs(x).max())
     return "" if far <= 2 else f"in float32 must lie in or near [0, 1], not reach {far:g}; divide by 255"
 

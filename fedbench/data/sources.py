@@ -53,7 +53,7 @@ def located(data: Mapping[str, Any], base: str | Path | Mapping[str, str]) -> Ma
 class DataPart:
     """A file or folder that has to lie below the root.
 
-    paths: the places it may have, the usual one first · archive: the file beside which it is unpacked, into the
+    paths: the places it may have, the usual one first · archive: the file that it is unpacked from, into the
     folder that `paths[0]` begins with · md5: the archive's official checksum · size: the official archive's, for
     people; without one it is unpacked where it is there, but not asked for by name · lines: how many lines an
     official list has.
@@ -74,7 +74,7 @@ class DataPart:
         return next((root / path for path in self.paths if (root / path).exists()), None)
 
     def at(self, root: Path) -> Path:
-        """Where it lies; for whoever knows, as after `DataSource.require`, that it is there."""
+        """Where it lies. It must be there, as it is after `DataSource.require`."""
         found = self.find(root)
         assert found is not None, self.paths
         return found

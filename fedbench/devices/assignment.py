@@ -81,8 +81,8 @@ def _refuse_lacking(names: Sequence[str], which: np.ndarray, way: str, N: int) -
             "device, {by_client: [...]}, or draw them, {device: share}"
         )
     if which.max(initial=0) >= len(names):
-        told = f"{counted(len(names), 'value')} for {counted(N, 'client')}"
-        raise UserError(f"devices: {told}; give one for each")
+        message = f"{counted(len(names), 'value')} for {counted(N, 'client')}"
+        raise UserError(f"devices: {message}; give one for each")
 
 
 def _whole(shares: Mapping[str, float], N: int) -> dict[str, int]:

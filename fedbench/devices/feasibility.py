@@ -38,7 +38,7 @@ class Outlook:
     ceiling: bool = False
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The size in the method's terms; nothing where none fits."""
         return "" if self.size is None else "one size" if self.only else str(self.size)
 

@@ -73,20 +73,20 @@ def layerwise(
     alone · depth_of(L_n): how many layers a client is given, None if it takes no part · exits_of(depth): its
     classifiers · share(plan, state, t, cohort, generator): the plan, with what clients hold and train of their
     layers · start(state, plan, cohort, t): what clients start from · pull(pull, state, plan, cohort): what they add
-    to their losses beside the regulariser · view(state): what the global model is read from · predict(model,
+    to their losses in addition to the regulariser · view(state): what the global model is read from · predict(model,
     state): how the model with that view answers · keeps: patterns of names of tensors that every client trains and
     keeps (`*.lora_B`) · fixed: of those that everybody has from the first draw on, never trained or sent · fresh:
-    of those that every client draws anew in each round, not sent. A function of the model may tell them · at(model,
+    of those that every client draws anew in each round, not sent. A function of the model may give them · at(model,
     state, layers, exits): how a client's model answers; by default, where the global one does, by the head at its end ·
     sizes(model): what it offers clients that have devices, by default the depths that depth_of tells apart.
     """
     model = _trainable(setup, adapt, exits_of)
-    kept, never, anew = (known(model, *of) for of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh)))
-    if kept or anew:
+    kept, never, redrawn = (known(model, *of) for of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh)))
+    if kept or redrawn:
         refuse_feddyn(setup, "corrects one global model, and here clients start from tensors of their own")
     refs = (("allocation", allocation), ("aggregator", aggregator), ("objective", objective))
     own = PersonalParams(setup.store, kept, setup.device) if kept else None
-    drawn = FreshParams(model, anew, setup.seed if anew else 0)  # what reads no seed is priced once for all
+    drawn = FreshParams(model, redrawn, setup.seed if redrawn else 0)  # what reads no seed is priced once for all
     allocate, aggregate, loss = (setup.component(kind, ref) for kind, ref in refs)
     made = Layerwise(
         setup=setup, model=model, allocate=allocate, aggregate=aggregate, objective=loss,

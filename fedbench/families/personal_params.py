@@ -110,7 +110,7 @@ class PersonalParams:
 
 @dataclass(frozen=True)
 class FreshParams:
-    """Tensors that every client draws anew in each round, from (seed, round, client), by their patterns."""
+    """Tensors that every client draws in each round, from (seed, round, client), by their patterns."""
 
     model: Blocks
     names: tuple[str, ...]

@@ -64,22 +64,22 @@ class WholeModel(nn.Module):
         holds.
         """
 
-        def anew() -> tuple[int, int]:
+        def compute() -> tuple[int, int]:
             return counted(self, loss, image_size)
 
         if getattr(loss, "__closure__", None):
-            return anew()
+            return compute()
         which = (OnLogits, identity(loss.objective)) if isinstance(loss, OnLogits) else loss
-        return self._once(("to train", which, image_size), anew)
+        return self._once(("to train", which, image_size), compute)
 
     def to_run(self, image_size: int) -> int:
         """Bytes that a device needs to answer one image with body and classifier."""
         weights = [w for name, w in self.weights().items() if name.startswith(("model.", f"{HEAD}."))]
 
-        def anew() -> int:
+        def compute() -> int:
             return to_run_all(self, weights, lambda twin, x: twin.logits(twin.weights(), x), image_size)
 
-        return self._once(("to run", image_size), anew)
+        return self._once(("to run", image_size), compute)
 
     def _once(self, key: tuple[Hashable, ...], find: Callable[[], Found]) -> Found:
         return once(self.body.origin, parameters_of(self), (*key, self.cut), find)
@@ -107,7 +107,7 @@ def read(weights: Tensors, classifier: str, features: Tensor) -> Tensor:
 def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
     """The backbone with a classifier, all of its weights to be trained. The adapter of the suite is left aside.
 
-    start: `pretrained`, as the backbone is, or `random`, drawn anew. Raises UserError.
+    start: `pretrained`, as the backbone is, or `random`, drawn from the seed. Raises UserError.
     """
     body = setup.backbone.requires_grad_(True)
     begin(body, "body", start, seed_of(setup.seed, use="body"))
@@ -164,8 +164,8 @@ def fit(
     group are clipped together · then: a turn of others, with an optimiser of their own, on every batch after that.
     """
     turns = [_turn(setup, loss_of, groups), *([_turn(setup, *then)] if then else [])]
-    told = [[take(x, y) for take in turns][0] for x, y in itertools.islice(batches, steps)]
-    losses: list[float] = torch.stack(told).tolist() if told else []  # waits for a GPU once, not in every step
+    every = [[take(x, y) for take in turns][0] for x, y in itertools.islice(batches, steps)]
+    losses: list[float] = torch.stack(every).tolist() if every else []  # waits for a GPU once, not in every step
     return sum(losses) / max(len(losses), 1)
 
 
@@ -291,14 +291,14 @@ class Whole:
             load({name: row[n] for name, row in rows.items()}, visit.weights)
             losses.append(loss)
             seconds.append(time.perf_counter() - began)
-        told, took = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
-        return Uploads.of(cohort, [{} for _ in range(self.model.body.num_layers)], rows, told, took), kept
+        means, took = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
+        return Uploads.of(cohort, [{} for _ in range(self.model.body.num_layers)], rows, means, took), kept
 
     def visit(self, t: int, state: State, cohort: Cohort, n: int) -> Visit:
         """The round as the client at position n of the cohort has it."""
         start, weights = state["shared"], copies(state["shared"])
         labels = getattr(cohort.batches, "labels", lambda n: torch.cat([y for _, y in cohort.batches(n)]))
-        beside = getattr(cohort.batches, "steps_beside", lambda n, epochs, done: epochs * done)  # those are an epoch
+        further = getattr(cohort.batches, "steps_beside", lambda n, epochs, done: epochs * done)  # those are an epoch
         strength, done = (self.setup.train.get("regularizer") or {}).get("fedprox"), int(cohort.steps[n])
         return Visit(
             t=t,
@@ -306,7 +306,7 @@ class Whole:
             weights=weights,
             own=lambda: self.own_of(state, cohort.ids[n]),
             steps=done,
-            steps_beside=lambda epochs: beside(n, epochs, done),
+            steps_beside=lambda epochs: further(n, epochs, done),
             passes=lambda: iter(cohort.batches(n)),
             y=lambda: labels(n),
             pull=(lambda: towards(weights, start, strength)) if strength else lambda: 0.0,
@@ -336,18 +336,18 @@ def price_of(
     """What a client pays that trains all weights and sends them.
 
     loss(model, x, y): of the module's own weights, such as `OnLogits` · epochs_beside: of a model of its own, see
-    `ClientCost` · models_beside: whole models that it holds beside the one it trains; a regulariser holds some anyway ·
-    own_bytes: of what it trains together with that model, and keeps.
+    `ClientCost` · models_beside: whole models that it holds in addition to the one it trains; a regulariser holds some
+    anyway · own_bytes: of what it trains together with that model, and keeps.
     """
     flops, activations = model.to_train(loss, setup.image_size)
     weights = sum(p.nbytes for p in model.weights().values())
     trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
-    beside = max(models_beside, cost.regularizer_copies(setup.train)) * weights
+    others = max(models_beside, cost.regularizer_copies(setup.train)) * weights
     return ClientCost(
         flops_per_image=flops,
         bytes_down=weights,
         bytes_up=weights,
-        memory_bytes=trained + beside + setup.train["batch_size"] * activations,
+        memory_bytes=trained + others + setup.train["batch_size"] * activations,
         sent=(Sent("weights", weights, weights),),
         epochs_beside=epochs_beside,
     )

@@ -110,7 +110,7 @@ class Assets:
         return remembered("image size", [dict(ref), size, self.stamp("backbone", ref)], compute)
 
     def source(self, ref: Ref) -> Source:
-        """The shapes of a backbone without its weights, for whoever wants to change them."""
+        """A copy of the shapes of a backbone, without its weights."""
         key = json.dumps(ref, sort_keys=True)
         if key not in self._sources:
             try:
@@ -121,7 +121,7 @@ class Assets:
                 near = [*nearest(ref["name"], ours), *error.near]
                 others = "" if near else f"; there are {', '.join(sorted(ours))}, and timm's"
                 raise UnknownName(error.told + others, near) from None
-        from fedbench.models.copying import copied  # imports torch, as whoever made a source has
+        from fedbench.models.copying import copied  # imports torch, which making a source has imported too
 
         source = self._sources[key]
         return dataclasses.replace(source, model=copied(source.model))

@@ -39,12 +39,12 @@ OWN_SETTINGS = ("adapter", "train")
 # What a method is there for: to be judged, or to judge others by.
 ROLES = ("method", "ceiling", "floor", "control")
 
-# What `register` is told of a component beside its name and what makes it.
+# The keyword arguments of `register`.
 FACTS = (
     *("profiles", "later", "paper", "role", "exact", "source", "elsewhere", "better", "unit", "format", "ignores"),
     "look",
 )
-FACTS_TOLD = ", ".join(FACTS[:-1])  # how pictures draw it is no stranger's to say
+PUBLIC_FACTS = ", ".join(FACTS[:-1])  # `look`, how pictures draw it, is for fedbench's own
 
 # What the core hands to a component by name; every other parameter is an option that a suite may set.
 ALLOCATION_INPUTS = frozenset(
@@ -143,7 +143,7 @@ class Component:
             raise Unfit(f"the name of a {kind} is a text, not {name!r:.80}; write register(name, make)")
         if not callable(make):
             raise Unfit(
-                f"{kind} {name!r}: what is registered beside the name is the function that makes it, not {make!r:.80}"
+                f"{kind} {name!r}: the second argument of `register` is the function that makes it, not {make!r:.80}"
             )
         _check_facts(kind, name, facts)
         if "profiles" in facts:
@@ -186,10 +186,10 @@ class Component:
 
 
 def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
-    """Raises Unfit for what `register` is not to be told of such a component."""
+    """Raises Unfit for arguments that `register` does not take for such a component."""
     if odd := [fact for fact in facts if fact not in FACTS]:
         raise Unfit(
-            f"{kind} {name!r}: `register` takes no {odd[0]!r}; {meant(odd[0], FACTS, f'it takes {FACTS_TOLD}')}"
+            f"{kind} {name!r}: `register` takes no {odd[0]!r}; {meant(odd[0], FACTS, f'it takes {PUBLIC_FACTS}')}"
         )
     if not isinstance(facts.get("source"), DataSource | None):
         raise Unfit(f"the source of the {kind} {name!r} is no Source")
@@ -214,8 +214,8 @@ def _ignored(kind: str, said: Iterable[str], parameters: Collection[str]) -> lis
     """Those of PARTS that a component does not depend on: what it says, and what it cannot see."""
     hidden: list[str] = []
     if kind == "allocation":
-        told = {*parameters, *(["capacities"] if any(given in parameters for given in BY_CAPACITY) else [])}
-        hidden = [part for part in PARTS if part not in told]
+        given_inputs = {*parameters, *(["capacities"] if any(given in parameters for given in BY_CAPACITY) else [])}
+        hidden = [part for part in PARTS if part not in given_inputs]
     elif kind == "objective" and "setup" not in parameters:
         hidden = list(PARTS)
     return [part for part in PARTS if part in said or part in hidden]
@@ -274,8 +274,8 @@ class Catalogue:
     def measures(self, metrics: Iterable[str]) -> dict[str, dict[str, str]]:
         """What metrics of these names say of themselves, where they do."""
         known = self.components["metric"]
-        told = {name: Measure(c.better, c.unit, c.format).declared() for name in metrics if (c := known.get(name))}
-        return {name: said for name, said in told.items() if said}
+        described = {name: Measure(c.better, c.unit, c.format).declared() for name in metrics if (c := known.get(name))}
+        return {name: said for name, said in described.items() if said}
 
     def add(self, components: Iterable[Component]) -> None:
         """Enter components; a name that is taken becomes a clash, reported when it is used."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 GROUP = "fedbench"
 PREFIX = "fedbench_"
 HOOKS = {name: value for name, value in vars(hookspecs).items() if name.startswith(PREFIX)}
-# What a `data` section has beside the options of the data set itself.
+# Keys of a `data` section that are not options of the data set itself.
 OF_SECTION = ("partition", "normalize", "image_size", "proxy")
 LIFECYCLE = [name for name in HOOKS if name not in KINDS.values()]
 READING = 30.0  # seconds that a third-party plugin may take to be imported and to register its components
@@ -236,7 +236,7 @@ class Registry:
             made = self._collect(plugin, package, module)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # whatever a stranger's module raises is its own fault, and nobody else's
+        except BaseException as error:  # whatever a third-party module raises
             if self.manager.has_plugin(plugin):
                 self.manager.unregister(name=plugin)
             why = str(error) if isinstance(error, UserError | Unfit) else told(error)
@@ -308,7 +308,7 @@ class Registry:
 
     @contextmanager
     def blaming(self, kind: str, name: str) -> Iterator[None]:
-        """What breaks inside a component is told as its package's fault, in one line: a UserError."""
+        """Turn an exception inside a component into a UserError of one line that names its package."""
         try:
             yield
         except (UserError, NotApplicable):

@@ -117,7 +117,7 @@ def _alike(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:
     """Methods together that have the same sizes at the same cost on every device."""
     groups: dict[Any, tuple[list[str], Sequence[Outlook]]] = {}
     for label, rows in found.items():
-        key = tuple((one.told, one.ceiling, one.size, one.needed, one.seconds, one.least) for one in rows)
+        key = tuple((one.label, one.ceiling, one.size, one.needed, one.seconds, one.least) for one in rows)
         groups.setdefault(key, ([], rows))[0].append(label)
     return list(groups.values())
 
@@ -127,7 +127,7 @@ def _records(where: Sequence[str], label: str, rows: Sequence[Outlook]) -> Itera
         size, took = one.size, one.seconds
         down, up = one.moved or (None, None)
         found: dict[str, Any] = {**dict(zip(WHERE, where, strict=True)), "method": label, "device": one.device.name}
-        found |= {"size": size and one.told, "capacity": size and size.capacity, "rank": size and size.rank}
+        found |= {"size": size and one.label, "capacity": size and size.capacity, "rank": size and size.rank}
         found |= {"width": size and size.width, "least_memory": one.least, "memory_bytes": one.needed}
         found |= {"bytes_down": down, "bytes_up": up, "images": one.images}
         if took:

@@ -46,14 +46,14 @@ def put(made: Mapping[Path, bytes], folder: Path = Path()) -> None:
     if taken := [str(folder / place) for place in made if place in there and place.name != SCHEMA]:
         raise UserError(f"{', '.join(taken)}: already there; nothing was written. Choose another place, or move it.")
     missing = {folder / place: content for place, content in made.items() if place not in there}
-    anew = {above for file in missing for above in file.parents if not above.exists()}
+    new_folders = {above for file in missing for above in file.parents if not above.exists()}
     try:
         for file, content in missing.items():
             write_atomically(file, content, "Choose another place.")
     except BaseException:
         for file in missing:
             file.unlink(missing_ok=True)
-        for empty in sorted(anew, key=lambda above: -len(above.parts)):
+        for empty in sorted(new_folders, key=lambda above: -len(above.parts)):
             with suppress(OSError):  # never made, or somebody else's files are in it
                 empty.rmdir()
         raise
@@ -66,7 +66,7 @@ def _with(words: Mapping[str, str], text: str) -> str:
 
 
 def copied(source: Path, target: Path) -> dict[Path, bytes]:
-    """A shipped suite as the file `target`, with what is read beside it next to that, the schema for editors and a
+    """A shipped suite as the file `target`, with the files that it reads, the schema for editors and a
     paper's numbers: files and their content."""
     from fedbench.suite.node import Problems
     from fedbench.suite.yaml import read
@@ -80,11 +80,11 @@ def copied(source: Path, target: Path) -> dict[Path, bytes]:
         other = source.parent / numbers.value
         text = text.replace(f"file: {numbers.value}", f"file: {other.name}", 1)
         made[target.with_name(other.name)] = other.read_bytes()
-    return {target: beside(text).encode(), **made}
+    return {target: with_schema_line(text).encode(), **made}
 
 
 def shipped_schema() -> Path:
-    """The schema that lies beside the shipped suites."""
+    """The schema next to the shipped suites."""
     return Path(str(files("fedbench_suites"))) / SCHEMA
 
 
@@ -112,8 +112,8 @@ def has_line(text: str) -> bool:
     return _THERE.search(text) is not None
 
 
-def beside(text: str) -> str:
-    """A suite's text with the line that names the schema beside it: in place of another, else behind the comment that
+def with_schema_line(text: str) -> str:
+    """A suite's text with the line that names the schema next to it: in place of another, else behind the comment that
     says how it is run, else on top."""
     line = f"{LINE}{SCHEMA}"
     if has_line(text):
@@ -139,8 +139,8 @@ class Begun:
 @functools.cache
 def kinds() -> Mapping[str, Begun]:
     """All there are, by what the command line calls them."""
-    told = tomllib.loads((Path(str(files("fedbench.scaffold"))) / "package/kinds.toml").read_text("utf-8"))
-    return {kind: Begun(**words) for kind, words in told.items()}
+    kinds_of_file = tomllib.loads((Path(str(files("fedbench.scaffold"))) / "package/kinds.toml").read_text("utf-8"))
+    return {kind: Begun(**words) for kind, words in kinds_of_file.items()}
 
 
 LIKE = re.compile(r"[a-z][a-z0-9_]*")

@@ -1,4 +1,4 @@
-"""The devices that settings name: known by the table or by the suite, and their numbers written beside them."""
+"""The devices that settings name, with their numbers: those of the table, and the suite's own."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Known:
             self.numbers[name] = self._own(name, given)
 
     def _own(self, name: str, given: Node) -> dict[str, Any] | None:
-        """The numbers of a device of the suite's own; None where it is not told rightly."""
+        """The numbers of a device of the suite's own; None where they are wrong."""
         if not given.is_valid or not given.is_mapping:
             return None
         said = {key: value for key, value in given.plain().items() if key not in ("extends", "source")}
         base = given.get("extends")
         below = name if base is None else base.value
         if base is not None and below not in SHIPPED:
-            told = f"no device that fedbench ships is called {shown(below)}{suggestion(below, SHIPPED)}"
-            self.problems.add(base.mark, told)
+            message = f"no device that fedbench ships is called {shown(below)}{suggestion(below, SHIPPED)}"
+            self.problems.add(base.mark, message)
             return None
         full = {**(numbers_of(SHIPPED[below]) if below in SHIPPED else {}), **said}
         if missing := [key for key in NUMBERS if full.get(key) is None]:
-            told = f"the device {shown(name)} needs {', '.join(map(shown, missing))}; or let it extend a shipped one"
-            self.problems.add(given.named, told + suggestion(name, SHIPPED, ""))
+            message = f"the device {shown(name)} needs {', '.join(map(shown, missing))}; or let it extend a shipped one"
+            self.problems.add(given.named, message + suggestion(name, SHIPPED, ""))
             return None
         return _plain(full)
 

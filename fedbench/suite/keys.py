@@ -41,7 +41,7 @@ _SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 @_open
 class ComponentKeys(TypedDict, total=False):
-    """A component by name, with its options beside the name."""
+    """A component by name, with its options next to the name."""
 
     name: str
 
@@ -102,7 +102,7 @@ class RegularizerKeys(TypedDict, total=False):
 
 @_closed
 class GuardKeys(TypedDict, total=False):
-    """Which uploads the server refuses, beside malformed ones."""
+    """Which uploads the server refuses, in addition to malformed ones."""
 
     max_norm: Annotated[Positive, Field(description="largest norm of a client's update over all its tensors")]
 
@@ -125,7 +125,7 @@ class TrainKeys(TypedDict, total=False):
     clip: Annotated[Positive | None, Field(description="largest norm of a client's gradient; null: no limit")]
     guard: Annotated[
         Annotated[GuardKeys, OneOf("max_norm")] | None,
-        Field(description="which uploads the server refuses beside malformed ones; null: none"),
+        Field(description="which uploads the server refuses in addition to malformed ones; null: none"),
     ]
     regularizer: Annotated[
         Annotated[RegularizerKeys, OneOf("feddyn", "fedprox")] | None,
@@ -165,7 +165,7 @@ class EvaluationKeys(TypedDict, total=False):
 
 @_closed
 class CapacityKeys(TypedDict, total=False):
-    """How many layers a client can hold: all, by client, by its domain, or drawn anew for each client and round."""
+    """How many layers a client can hold: all, by client, by its domain, or drawn for each client and round."""
 
     all: Literal[True]
     by_client: Annotated[list[Count], Field(min_length=1)]
@@ -175,7 +175,7 @@ class CapacityKeys(TypedDict, total=False):
 
 @_closed
 class RankKeys(TypedDict, total=False):
-    """How many rank-one terms of each adapter a client can hold: by client, by its domain, or drawn anew."""
+    """How many rank-one terms of each adapter a client can hold: by client, by its domain, or drawn for each round."""
 
     by_client: Annotated[list[Count], Field(min_length=1)]
     by_domain: Annotated[list[Count], Field(min_length=1)]
@@ -184,7 +184,7 @@ class RankKeys(TypedDict, total=False):
 
 @_closed
 class WidthKeys(TypedDict, total=False):
-    """Which share of the hidden units of every layer a client can hold: by client, by its domain, or drawn anew."""
+    """Which share of the hidden units of a layer a client can hold: by client, by domain, or drawn each round."""
 
     by_client: Annotated[list[Share], Field(min_length=1)]
     by_domain: Annotated[list[Share], Field(min_length=1)]
@@ -214,7 +214,7 @@ GivenWidths = Annotated[
 
 @_closed
 class DeviceKeys(TypedDict, total=False):
-    """A device of a suite's own, or what it says anew of a shipped one."""
+    """A suite's own device, or its numbers for a shipped one."""
 
     extends: Annotated[str, Field(description="the shipped device whose numbers it has where it says none")]
     memory: Annotated[Positive, Field(description="bytes that training may take")]
@@ -252,7 +252,7 @@ class DevicesKeys(TypedDict, total=False):
     ]
     server: Annotated[str, Field(description="what the server computes with; default: server_gpu")]
     jitter: Annotated[NotNegative, Field(description="how much speeds vary from round to round, see device_jitter")]
-    wait_for: Annotated[Count, Field(description="how many clients the server waits for, see wait_for beside devices")]
+    wait_for: Annotated[Count, Field(description="how many clients the server waits for, see wait_for of the settings")]
     known: Annotated[
         dict[str, DeviceNumberKeys], Field(description="numbers of devices, where they are not those of the table")
     ]
@@ -401,7 +401,7 @@ class ScenarioKeys(Settings, total=False):
 
 @_closed
 class ExpectedKeys(TypedDict):
-    """A number from a paper, to be shown beside the measured one."""
+    """A number from a paper, to be shown next to the measured one."""
 
     scenario: NotRequired[Annotated[str, Field(description="may be left out where the suite has only one")]]
     variant: NotRequired[Annotated[str, Field(description="the sweep point, as in `adapter.rank=4`")]]
@@ -470,7 +470,7 @@ class SuiteKeys(TypedDict):
     suite: Annotated[Name, Field(description="its name, and its folder under results/")]
     description: NotRequired[str]
     profile: NotRequired[Literal["paper", "reference"]]
-    devices: NotRequired[Annotated[OwnDevices, Field(description="devices of its own, or others' numbers said anew")]]
+    devices: NotRequired[Annotated[OwnDevices, Field(description="its own devices, or its numbers for shipped ones")]]
     defaults: NotRequired[Annotated[Settings, Field(description="what all scenarios share")]]
     scenarios: Annotated[dict[Name, ScenarioKeys], Field(min_length=1)]
     methods: Annotated[list[Annotated[MethodKeys, Kind("method")]], Field(min_length=1)]

@@ -79,8 +79,8 @@ _WHOLE = (*SIZES, "devices", "fit", "device_scale", "participation", "train.regu
 _INSTEAD = {"evaluation.every": "at", "evaluation.at": "every", **dict.fromkeys(SIZES, "devices")}
 _NEEDS_A_VALUE = ("at", *SIZES)
 
-# What stands beside a data set's name but is not an option of that data set.
-BESIDE = {"data": frozenset(DataKeys.__annotations__) - {"name"}}
+# Keys next to a data set's name that are not options of that data set.
+CORE_KEYS = {"data": frozenset(DataKeys.__annotations__) - {"name"}}
 
 
 def merge(under: Node, over: Node, components: Mapping[str, str] = COMPONENTS, path: str = "") -> Node:
@@ -91,7 +91,7 @@ def merge(under: Node, over: Node, components: Mapping[str, str] = COMPONENTS, p
         return over
     below = under.value
     if path in components and _renamed(under, over):
-        below = {key: node for key, node in below.items() if key in BESIDE.get(path, ())}
+        below = {key: node for key, node in below.items() if key in CORE_KEYS.get(path, ())}
     parts = dict(below)
     for key, node in over.value.items():
         inner = f"{path}.{key}" if path else key

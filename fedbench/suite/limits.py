@@ -10,16 +10,16 @@ from typing import Any, Protocol
 
 from fedbench.data.sources import located, relative_root
 from fedbench.errors import DataMissing, UserError
-from fedbench.suite.layers import BESIDE
+from fedbench.suite.layers import CORE_KEYS
 from fedbench.suite.node import INVALID, Node, Problems
 from fedbench.words import counted
 
 _NOUNS = {"capacities": "capacity", "ranks": "rank", "widths": "width", "devices": "device"}
-_BESIDE = ("server", "jitter", "wait_for", "known")  # what else stands there where devices are given
+_NOT_A_WAY = ("server", "jitter", "wait_for", "known")  # other keys of `devices`
 
 
 class Facts(Protocol):
-    """Answers about components, from whoever can load them. Each raises UserError where it cannot tell."""
+    """Answers about components, from code that can load them. Each raises UserError where it does not know."""
 
     def num_layers(self, backbone: dict[str, Any]) -> int:
         """L of a complete reference to a backbone."""
@@ -67,8 +67,8 @@ class Limits:
     def _ask(self, what: str, node: Node | None, question: Callable[[dict[str, Any]], Any]) -> Any:
         if node is None or not node.is_mapping:
             return None
-        beside = BESIDE.get(what, frozenset()) - {"image_size"}
-        own = {key: part for key, part in node.value.items() if key not in beside}
+        core_keys = CORE_KEYS.get(what, frozenset()) - {"image_size"}
+        own = {key: part for key, part in node.value.items() if key not in core_keys}
         if not all(part.is_valid for part in own.values()):
             return None
         reference = node.plain()
@@ -80,8 +80,8 @@ class Limits:
             except UserError as error:
                 self._known[key] = None
                 instead = f"\n  without them: --data {' or --data '.join(self.overlays)}" if self.overlays else ""
-                told = f"{error}{instead * isinstance(error, DataMissing)}{self._astray(reference)}"
-                self.problems.add(node.at("name").mark, told)
+                message = f"{error}{instead * isinstance(error, DataMissing)}{self._astray(reference)}"
+                self.problems.add(node.at("name").mark, message)
         return self._known[key]
 
     def _astray(self, reference: dict[str, Any]) -> str:
@@ -131,7 +131,8 @@ class Limits:
 
 def _given(node: Node | None) -> tuple[str, Node | None]:
     """How capacities, ranks, widths or devices are given, and what is; no values where that is not said in one way."""
-    given = [] if node is None or not node.is_mapping else [one for one in node.value.items() if one[0] not in _BESIDE]
+    items = node.value.items() if node is not None and node.is_mapping else ()
+    given = [one for one in items if one[0] not in _NOT_A_WAY]
     return given[0] if len(given) == 1 else ("", None)
 
 

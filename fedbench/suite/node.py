@@ -1,4 +1,4 @@
-"""Values that remember where they were written, and the problems found with them, all told at once."""
+"""Values that remember where they were written, and a list of problems that are reported at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mark:
 
 
 class _Invalid:
-    """Stands for a value that has been reported as wrong: whoever meets it later stays silent."""
+    """Stands for a value that has been reported as wrong, so that no later check reports it again."""
 
     def __repr__(self) -> str:
         return "INVALID"
@@ -121,7 +121,7 @@ class Node:
 
 
 class Problems:
-    """A list of (place, message) that ends in one UserError; the same problem met twice is told once."""
+    """A list of (place, message) that ends in one UserError; a problem found twice is reported once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Mark, str], None] = {}

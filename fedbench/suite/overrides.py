@@ -56,8 +56,8 @@ class Methods:
             return None
         if label is None:
             hint = suggestion(rest.split(".")[0], self.entries, "this suite lists")
-            told = f"{shown(dotted)}: expected methods.NAME.option, with a method of this suite{hint}"
-            self.problems.add(key, told)
+            message = f"{shown(dotted)}: expected methods.NAME.option, with a method of this suite{hint}"
+            self.problems.add(key, message)
             return None
         return label, rest.removeprefix(f"{label}.")
 
@@ -115,20 +115,20 @@ class Methods:
         return [replace(entry, value=INVALID), options]
 
     def _registered(self, name: Node, options: Node) -> Node:
-        """The name of a registered method. A name of one's own is told what it lacks."""
+        """The name of a registered method. For an unregistered name, the message says what its entry lacks."""
         catalogue = self.references.catalogue
         registered = catalogue.components["method"]
-        if name.value in registered or name.key == name.mark or catalogue.broken:  # a bare name is told as any other
+        if name.value in registered or name.key == name.mark or catalogue.broken:  # a bare name is like any other
             return name
         having = [one for one, found in registered.items() if options.value.keys() <= found.options.keys()]
         base = having[0] if options.value and len(having) == 1 else "METHOD"
-        told = f"no method is called {shown(name.value)}{suggestion(name.value, registered, '')}"
+        message = f"no method is called {shown(name.value)}{suggestion(name.value, registered, '')}"
         own = f"{{name: {name.value}, extends: {base}}}"
-        self.problems.add(name.mark, f"{told}; a name of your own says what it varies: {own}".replace("?;", "?"))
+        self.problems.add(name.mark, f"{message}; a name of your own says what it varies: {own}".replace("?;", "?"))
         return replace(name, value=INVALID)
 
     def _known(self, extends: Node) -> Node:
-        """The name of a registered method. A wrong one is told here: the suite's own names may have been meant."""
+        """The name of a registered method. A wrong one is reported here, with the suite's own names as hints."""
         registered = self.references.catalogue.components["method"]
         if extends.value in registered or self.references.catalogue.broken:
             return extends
@@ -217,7 +217,7 @@ class Choices:
                 hint = suggestion(label, self.methods.entries, "this suite lists")
                 self.problems.add(words.named, f"no method of this suite is called {shown(label)}{hint}")
                 continue
-            if not words.is_mapping:  # which has been told
+            if not words.is_mapping:  # which has been reported
                 continue
             own = {key: part for key, part in words.value.items() if key in OWN_SETTINGS}
             options = {key: part for key, part in words.value.items() if key not in OWN_SETTINGS}
@@ -235,7 +235,7 @@ class Choices:
 
 
 def replaced(dotted: str, label: str | None, above: Mapping[str, Choice], overlay: Node | None) -> bool:
-    """Whether the command line, or an overlay, says anew what is chosen at a key, of the method `label` or of all; no
+    """Whether the command line or an overlay replaces what is chosen at a key, for the method `label` or for all. No
     overlay reaches a method's own settings."""
     layers = [choice.layer for choice in above.values() if choice.label in (None, label)]
     key = dotted.removeprefix(f"{PREFIX}{label}.")

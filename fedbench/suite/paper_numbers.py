@@ -70,13 +70,13 @@ def _rows(text: str, path: str, problems: Problems) -> Iterator[tuple[Mark, dict
 
 
 def _check_header(header: list[str], mark: Mark, problems: Problems) -> bool:
-    told = [f"unknown column {shown(name)}{suggestion(name, COLUMNS)}" for name in header if name not in COLUMNS]
-    told += [f"the column {shown(name)} appears twice" for name in set(header) if header.count(name) > 1]
+    faults = [f"unknown column {shown(name)}{suggestion(name, COLUMNS)}" for name in header if name not in COLUMNS]
+    faults += [f"the column {shown(name)} appears twice" for name in set(header) if header.count(name) > 1]
     if missing := [name for name in ("paper", *NEEDED) if name not in header]:
-        told.append(f"needs the columns {', '.join(missing)}")
-    for message in told:
+        faults.append(f"needs the columns {', '.join(missing)}")
+    for message in faults:
         problems.add(mark, message)
-    return not told
+    return not faults
 
 
 def _node(mark: Mark, cells: dict[str, str]) -> Node:

@@ -60,8 +60,8 @@ class Group:
         component is named, or the method."""
         method, settings = self.nodes[label]
         inside = [part for part in method.value.values() if part.is_mapping]
-        beside = [settings.get(*path) for path in (("adapter",), ("data", "partition"), ("data",), ("backbone",))]
-        for section in (method, *inside, *filter(None, beside)):
+        components = [settings.get(*path) for path in (("adapter",), ("data", "partition"), ("data",), ("backbone",))]
+        for section in (method, *inside, *filter(None, components)):
             for node in (section.get(option), section.get("name")) if section.get(option) else ():
                 if node is not None and node.mark.is_given:
                     return node.mark
@@ -186,10 +186,10 @@ class Suite:
                     yield Point(group.scenario, label, group.variant, seed, config, shared)
 
     def _nothing(self, what: str, asked: str, known: Iterable[str]) -> None:
-        told = f"no {what} of this suite is called {asked!r}{suggestion(asked, known, 'there are')}"
+        message = f"no {what} of this suite is called {asked!r}{suggestion(asked, known, 'there are')}"
         if not any(known):
-            told = f"nothing is swept in this suite, so that none of its cells is a {what} {asked!r}"
-        raise UserError(f"{self.path}: {told}")
+            message = f"nothing is swept in this suite, so that none of its cells is a {what} {asked!r}"
+        raise UserError(f"{self.path}: {message}")
 
     def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
         settings, method = _copied(group.own.get(label, group.settings)), group.methods[label]

@@ -12,7 +12,7 @@ from fedbench.options import place
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
 from fedbench.registry.plugin_checks import unset_options
 from fedbench.schema import TRUTHS, Schema, faults
-from fedbench.suite.layers import BESIDE, NESTED, stack, written_out
+from fedbench.suite.layers import CORE_KEYS, NESTED, stack, written_out
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.validate import COMPONENTS, belongs
 from fedbench.suite.yaml import parse_value
@@ -51,7 +51,7 @@ class References:
             part = node.get(*path)
             if part is None or part.value is INVALID:
                 continue
-            node = node.put(path, self.complete(part, kind, BESIDE.get(dotted, frozenset())))
+            node = node.put(path, self.complete(part, kind, CORE_KEYS.get(dotted, frozenset())))
         metrics = node.get("evaluation", "metrics")
         if metrics and isinstance(metrics.value, list):
             done = [self.complete(metric, "metric") for metric in metrics.value]
@@ -72,13 +72,13 @@ class References:
         for dotted, kind in COMPONENTS.items():
             part = node.get(*dotted.split("."))
             if part and part.get("name"):
-                self.complete(part, kind, BESIDE.get(dotted, frozenset()), partial=True)
+                self.complete(part, kind, CORE_KEYS.get(dotted, frozenset()), partial=True)
 
     def complete(
         self,
         node: Node,
         kind: str,
-        beside: frozenset[str] = frozenset(),
+        core_keys: frozenset[str] = frozenset(),
         *,
         above: Sequence[Node] = (),
         partial: bool = False,
@@ -86,8 +86,13 @@ class References:
     ) -> Node:
         """A reference with every option.
 
-        beside: keys that belong to the core · above: further layers of options · partial: what is required may be
-        missing · label: a method's name of its own.
+        Args:
+            node: the reference as the suite has it.
+            kind: of the component.
+            core_keys: keys that belong to the core.
+            above: further layers of options.
+            partial: whether required options may be missing.
+            label: the suite's own name of a method.
         """
         name = node.get("name")
         if node.value is INVALID or (name is not None and name.value is INVALID):
@@ -99,18 +104,18 @@ class References:
         component = self._find(kind, name)
         if component is None:
             return replace(node, value=INVALID)
-        own = {key: part for key, part in node.value.items() if key != "name" and key not in beside}
+        own = {key: part for key, part in node.value.items() if key != "name" and key not in core_keys}
         layers = [written_out(layer) for layer in (Node(own, node.mark), *above)]
         given = stack(layers, NESTED).value
-        told = self._check_known(component, given, beside, label)
+        wrong_keys = self._check_known(component, given, core_keys, label)
         missing = unset_options(component, given)
         if missing and not partial:
             own_file = component.plugin.endswith(".py")  # a misspelt input looks like an option that nobody has set
             hint = f"; to check it: fedbench plugins check {shlex.quote(component.plugin)}" if own_file else ""
             self.problems.add(name.mark, f"{kind} {shown(name.value)} needs {', '.join(map(shown, missing))}{hint}")
-            told += missing
-        parts = {key: part for key, part in node.value.items() if key == "name" or key in beside}
-        wrong = {key: Node(INVALID, name.mark) for key in told}  # so that nobody makes it, and blames the component
+            wrong_keys += missing
+        parts = {key: part for key, part in node.value.items() if key == "name" or key in core_keys}
+        wrong = {key: Node(INVALID, name.mark) for key in wrong_keys}  # so that no process makes it
         return replace(node, value=parts | self._options(component, layers) | wrong)
 
     def _find(self, kind: str, name: Node) -> Component | None:
@@ -121,18 +126,18 @@ class References:
             return None
 
     def _check_known(
-        self, component: Component, given: dict[str, Node], beside: frozenset[str], label: str
+        self, component: Component, given: dict[str, Node], core_keys: frozenset[str], label: str
     ) -> list[str]:
         """Report the options that it does not have, and return them."""
         unknown = []
         for key in [] if component.open else given:
             if key not in component.options:
                 extra = ("extends", *OWN_SETTINGS) if component.kind == "method" else ()
-                own = [*component.options, *beside, *extra]
+                own = [*component.options, *core_keys, *extra]
                 astray = "" if nearest(key, own, least=0.8) else belongs(key, self.catalogue)  # more than a slip
                 hint = astray or suggestion(key, own, "its options")
-                told = f"{component.kind} {shown(label or component.name)} has no option {shown(key)}"
-                self.problems.add(given[key].named, told + (hint or "; it has none"))
+                message = f"{component.kind} {shown(label or component.name)} has no option {shown(key)}"
+                self.problems.add(given[key].named, message + (hint or "; it has none"))
                 unknown.append(key)
         return unknown
 
@@ -150,8 +155,8 @@ class References:
                 done[key] = whole(part, NESTED[key])
             else:
                 done[key] = self._typed(component, key, part) if key in given else part
-        told = {key for key in component.later if key in done and done[key].plain() == component.options[key]}
-        return {key: part for key, part in done.items() if key not in told}
+        unset = {key for key in component.later if key in done and done[key].plain() == component.options[key]}
+        return {key: part for key, part in done.items() if key not in unset}
 
     def _not_a_reference(self, part: Node, kind: str) -> Node:
         if part.value is not INVALID:

@@ -233,7 +233,7 @@ class _Resolver:
         return self.known.settings(self.references.settings(self._needed(name, scenario, settings)))
 
     def _words(self, name: str, words: Node | None) -> list[Choice]:
-        """What a scenario says of single methods, as choices; kept, for methods are told apart by them."""
+        """A scenario's own options of single methods, as choices. They are kept, as methods are cached by them."""
         if name not in self.words:
             self.words[name] = self.choices.words(words) if words is not None and words.is_mapping else []
         return self.words[name]

@@ -13,7 +13,7 @@ ENDING = ".yaml"
 
 
 def folder() -> Path:
-    """Where they lie: beside the packages, in a clone as in a wheel."""
+    """The folder of shipped suites: next to the packages, in a clone and in a wheel."""
     return Path(str(files("fedbench_suites")))
 
 
@@ -78,5 +78,5 @@ def _meant(given: str, known: dict[str, Path]) -> list[str]:
     """What may have been meant: a name of which this is the last part, or nearly a name, or nearly such a part."""
     last = {name: name.rpartition("/")[2] for name in known}
     same = [name for name, part in last.items() if part == given]
-    alike = nearest(given, last.values())
-    return same or nearest(given, known) or [name for name, part in last.items() if part in alike][:1]
+    near_parts = nearest(given, last.values())
+    return same or nearest(given, known) or [name for name, part in last.items() if part in near_parts][:1]

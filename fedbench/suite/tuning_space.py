@@ -21,8 +21,8 @@ DIGITS = 4  # of a number that is drawn: enough, and short in a table
 
 
 def check(tune: Node, problems: Problems, known: Collection[str]) -> None:
-    """Report keys of the space that no method can have of its own. known: the settings; what is none of them is told
-    where it is chosen."""
+    """Report keys of the space that no method can have of its own. known: the settings; other keys are reported
+    where they are chosen."""
     for key, node in tune.at("space").value.items():
         first, _, rest = key.partition(".")
         own = first in OWN_SETTINGS and rest and key not in ("train.rounds", "adapter.name")

@@ -109,7 +109,7 @@ def suite_file(node: Node, problems: Problems, catalogue: Catalogue | None = Non
 
 
 def _told_once(layer: Node, problems: Problems) -> Node:
-    """The layer; where it gives its clients devices and sizes too, that is told."""
+    """The layer; devices and sizes together are reported."""
     devices = layer.get("devices") if layer.is_mapping else None
     for key in SIZES if devices is not None and devices.value is not None else ():
         if (given := layer.get(key)) is not None and given.value is not None:
@@ -212,7 +212,7 @@ def _report(node: Node, fault: Fault, shape: Any, problems: Problems, where: str
         node = node.put(path, None)
         meant = nearest(str(path[-1]), NEEDED)
         if meant and meant[0] in keys_of(schema(shape), path[:-1]) and node.get(*path[:-1], meant[0]) is None:
-            node = node.put((*path[:-1], meant[0]), Node(INVALID, at.mark, at.key))  # or it is told as missing too
+            node = node.put((*path[:-1], meant[0]), Node(INVALID, at.mark, at.key))  # or it is reported as missing too
         return node
     if fault.kind == "missing":
         problems.add(at.named, f"{_title(path, where)} {fault.message}")
@@ -220,7 +220,7 @@ def _report(node: Node, fault: Fault, shape: Any, problems: Problems, where: str
     if fault.of_key:
         problems.add(at.named, f"expected {A_NAME}, got {shown(path[-1])}")
         return node
-    if at.is_valid:  # what the reader could not make sense of has been told by it
+    if at.is_valid:  # the YAML reader has reported the others
         message = fault.message
         if at.value is None and at.mark == at.key:
             message = message.replace("got null", "got nothing; what belongs to it is indented further than it is")
@@ -237,6 +237,6 @@ def _unknown(path: Path, shape: Any, where: str, catalogue: Catalogue | None) ->
     """`unknown key "roundz" in train; did you mean "rounds"?`"""
     key, known = str(path[-1]), keys_of(schema(shape), path[:-1])
     title = _title(path[:-1], where)
-    told = f"unknown key {shown(key)}" + (f" in {title}" if title != _title((), "") else "")
+    message = f"unknown key {shown(key)}" + (f" in {title}" if title != _title((), "") else "")
     near = suggestion(key, known, "")
-    return told + (belongs(key, catalogue, known) or near or near_home(key) or suggestion(key, known))
+    return message + (belongs(key, catalogue, known) or near or near_home(key) or suggestion(key, known))

@@ -45,7 +45,7 @@ class Shorthand:
 
 @dataclass(frozen=True)
 class Instead:
-    """Marks a value that may be told by another mapping, which is replaced by what it stands for before the check."""
+    """Marks a value that another mapping may stand for; that mapping is replaced before the check."""
 
     shape: Any
 

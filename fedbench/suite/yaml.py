@@ -77,7 +77,7 @@ class _Composer:
     """Turns the parser's events into nodes.
 
     ruamel's own composer recurses as deep as the text says, knows an anchor before what it stands for, and forgets
-    where an alias stood and which tags were written; to tell of these beside it would take a second parse.
+    where an alias stood and which tags were written; reporting these would take a second parse.
     """
 
     def __init__(self, text: str, source: str, problems: Problems) -> None:
@@ -171,16 +171,16 @@ class _Composer:
         return parts
 
     def _key(self, event: ev.Event, events: Iterator[ev.Event], depth: int) -> str | None:
-        """The text of a key; None for any other key, which is told."""
+        """The text of a key; None for any other key, which is reported."""
         if not isinstance(event, ev.ScalarEvent):
             self._node(event, events, depth + 1)
         if not isinstance(event, ev.ScalarEvent) or not _is_text(event.value):
-            told = "a key must be a plain text"
+            message = "a key must be a plain text"
         elif event.value == "<<" and event.style is None:
-            told = "merge keys (<<) are not YAML 1.2; put what is shared under defaults or overlays"
+            message = "merge keys (<<) are not YAML 1.2; put what is shared under defaults or overlays"
         else:
             return event.value
-        self.problems.add(self._mark(event), told)
+        self.problems.add(self._mark(event), message)
         return None
 
     def _scalar(self, event: ev.ScalarEvent) -> Any:

@@ -120,9 +120,9 @@ def _check_calls(blocks: Blocks, other: Blocks) -> None:
     expect(not changed, f"a forward pass changes {', '.join(changed[:3])}: {kept}")
     first: Tensor = twice(lambda: seen(blocks, x), "the adapter", x, instead=DROPOUT)
     seen(other, y)
-    told = f"the adapter's answer depends on what it has seen before: {kept}"
-    expect(torch.equal(first, seen(other, x)), told)
-    with torch.no_grad():  # the other way round, client's rows beside others'
+    message = f"the adapter's answer depends on what it has seen before: {kept}"
+    expect(torch.equal(first, seen(other, x)), message)
+    with torch.no_grad():  # the other way round, a client's rows next to others'
         both = blocks(torch.cat([x, y]), layers, exits)[0][:2]
     expect(
         torch.allclose(first, both, atol=1e-5),

@@ -33,7 +33,7 @@ ALIGNED = (
     "of a tensor `held = trained_by(plan, place)` has sent rows, in that order, and `came = uploads.arrived[held]` are "
     "those to take: `rows[came]` go with `weights[held][came]`"
 )
-BOOKS = ("scores", "history")  # what is told of a round, and nothing that a model is made of
+BOOKS = ("scores", "history")  # a record of the rounds, and no part of the model
 OF_PART = {"r": 'the adapters of the layers, state["r"],', "shared": 'what stands outside the layers, state["shared"],'}
 
 Aggregate = Callable[..., State]
@@ -50,7 +50,7 @@ def check_aggregator(
     nobody returned keeps its value. What it remembers is in the state, and can be kept on disk. The order of clients
     does not matter; what they send has an effect; float32 stays float32, as in a run.
 
-    model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it anew.
+    model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it again.
     """
     model, aggregate = model or _model(), _with_hint(aggregate)
     plan, steps = _plan(aggregate, model, CAPACITIES), list[Step]()
@@ -149,7 +149,7 @@ def _start(model: Blocks, seed: int) -> State:
 
 
 def _uploads(model: Blocks, plan: Plan, seed: int, arrived: list[bool]) -> Uploads:
-    """Random rows of whoever trains a tensor."""
+    """Random rows for each client that trains a tensor."""
     chance = torch.Generator().manual_seed(100 + seed)
     rows = {
         place: torch.randn(int(trained_by(plan, place).sum()), *p.shape, generator=chance, dtype=torch.float64)
@@ -326,21 +326,21 @@ def check_crowd(aggregate: Aggregate, start: State, crowd: Crowd) -> None:
 
     What is remembered of clients goes by their numbers.
     """
-    told = f"with six clients, of which client {CROWD_LOST} is lost,"
+    crowd_words = f"with six clients, of which client {CROWD_LOST} is lost,"
     one, other = _both(aggregate, start, crowd, 0)
     differs = _differing(crowd.model, one, other)
     expect(
         not differs,
-        f"{told} the next state depends on the order in which they stand (`{differs}`): does a row meet the weight of "
-        f"another client? {ALIGNED}",
+        f"{crowd_words} the next state depends on the order in which they stand (`{differs}`): does a row meet the "
+        f"weight of another client? {ALIGNED}",
     )
     middle = crowd.round(aggregate, start, crowd.sent(start, 1), None)
     one, other = _both(aggregate, middle, crowd, 2)
     differs = _differing(crowd.model, one, other)
     expect(
         not differs,
-        f"{told} the second round depends on the order in which they stand (`{differs}`), and the first does not: what "
-        'state["memory"] holds of a client must go by its number, `cohort.ids[n]`, not by its place n',
+        f"{crowd_words} the second round depends on the order in which they stand (`{differs}`), and the first does "
+        'not: what state["memory"] holds of a client must go by its number, `cohort.ids[n]`, not by its place n',
     )
     _check_denominator(aggregate, start, crowd)
 

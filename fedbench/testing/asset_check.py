@@ -32,7 +32,7 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
     It gives finite features of the size it names, also with some of its layers where it can be cut into layers. Its
     facts have the right types, and its fingerprint identifies its weights.
 
-    again: makes it anew, with `load=False` too where it can · variants: what to call it made with another option, and
+    again: makes it again, with `load=False` too where it can · variants: what to call it made with another option, and
     how.
     """
     expect(isinstance(source, Source), f"a backbone is a fedbench.models.backbone.Source, not {type(source).__name__}")
@@ -65,8 +65,8 @@ def _pooled(body: Blocks | Plain, x: Tensor) -> Tensor:
     try:
         return body.pooled(x)
     except Exception as error:
-        told = f"takes no image of {x.shape[-1]} x {x.shape[-1]}, its `image_size`: {type(error).__name__}: {error}"
-        raise AssertionError(f"the model {told}") from error
+        message = f"takes no image of {x.shape[-1]} x {x.shape[-1]}, its `image_size`: {type(error).__name__}: {error}"
+        raise AssertionError(f"the model {message}") from error
 
 
 def _check_weights(source: Source, weights: dict[str, Any], again: Callable[..., Source], variants: Variants) -> None:

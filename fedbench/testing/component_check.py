@@ -200,8 +200,8 @@ def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: M
     if clash := registry.catalogue.clashes.get(what):
         return Verdict(BROKEN, what, clash)
     own = {key: value for key, value in options.items() if component.open or key in component.options}
-    if told := fault_of_parameters(component, own):
-        return Verdict(BROKEN, what, told)
+    if message := fault_of_parameters(component, own):
+        return Verdict(BROKEN, what, message)
     if unset := unset_options(component, own):
         sets = " ".join(f"--set {key}=..." for key in unset)
         return Verdict(SKIPPED, what, f"it needs {', '.join(unset)}: give {sets}")
@@ -273,11 +273,11 @@ def _told(error: BaseException, make: Callable[..., Any], file: str | None) -> s
     Where fedbench raised it, the place is that where `make`, what is registered, begins.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     if own := [frame for frame in frames if frame.filename == file]:
         place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})"
     elif Path(frames[-1].filename).is_relative_to(OURS):
         place = beginning(make)
     else:
         place = f" ({frames[-1].filename}:{frames[-1].lineno})"
-    return "; ".join([f"{told}{place}", *getattr(error, "__notes__", ())])
+    return "; ".join([f"{message}{place}", *getattr(error, "__notes__", ())])

@@ -30,8 +30,8 @@ def check_objective(objective: Objective, again: Callable[[], Objective] | None 
     given = {one: loss_of(objective, *one) for one in asked}
     other = again() if again else objective
     for one in reversed(asked):
-        alike = same(given[one], loss_of(other, *one))
-        expect(alike, f"the loss depends on what the objective was asked before: {BEFORE}")
+        is_same = same(given[one], loss_of(other, *one))
+        expect(is_same, f"the loss depends on what the objective was asked before: {BEFORE}")
     _check_shapes_alone(objective)
 
 
@@ -88,8 +88,8 @@ def check_partition(partition: Partition, again: Callable[[], Partition] | None 
     for seed in (0, 1):
         clients = twice(functools.partial(dealt, seed), "the partition", y, domain, instead=chance)
         check_clients([Client(*client) for client in clients], y, domain)
-        alike = same(clients, dealt(seed, again() if again else partition))
-        expect(alike, f"the partition deals otherwise after it was asked before: {BEFORE}")
+        is_same = same(clients, dealt(seed, again() if again else partition))
+        expect(is_same, f"the partition deals otherwise after it was asked before: {BEFORE}")
 
 
 def check_clients(clients: list[Client], y: np.ndarray, domain: np.ndarray) -> None:
@@ -116,8 +116,8 @@ def check_metric(metric: Metric, again: Callable[[], Metric] | None = None, perc
         shown = f"the metric of {n} images is {value:g}, and is shown times 100"
         expect(not percent or value <= 1, f"{shown}: return a fraction, or register it with another `unit`")
     for n in reversed(sizes):
-        alike = same(given[n], _measured(other, n))
-        expect(alike, f"the metric depends on what it was asked before: {BEFORE}; domains come one after the other")
+        is_same = same(given[n], _measured(other, n))
+        expect(is_same, f"the metric depends on what it was asked before: {BEFORE}; domains come one after the other")
 
 
 def _measured(metric: Metric, n: int) -> float:

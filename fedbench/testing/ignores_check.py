@@ -88,10 +88,10 @@ def _check(who: str, ignores: Sequence[str], comes_to: Callable[[Given], Any]) -
     if is_same(ignores):
         return
     guilty = [part for part in ignores if not is_same([part])]
-    told = ", ".join(f"`{part}`" for part in guilty or ignores)
+    names = ", ".join(f"`{part}`" for part in guilty or ignores)
     expect(
         False,
-        f"{who} says that it ignores {told}, and comes to something else where they are others: take them out of "
+        f"{who} says that it ignores {names}, and comes to something else where they are others: take them out of "
         "`register(..., ignores=[...])`, or cells that are not equal would pass for each other",
     )
 

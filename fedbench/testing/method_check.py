@@ -43,7 +43,7 @@ from fedbench.types import ClientCost, Cohort, Report, Size
 
 REMEMBER = 'keep it in the state that is returned, as `layerwise` keeps state["memory"]'
 SPARE = 3  # batches that clients have beyond those of their steps
-FINEST = 1e6  # values of a message are told apart to a millionth of the largest
+FINEST = 1e6  # two values of a message are the same within a millionth of the largest
 FLOPS_APART = 2  # times as many in a report as in a plan, or the other way round
 BITS = 8  # of a number that has nearly a value of its own; an eighth of what the kit computes in
 _checks = count()
@@ -111,13 +111,13 @@ def check_method(
 def _check_two_rounds(
     method: Method, cohort: Callable[[], Cohort]
 ) -> tuple[tuple[State, State, State], tuple[Report, Report]]:
-    """The states at the start and after each round, and what is told of each."""
+    """The states at the start and after each round, and the report of each."""
     check_state(method.init(generator(0)), "init")
     start = twice(lambda: method.init(generator(0)), "init", memory=REMEMBER)
     middle, first = _check_round(method, start, 0, cohort)
     state, second = _check_round(method, middle, 1, cohort)
     rounds = ((start, middle, first), (middle, state, second))
-    check_moves([(old, new, told.uploads, told.plan) for old, new, told in rounds], "the method")
+    check_moves([(old, new, one.uploads, one.plan) for old, new, one in rounds], "the method")
     return (start, middle, state), (first, second)
 
 
@@ -132,9 +132,9 @@ def _check_prices(
     nothing = [None] * len(capacities)
     for capacity, rank, width in dict.fromkeys(zip(capacities, ranks or nothing, widths or nothing, strict=True)):
         named = {"capacity": capacity, "rank": rank, "width": width}
-        told = " and ".join(f"{name} {value}" for name, value in named.items() if value is not None)
+        message = " and ".join(f"{name} {value}" for name, value in named.items() if value is not None)
         for t in range(2):
-            _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {told}", trains)
+            _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {message}", trains)
 
 
 def _check_offered(method: Method, trains: bool) -> None:
@@ -156,12 +156,12 @@ def _check_cost(cost: ClientCost | None, what: str, trains: bool) -> None:
     """trains: whether the method trains anything; one that only counts may need no arithmetic."""
     if cost is None:
         return
-    told = f"not {type(cost).__name__}; None is for one that takes no part"
-    expect(isinstance(cost, ClientCost), f"{what} must be a fedbench.types.ClientCost, {told}")
+    message = f"not {type(cost).__name__}; None is for one that takes no part"
+    expect(isinstance(cost, ClientCost), f"{what} must be a fedbench.types.ClientCost, {message}")
     totals = {name: getattr(cost, name) for name in ("flops_per_image", "bytes_down", "bytes_up", "memory_bytes")}
     numbers = all(isinstance(value, int | float) and 0 <= value < float("inf") for value in totals.values())
     expect(numbers, f"{what} must be of finite numbers, none below 0, not {totals}")
-    expect(any(totals.values()), f"{what} must be positive, not {totals}: whoever takes part pays something")
+    expect(any(totals.values()), f"{what} must be positive, not {totals}: a client that takes part pays something")
     moves = ("bytes_down", "bytes_up") if not cost.sent else ()
     positive = [totals[name] > 0 for name in ("flops_per_image", "memory_bytes", *moves)]
     expect(all(positive) or not trains, f"{what} must be positive, as it trains, not {totals}")
@@ -172,32 +172,34 @@ def _check_cost(cost: ClientCost | None, what: str, trains: bool) -> None:
         expect(any(line[1] + line[2] for line in cost.exchange(1, 1)), f"{what}: nothing is sent at all")
 
 
-def _check_resume(anew: Callable[[], Method], states: Sequence[State], cohort: Callable[[], Cohort]) -> None:
-    """A method made anew goes on from the state on disk after the first round, whatever else it was asked before.
+def _check_resume(made_again: Callable[[], Method], states: Sequence[State], cohort: Callable[[], Cohort]) -> None:
+    """A method that is made again resumes from the state on disk after the first round, whatever it was asked before.
 
     states: at the start, after one round, after two.
     """
     with tempfile.TemporaryDirectory() as folder:
         on_disk.save(Path(folder), states[1])
         middle = on_disk.load(Path(folder))
-    told = "a method made anew must do the same: keep nothing outside `state`, neither in the module nor by round"
+    message = (
+        "a method that is made again must do the same: keep nothing outside `state`, neither in the module nor by round"
+    )
     for astray in (False, True):
-        method = anew()
+        method = made_again()
         try:
             if astray:
                 method.round(states[0], 1, cohort(), generator(1, 1))
             found, _ = method.round(middle, 1, cohort(), generator(0, 1))
         except Exception as error:
-            raise AssertionError(f"{told} ({type(error).__name__}: {error})") from error
-        expect(same(states[2], found), told)
+            raise AssertionError(f"{message} ({type(error).__name__}: {error})") from error
+        expect(same(states[2], found), message)
 
 
 def _check_other_engine(method: Method, states: Sequence[State], cohort: Callable[[], Cohort]) -> None:
     """The cohort engine, which is the default, comes to the same."""
     method.init(generator(0))
     found, _ = method.round(states[0], 0, cohort(), generator(0, 0))
-    told = "the cohort engine, which is the default, comes to another state than the sequential one"
-    expect(close(states[1], found), f"{told}: leave training to `setup.engine`, and rows of a batch to themselves")
+    message = "the cohort engine, which is the default, comes to another state than the sequential one"
+    expect(close(states[1], found), f"{message}: leave training to `setup.engine`, and rows of a batch to themselves")
 
 
 def _check_round(method: Method, state: State, t: int, cohort: Callable[..., Cohort]) -> tuple[State, Report]:
@@ -260,22 +262,22 @@ def _check_lost_clients(method: Method, state: State, cohort: Callable[[], Cohor
     plain = replace(everybody, arrives=arrives, batches=lambda n: everybody.batches(n))
     other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n in lost else plain.batches(n))
     (one, report), (two, _) = (method.round(state, 2, who, generator(1, 2)) for who in (plain, other))
-    told = f"the work of clients {' and '.join(map(str, sorted(lost)))} is lost (`cohort.arrives`)"
-    expect(not (report.uploads.arrived & ~report.cohort.arrives).any(), f"{told}, but report.uploads has it arrived")
-    expect(same(one, two), f"{told}, but their images change the state")
+    message = f"the work of clients {' and '.join(map(str, sorted(lost)))} is lost (`cohort.arrives`)"
+    expect(not (report.uploads.arrived & ~report.cohort.arrives).any(), f"{message}, but report.uploads has it arrived")
+    expect(same(one, two), f"{message}, but their images change the state")
 
 
 def _check_steps(report: Report, cohort: Cohort) -> None:
-    """Nobody takes more batches than it has steps, and passes beside them that its cost tells of.
+    """Nobody takes more batches than it has steps, and further passes that its cost gives.
 
-    One batch more than its steps may be taken in each pass, for whoever looks whether there is another.
+    One batch more than its steps may be taken in each pass, to see whether there is another.
     """
-    beside = {client: cost.epochs_beside for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
+    further = {client: cost.epochs_beside for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
     assert isinstance(cohort.batches, RandomBatches)
     for client, steps in zip(cohort.ids, cohort.steps.tolist(), strict=True):
         taken = cohort.batches.taken.get(client, [])
         expect(
-            sum(batches - (batches > steps) for batches in taken) <= steps * (1 + beside.get(client, 0)),
+            sum(batches - (batches > steps) for batches in taken) <= steps * (1 + further.get(client, 0)),
             f"client {client} takes {sum(taken)} batches in a round in which it has {steps} steps: `cohort.batches(n)` "
             "may yield more than that; stop after `cohort.steps[n]`, as `zip(range(int(cohort.steps[n])), "
             "cohort.batches(n))` does, and tell further passes over its images by `epochs_beside` of its ClientCost, "
@@ -300,13 +302,15 @@ def some_images() -> Tensor:
 
 
 def check_answers(fresh: Method, used: Method, states: Sequence[State]) -> None:
-    """A method made anew answers for a state what one does that has seen rounds since."""
+    """A method that is made again answers for a state as one does that has seen rounds since."""
     x = some_images()
     fresh.init(generator(0))
     for state in (states[0], states[-1]):
         one, two = (answers(method, state, x) for method in (fresh, used))
-        told = "the predictor answers from something else than the state it is given: a state of an earlier round, or "
-        expect(same(one, two), f"{told}one that was read from disk, must answer as it did then")
+        message = (
+            "the predictor answers from something else than the state it is given: a state of an earlier round, or "
+        )
+        expect(same(one, two), f"{message}one that was read from disk, must answer as it did then")
 
 
 def check_predictor(method: Method, state: State) -> None:

@@ -285,11 +285,11 @@ def twice(
         return first
     with shaken(1):
         is_chance = same(first, compute())  # it follows the global generators, though it sets them back
-    told = f"{what} gives another result when called again"
-    expect(not is_chance, f"{told} with the same seed: {instead}")
+    message = f"{what} gives another result when called again"
+    expect(not is_chance, f"{message} with the same seed: {instead}")
     raise AssertionError(
-        f"{told}: does it remember something between calls, in a closure, an object or the module? An interrupted run "
-        f"loses that: {memory}. Or does it read a clock, or draw from a generator without a seed? {instead}"
+        f"{message}: does it remember something between calls, in a closure, an object or the module? An interrupted "
+        f"run loses that: {memory}. Or does it read a clock, or draw from a generator without a seed? {instead}"
     )
 
 

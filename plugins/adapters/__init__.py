@@ -1,1 +1,1 @@
-"""What is trained beside the frozen weights, one kind a file."""
+"""Adapters, which are trained next to the frozen weights: one kind a file."""

@@ -19,7 +19,7 @@ from fedbench.options import Text, judged
 
 
 class BitFit(nn.Module, ABC):
-    """A module whose bias (out,) is trained, from the pre-trained values on, beside its frozen weight.
+    """A module whose bias (out,) is trained, from the pre-trained values on, next to its frozen weight.
 
     It takes the module's place, so that the frozen bias is no part of the model any more, and nobody is sent it twice.
     """

@@ -1,4 +1,4 @@
-"""Visual Prompt Tuning: learned tokens beside those of the image (Jia et al., ECCV 2022), shallow and deep."""
+"""Visual Prompt Tuning: learned tokens next to those of the image (Jia et al., ECCV 2022), shallow and deep."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Without(Slots):
 def vpt(
     prompts: Count = 10, deep: bool = False, init: Literal["uniform", "normal"] = "uniform"
 ) -> Callable[[Blocks], None]:
-    """Learned tokens beside those of the image (VPT, ECCV 2022): before the first layer, or anew in every layer.
+    """Learned tokens next to those of the image (VPT, ECCV 2022): before the first layer, or new ones in every layer.
 
     prompts: how many · deep: every layer has its own, in place of those of the layer below · init: `uniform` (within
     sqrt(6 / (3 P^2 + D)) for patches of P x P pixels, as the paper's code) or `normal` (standard deviation 0.02). For
@@ -127,7 +127,7 @@ def _require_vit(blocks: Blocks, deep: bool) -> None:
     kind = type(model).__name__
     if not all(hasattr(model, part) for part in ("_pos_embed", "norm_pre")) or hasattr(model, "stem"):
         raise UserError(
-            f"vpt: a {kind} has no place for prompts, which are tokens beside those of the image; they are for a "
+            f"vpt: a {kind} has no place for prompts, which are tokens next to those of the image; they are for a "
             "VisionTransformer (try vit_base_patch16_224)"
         )
     if deep and (odd := {type(block).__name__ for block in blocks.blocks} - {"Block"}):

@@ -1,6 +1,6 @@
 """The backbones `micro_vit` and `micro_mixer`: timm models of 0.4 million parameters, pre-trained.
 
-Where the weights come from stands in `weights/PROVENANCE.md`; `micro_pretrain.py`, beside the tests of this file, makes
+`weights/PROVENANCE.md` says where the weights come from; `micro_pretrain.py`, next to the tests of this file, makes
 them again, and others by other recipes.
 """
 

@@ -104,7 +104,7 @@ def make(
     """Fashion-MNIST: 10 classes of clothes, 28 x 28 and grey, one domain; or its lines in the six styles of strokes6.
 
     styles: the edges of each garment, painted as `strokes6` paints strokes; each image in one domain · train_per_class,
-    test_per_class: images of a class in each domain, all if not given · draw: another number deals the images anew, to
+    test_per_class: images of a class in each domain, all if not given · draw: another number deals the images again, to
     domains and to the parts of them that are used, in fresh colours · root: the folder of the four IDX files, packed
     or not, or torchvision's; if not given, `fashion_mnist` in the folder of data sets, Debian's package
     dataset-fashion-mnist, or the Hugging Face Hub · interpolation: how to resize, without styles.
@@ -324,8 +324,8 @@ def parse_idx(data: bytes, what: object) -> np.ndarray:
         raise UserError(f"{what} ends within its header")
     shape = struct.unpack(f">{data[3]}I", data[4:head])
     if not math.prod(shape) or math.prod(shape) != len(data) - head:
-        told = " x ".join(f"{side:,}" for side in shape)
-        raise UserError(f"{what} says that it holds {told} values, and holds {len(data) - head:,}")
+        shape_text = " x ".join(f"{side:,}" for side in shape)
+        raise UserError(f"{what} says that it holds {shape_text} values, and holds {len(data) - head:,}")
     return np.frombuffer(data, dtype=np.uint8, offset=head).reshape(shape)
 
 

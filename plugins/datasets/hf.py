@@ -80,10 +80,12 @@ def load(path: str, config: str | None, split: str) -> datasets.Dataset:
     except ImportError:
         raise UserError("the data set hf needs the library `datasets`: pip install 'fedbench[datasets]'") from None
     wanted = f"split {split!r} of {path!r}" + (f", config {config!r}" if config else "")
-    told = "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters
+    takes_it = "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters
     try:
         with _quiet(datasets):
-            return datasets.load_dataset(path, config, split=split, **({"trust_remote_code": False} if told else {}))
+            return datasets.load_dataset(
+                path, config, split=split, **({"trust_remote_code": False} if takes_it else {})
+            )
     except Exception as error:  # of the library, the network or the files: of many kinds, and never a fault of ours
         first = str(error).strip().partition("\n")[0]
         raise UserError(
@@ -146,7 +148,7 @@ def _codes(halves: dict[str, datasets.Dataset], column: str) -> tuple[dict[str, 
     """A column's values as whole numbers from 0, split by split, and the names they stand for, of both splits."""
     values = {split: half[column][:] for split, half in halves.items()}
     named: list[Any] = [getattr(half.features[column], "names", None) for half in halves.values()]
-    for split, found in values.items():  # -1 stands for a class that is not told
+    for split, found in values.items():  # -1 stands for an unknown class
         if bad := sum(not isinstance(value, int | str) or any(named) and value == -1 for value in found):
             raise UserError(
                 f"hf: {bad:,} of {len(found):,} rows of split {split!r} have no whole number or text in {column!r}"

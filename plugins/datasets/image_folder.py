@@ -48,7 +48,7 @@ def make(
     check_options(image_size, interpolation, unreadable, resize)
     tree = Tree(folder, domains, classes)
     if tree.faults:
-        raise UserError(tree.told(unreadable))
+        raise UserError(tree.message(unreadable))
     train: list[Sample] = []
     test: list[Sample] = []
     for d, found in enumerate(tree.images.values()):

@@ -1,4 +1,4 @@
-"""What lies in a tree root/<domain>/<class>/: its images, and everything that is wrong with it, told in one go."""
+"""What lies in a tree root/<domain>/<class>/: its images, and everything that is wrong with it in one message."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Tree:
             return []
         kinds = ", ".join(f"{n:,} {ending}" for ending, n in sorted(endings.items()))
         files = "file that may be an image is" if len(self.passed_over) == 1 else "files that may be images are"
-        told = f"{len(self.passed_over):,} {files} not taken: {kinds}, such as {self.passed_over[0]}"
-        return [f"{told}; what counts is called {', '.join(sorted(SUFFIXES))}"]
+        message = f"{len(self.passed_over):,} {files} not taken: {kinds}, such as {self.passed_over[0]}"
+        return [f"{message}; what counts is called {', '.join(sorted(SUFFIXES))}"]
 
-    def told(self, unreadable: str) -> str:
+    def message(self, unreadable: str) -> str:
         """All that is wrong, for people; with what cannot be an image, unless those are to be skipped."""
         faults = list(self.faults)
         paths = [path for found in self.images.values() for images in found.values() for path in images]

@@ -105,7 +105,7 @@ def nicopp(
     """NICO++: autumn, dim, grass, outdoor, rock, water; 60 classes.
 
     root: the folder with NICO_DG/<domain>/<class>/<file> and NICO_DG_official/<domain>_{train,test}.txt, `nicopp` in
-    the folder of data sets if not given; it may be NICO_DG itself, with the lists in it or beside it · unreadable:
+    the folder of data sets if not given; it may be NICO_DG itself, with the lists in it or next to it · unreadable:
     `fail` or `skip` · interpolation: how to resize · resize: `antialiased`, to uint8, upright by EXIF; or `reference`,
     as FedRA's released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
     """

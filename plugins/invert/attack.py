@@ -160,11 +160,11 @@ class Observer:
     def g_s(self, x: Tensor, y: Tensor, learner: Learner, t: int, client: int) -> dict[str, Tensor]:
         """The server's gradient of that batch, as FedV or FedVZ has it."""
         if isinstance(learner, Backward):
-            told = dict(zip(self.cut.w_E, (g.detach() for g in self.gradient(x, y)), strict=True))
+            message = dict(zip(self.cut.w_E, (g.detach() for g in self.gradient(x, y)), strict=True))
         else:
             with torch.no_grad():
-                told = learner.ask(self.h(x), lambda b: F.cross_entropy(self.cut.T(b), y), t, client)
-        learner.take(told, t, client)
+                message = learner.ask(self.h(x), lambda b: F.cross_entropy(self.cut.T(b), y), t, client)
+        learner.take(message, t, client)
         found = {name: torch.zeros_like(w) for name, w in self.cut.w_E.items()}
         learner.step(found, -1.0)
         return found

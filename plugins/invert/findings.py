@@ -56,7 +56,7 @@ class InversionScores:
 
 @dataclass
 class Inversion:
-    """One attack on several victims, beside two controls: the mean training image as the guess (`mean`), and the same
+    """One attack on several victims, with two controls: the mean training image as the guess (`mean`), and the same
     attack on noise (`blind`). images: what it rebuilt, (3, H, W) for each victim."""
 
     seen: str

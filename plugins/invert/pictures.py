@@ -1,4 +1,4 @@
-"""Images beside what an attack rebuilt of them, see `fedbench_plugins.invert`."""
+"""Images next to what an attack rebuilt of them, see `fedbench_plugins.invert`."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def ditto(
     aggregator: Ref = "weighted_mean",
     objective: Ref = "cross_entropy",
 ) -> Method:
-    """Beside FedAvg's global model w every client keeps a model v_k of its own, trained on F_k(v) + lambda / 2 ||v -
-    w^t||^2 (Algorithm 1).
+    """In addition to FedAvg's global model w every client keeps a model v_k of its own, trained on F_k(v) + lambda / 2
+    ||v - w^t||^2 (Algorithm 1).
 
     lam: lambda, 0.75 in the comparison of FedV. personal_epochs: passes over its images that v_k takes in a round,
     within `max_steps` as w is; by default the local_epochs of w. w^t is the global model at the start of the round, as
@@ -41,10 +41,10 @@ def ditto(
         def of_personal(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             return loss([model.logits(v, x)], y, visit.t), towards(v, visit.start, lam)
 
-        told = fit(setup, of_global, [visit.weights.values()], visit.batches(), visit.steps)
+        mean_loss = fit(setup, of_global, [visit.weights.values()], visit.batches(), visit.steps)
         v = copies(visit.start if (own := visit.own()) is None else own)
         fit(setup, of_personal, [v.values()], visit.batches(), visit.steps_beside(epochs))
-        return told, v
+        return mean_loss, v
 
     return wholemodel(
         setup,

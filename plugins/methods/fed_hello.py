@@ -78,7 +78,7 @@ def fed_hello(
     on the server's proxy images, which `data.proxy` holds out of training (FIM-HLA): of the squared gradients of the
     label's logit, meant over the images, the Frobenius norms of a layer's tensors are summed; the L scores are cut into
     three clusters, of weights 1, 2 and 3. prior_rounds: for so many rounds the shape is used first; fisher_every:
-    scores are taken anew whenever so many rounds, counted from the very first, are over, and first where prior_rounds
+    scores are computed whenever so many rounds, counted from the very first, are over, and first where prior_rounds
     are: of 30 and 50, in round 31 for 20 rounds, then in 51, 101 and so on. shape: `bottleneck`, as released,
     `triangle`, `inverted_triangle` or `uniform`, whose numbers are ours.
 

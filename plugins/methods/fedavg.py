@@ -49,8 +49,8 @@ def fedavg(
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
             return loss([model.logits(visit.weights, x)], y, visit.t), visit.pull()
 
-        told = fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
-        return told, visit.weights if kept else None
+        mean_loss = fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
+        return mean_loss, visit.weights if kept else None
 
     def price() -> ClientCost:
         return price_of(setup, model, OnLogits(loss))

@@ -157,8 +157,8 @@ def hypernetwork(
         def of_personal(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
             return made_loss(model, visit.weights, a, x, y), 0.0
 
-        told = fit(setup, of_generic, [rest], visit.batches(), visit.steps, then=(of_personal, [H.values()]))
-        return told, {A_M: a}
+        mean_loss = fit(setup, of_generic, [rest], visit.batches(), visit.steps, then=(of_personal, [H.values()]))
+        return mean_loss, {A_M: a}
 
     def personal(weights: Tensors, own: Tensors) -> Answer:
         head = made_head(weights, own[A_M])

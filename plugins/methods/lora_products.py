@@ -80,7 +80,7 @@ def lora_fair(
     brings (B + D) A closer to the mean of products sum p_k B_k A_k.
 
     Known of the paper are B + D, a similarity "from the cosine", a penalty lambda ||D|| with lambda = 0.01, and SGD on
-    the server; what is ours is told by `refined_mean`. Not applicable to adapters without low-rank factors, nor under
+    the server; `refined_mean` says what is ours. Not applicable to adapters without low-rank factors, nor under
     FedDyn.
     """
     method = layerwise(setup, allocation, aggregator, objective)

@@ -75,7 +75,7 @@ class Ree(nn.Module):
 class ReeBlocks(Blocks):
     """A backbone whose class token passes through Ree after every layer, and which exits through it.
 
-    Ree stands in timm's model beside its parts, so that it is shared by all clients: `model.ree.meta` and so on.
+    Ree stands in timm's model next to its parts, so that it is shared by all clients: `model.ree.meta` and so on.
     """
 
     def __init__(self, blocks: Blocks, history: str) -> None:

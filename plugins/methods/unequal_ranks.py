@@ -48,9 +48,9 @@ def fedit(
 
     FedIT has one rank; zero-padding is how those who compare with it (FLoRA, HetLoRA, FlexLoRA) let it have several:
     the zeros are averaged in, and every term is divided by all clients that arrived. Ours: the scale alpha / R is
-    everybody's; clients hold all layers, or their first L_n where the scenario gives no ranks; whoever has a layer
-    shares its divisor; a term that nobody trained who came back keeps its value. FLoRA's code scales differently on
-    server and clients, and draws clients' adapters anew; neither is taken over.
+    everybody's; clients hold all layers, or their first L_n where the scenario gives no ranks; those that have a layer
+    share its divisor; a term that nobody trained who came back keeps its value. FLoRA's code scales differently on
+    server and clients, and draws new adapters for clients; neither is taken over.
     """
     if setup.scenario.ranks is not None:
         only_without_feddyn(setup)  # zeros of those without a term would enter its mean - h / a
@@ -167,7 +167,7 @@ def slice_weights(r_n: Tensor, weights: Tensor, levels: list[int]) -> Tensor:
     return torch.cat(columns, 1)
 
 
-# FLoRA: adapters of every client's own rank are stacked, folded into the frozen weights and drawn anew (Wang et
+# FLoRA: adapters of every client's own rank are stacked, folded into the frozen weights and drawn again (Wang et
 # al., NeurIPS 2024, arXiv 2409.05976)
 
 
@@ -216,7 +216,7 @@ def flora(
     )
 
 
-# Fed-PLoRA: parallel rank-one adapters, drawn anew every round (Zhang, Hu, Xu, ICLR 2026, arXiv 2602.16936)
+# Fed-PLoRA: parallel rank-one adapters, drawn again every round (Zhang, Hu, Xu, ICLR 2026, arXiv 2602.16936)
 
 
 @judged("fed_plora")

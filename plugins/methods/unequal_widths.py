@@ -93,7 +93,7 @@ def fedrolex(
     return averaged_slices(setup, "fedrolex", rolling, rates, body, aggregator, objective, scale, mask)
 
 
-# FjORD: ordered dropout, every batch trains a width drawn anew from those that a client can hold (Horvath et al.,
+# FjORD: ordered dropout, every batch trains a width drawn from those that a client can hold (Horvath et al.,
 # NeurIPS 2021, arXiv 2102.13451)
 
 

@@ -1,4 +1,4 @@
-"""What trackers share: the numbers of a round, the parameters of a cell, and that a fault of theirs is told once."""
+"""What trackers share: the numbers of a round, the parameters of a cell, and one report of a tracker's fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARAMETERS = ("config", "versions", "fingerprints", "machine")
 
 
 class ReportedOnce:
-    """Decorates the hooks of a tracker: the first that raises is told, and from then on none is called in this process.
+    """Decorator of a tracker's hooks: the first exception is reported, and no hook is called in this process after it.
 
     A cell, and a run, go on as if there were no tracker.
     """

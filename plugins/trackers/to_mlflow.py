@@ -27,18 +27,18 @@ CHOSEN = {
 }
 
 NEEDS = "mlflow"  # the package, and the extra that brings it
-told = ReportedOnce("mlflow")
+reported_once = ReportedOnce("mlflow")
 _runs: dict[str, str] = {}  # by folder, of this process
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_suite_started(suite):
     _experiment(suite)
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_cell_started(manifest, folder):
     run = _run(folder, manifest["id"])
     from mlflow.entities import Param
@@ -51,7 +51,7 @@ def fedbench_cell_started(manifest, folder):
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_round_finished(manifest, round, rows, evaluation, folder):
     from mlflow.entities import Metric
 
@@ -62,7 +62,7 @@ def fedbench_round_finished(manifest, round, rows, evaluation, folder):
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_cell_finished(manifest, folder):
     run = _run(folder, manifest["id"])
     _client().set_tag(run, "fedbench.status", manifest["status"])
@@ -73,7 +73,7 @@ def fedbench_cell_finished(manifest, folder):
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_suite_finished(suite, folder):
     run = _found(suite, suite)
     _client().log_text(run, report(folder), REPORT)

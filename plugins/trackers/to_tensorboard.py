@@ -1,7 +1,7 @@
-"""TensorBoard: a folder of event files for each cell, under `tensorboard/` beside the suite's folder.
+"""TensorBoard: a folder of event files for each cell, under `tensorboard/` next to the suite's folder.
 
 `fedbench run SUITE --tracker tensorboard`, then `tensorboard --logdir results/tensorboard`. FEDBENCH_TENSORBOARD names
-another folder. A scalar for each number of a round, the manifest as hyperparameters, the report beside the files, for
+another folder. A scalar for each number of a round, the manifest as hyperparameters, the report next to the files, for
 TensorBoard knows no artefacts. Records are written by TensorBoard's own writer of records, in the process that computes
 the cell and without a thread; the file is open for as long as it is written to.
 """
@@ -20,7 +20,7 @@ from fedbench_plugins.trackers.following import REPORT, WELL, ReportedOnce, name
 VARIABLE = "FEDBENCH_TENSORBOARD"
 
 NEEDS = "tensorboard"  # the package
-told = ReportedOnce("tensorboard")
+reported_once = ReportedOnce("tensorboard")
 
 
 def logs(folder: str) -> Path:
@@ -30,7 +30,7 @@ def logs(folder: str) -> Path:
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_cell_started(manifest, folder):
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
@@ -40,7 +40,7 @@ def fedbench_cell_started(manifest, folder):
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_round_finished(manifest, round, rows, evaluation, folder):
     from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -49,7 +49,7 @@ def fedbench_round_finished(manifest, round, rows, evaluation, folder):
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_cell_finished(manifest, folder):
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import metadata
@@ -64,7 +64,7 @@ def fedbench_cell_finished(manifest, folder):
 
 
 @hookimpl
-@told
+@reported_once
 def fedbench_suite_finished(folder):
     write_atomically(logs(folder) / REPORT, report(folder).encode())
 

@@ -51,17 +51,17 @@ METHODS = {
     "memory": (_method("counts[0] += len(calls); calls.append(t)", before="calls = []"), "another result when called"),
     "memory by round": (
         _method("counts[0] += int(SEEN.setdefault(t, counts.sum())) if N else 0"),
-        "nobody returns|made anew must do the same: keep nothing outside `state`",
+        "nobody returns|made again must do the same: keep nothing outside `state`",
     ),
     "memory of the round before": (
         _method("SEEN[t] = 1; counts[0] += (SEEN[t - 1] if t == 1 and N else 0) * int(cohort.arrives.any())"),
-        "made anew must do the same: keep nothing outside `state`, neither in the module nor by round",
+        "made again must do the same: keep nothing outside `state`, neither in the module nor by round",
     ),
     "memory in the module": (
         _method(
             "SEEN.setdefault('first', int(state['counts'].sum())); counts[0] += SEEN['first'] * cohort.arrives.any()"
         ),
-        "made anew must do the same",
+        "made again must do the same",
     ),
     "chance": (_method("torch.rand(1)"), r"round draws from a global generator \(of torch\)"),
     "chance at the start": (_method(init="state['w'] = torch.rand(2)"), "init draws from a global generator"),

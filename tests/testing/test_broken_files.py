@@ -47,7 +47,7 @@ FILES = {
     ),
     "taken": (plugin("allocation", SOUND).replace("'it'", "'random'"), "two packages register .* or rename one"),
     "no name": (plugin("metric", "it = len").replace("'it', it", "it, 'it'"), r"is a text.*register\(name, make\)"),
-    "no function": (plugin("metric", "it = 3"), "what is registered beside the name is the function that makes it"),
+    "no function": (plugin("metric", "it = 3"), "the second argument of `register` is the function that makes it"),
     "fact": (plugin("metric", "it = dict", "rol='x'"), "`register` takes no 'rol'; did you mean 'role'"),
     "default": (plugin("metric", "def it(a=object()): pass"), "a default that JSON cannot write"),
     "starred": (plugin("metric", "def it(*a): pass"), r"takes \*a, which a suite cannot set"),

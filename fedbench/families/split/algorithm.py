@@ -186,10 +186,10 @@ class Split:
             for client in (client for client in clients if k <= client.K):  # in parallel
                 last = k == client.K
                 asks = client.arrived and (self.rules.every_step or last)
-                told = client.local_step(self.l_c, server if asks else None)
+                answer = client.local_step(self.l_c, server if asks else None)
                 if not asks:
                     continue
-                came = client.upload(told, last and self.rules.averages(t), later)
+                came = client.upload(answer, last and self.rules.averages(t), later)
                 if came is not None:
                     server.take(came, t, client.i)
             if self.rules.every_step:

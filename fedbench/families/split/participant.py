@@ -28,7 +28,7 @@ class Participant:
         self.w = {name: nn.Parameter(value.clone()) for name, value in w.items()}
         self.optimizer = make_optimizer(list(self.w.values()), setup.train["optimizer"])
         self.received: Values = {name: value.detach() for name, value in self.w.items()}
-        self.told: list[Tensor] = []
+        self.losses: list[Tensor] = []
         self.seconds = 0.0
 
     def local_step(self, l_c: Objective, server: Server | None) -> Values:
@@ -48,14 +48,14 @@ class Participant:
             loss = tail(cut.E(h))
             self.optimizer.zero_grad()
             loss.backward()
-            told = server.ask(h, tail, self.t, self.i) if server else {}
+            answer = server.ask(h, tail, self.t, self.i) if server else {}
             self._update()
         for name, w in trained.items():
-            told[name] = torch.zeros_like(w) if w.grad is None else w.grad
+            answer[name] = torch.zeros_like(w) if w.grad is None else w.grad
             w.requires_grad_(False).grad = None
-        self.told.append(loss.detach())
+        self.losses.append(loss.detach())
         self.seconds += time.perf_counter() - began
-        return told
+        return answer
 
     def _update(self) -> None:
         """ClientUpdate: both parts step on their own gradients."""
@@ -64,16 +64,16 @@ class Participant:
         self.optimizer.step()
 
     @torch.no_grad()
-    def upload(self, told: Values, with_own: bool, later: list[Tensor] | None = None) -> Values | None:
+    def upload(self, answer: Values, with_own: bool, later: list[Tensor] | None = None) -> Values | None:
         """What the server receives of it, through faults and guard; None where it is refused.
 
         with_own: head and tail are sent too, and lie under `received` then · later: see `Setup.receive`.
         """
         own = {name: value.detach() for name, value in self.w.items()} if with_own else {}
-        message, L = {**told, **own}, self.cut.model.num_layers
+        message, L = {**answer, **own}, self.cut.model.num_layers
         if not message:
             return {}
-        nothing = {name: value.new_zeros(()).expand(value.shape) for name, value in told.items()}
+        nothing = {name: value.new_zeros(()).expand(value.shape) for name, value in answer.items()}
         start = {"r": [{}] * L, "shared": {**nothing, **{name: self.begun[name] for name in own}}}
         rows = {name: value[None] for name, value in message.items()}
         sent = Uploads.of(self.cohort, [{}] * L, rows, *torch.zeros(2, 1))  # losses and seconds: see `outcome`
@@ -85,7 +85,7 @@ class Participant:
             return None
         values = {name: row[0] for name, row in came.shared.items()}
         self.received |= {name: values[name] for name in own}
-        return {name: values[name] for name in told}
+        return {name: values[name] for name in answer}
 
     @property
     def arrived(self) -> bool:
@@ -95,20 +95,20 @@ class Participant:
     def outcome(self, with_own: bool) -> ClientOutcome:
         """with_own: head and tail were to be sent."""
         own = self.received if with_own else {}
-        return ClientOutcome(self.arrived, self.refused, self.told, self.seconds, own, self.spoilt)
+        return ClientOutcome(self.arrived, self.refused, self.losses, self.seconds, own, self.spoilt)
 
 
 @dataclass(frozen=True)
 class ClientOutcome:
     """What the server and the records keep of a client's round.
 
-    `refused` is why its upload was refused, if it was; `told` the loss of each step; `own` (w_H, w_T) as they were
+    `refused` is why its upload was refused, if it was; `losses` has the loss of each step; `own` (w_H, w_T) as they were
     received, where they are sent; `spoilt` whether a fault has changed any of its messages.
     """
 
     arrived: bool
     refused: str
-    told: list[Tensor]
+    losses: list[Tensor]
     seconds: float
     own: Values
     spoilt: bool = False
@@ -124,9 +124,9 @@ def uploads_of(done: list[ClientOutcome], cohort: Cohort, L: int) -> Uploads:
 
     Waits for a GPU once.
     """
-    names, told = done[0].own if done else {}, [loss for one in done for loss in one.told]
-    losses = iter(torch.stack(told).tolist() if told else [])
-    means = [sum(next(losses) for _ in one.told) / max(len(one.told), 1) for one in done]
+    names, every = done[0].own if done else {}, [loss for one in done for loss in one.losses]
+    losses = iter(torch.stack(every).tolist() if every else [])
+    means = [sum(next(losses) for _ in one.losses) / max(len(one.losses), 1) for one in done]
     up = Uploads.of(
         cohort,
         r=[{} for _ in range(L)],

@@ -125,8 +125,8 @@ class ZerothOrder:
     @torch.no_grad()
     def step(self, w_E: Mapping[str, Tensor], lr: float) -> None:
         """The same, each z drawn again where it is added. Waits for a GPU once."""
-        told = torch.stack([slopes for _, slopes in self.heard]).tolist() if self.heard else []
-        for (z, _), slopes in zip(self.heard, told, strict=True):
+        every = torch.stack([slopes for _, slopes in self.heard]).tolist() if self.heard else []
+        for (z, _), slopes in zip(self.heard, every, strict=True):
             descend(w_E, z, slopes, lr / len(self.heard))
         self.heard = []
 

@@ -57,14 +57,14 @@ class SplitPrices:
 
 
 def measure(cut: Cut, loss: Objective, image_size: int) -> SplitPrices:
-    """From shapes alone, once for models of one origin that are cut alike."""
+    """From shapes alone, once for models of one origin that are cut the same way."""
 
-    def anew() -> SplitPrices:
+    def compute() -> SplitPrices:
         prices = quickest(lambda device: _measure(cut, loss, image_size, device), cut.model, image_size)
         return replace(prices, at_once=_at_once(cut, loss, image_size))
 
     key = ("split", cut.first, cut.last, identity(loss), image_size)
-    return once(cut.model.origin, parameters_of(cut.model), key, anew)
+    return once(cut.model.origin, parameters_of(cut.model), key, compute)
 
 
 def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> SplitPrices:
@@ -79,7 +79,7 @@ def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> SplitPr
 
 
 def _at_once(cut: Cut, loss: Objective, image_size: int) -> tuple[int, int]:
-    """What does not grow with the batch, and what does, told apart by a batch twice as large."""
+    """What does not grow with the batch, and what does, separated by a batch twice as large."""
     twin = Cut(blank(cut.model), 0, cut.first, cut.model.num_layers - cut.last)
     for parameter in (*twin.w_H.values(), *twin.w_T.values()):
         parameter.requires_grad_(True)

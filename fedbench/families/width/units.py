@@ -30,7 +30,7 @@ def first(K: int, g: float, t: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Units:
-    """Hidden units that are held or not wherever they occur: `runs` runs of `each`, of which every run is cut alike.
+    """Hidden units that are held or not wherever they occur: `runs` runs of `each`, each of which is cut the same way.
 
     The heads of an attention are runs of d_head units; channels are one run.
     """

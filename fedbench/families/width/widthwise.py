@@ -121,9 +121,9 @@ class Widthwise:
                 part.slice.put(name, rows[name][n], weight)
                 rows[name][n] = torch.where(trained[name][n], rows[name][n], start[name])
             seconds.append(time.perf_counter() - began)
-        told, took = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
+        means, took = (torch.tensor(numbers, dtype=torch.float64) for numbers in (losses, seconds))
         parts = {f"shared/{name}": mask for name, mask in trained.items() if not mask.all()}
-        return Uploads.of(cohort, [{} for _ in state["r"]], rows, told, took, parts)
+        return Uploads.of(cohort, [{} for _ in state["r"]], rows, means, took, parts)
 
     def coordinates(self, name: str, whole: Tensor, part: NarrowModel, visit: Visit) -> Tensor:
         """Which coordinates of a tensor a client has trained."""
