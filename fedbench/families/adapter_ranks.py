@@ -81,9 +81,13 @@ def first_terms(model: Blocks, plan: Plan, r_n: Tensor) -> Plan:
 class ArrivedAdapter:
     """What arrived of one low-rank adapter from n clients.
 
-    A: (n, R, in) and B: (n, out, R), 0 outside of the terms that a client trained; a convolution's kernel counts as
-    part of `in` · terms: (n, R) bool, those it trained · weights: (n,) float64, the clients', summing to 1 · scales:
-    (n,) float64, what each multiplied B A with · rows: (n,) int64, their positions in the cohort.
+    Attributes:
+        A: (n, R, in), 0 outside of the terms that a client trained; a convolution's kernel counts as part of `in`.
+        B: (n, out, R), 0 outside of these terms.
+        terms: (n, R) bool, those it trained.
+        weights: (n,) float64, the clients', summing to 1.
+        scales: (n,) float64, what each multiplied B A with.
+        rows: (n,) int64, their positions in the cohort.
     """
 
     pair: AdapterPair

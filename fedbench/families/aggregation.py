@@ -32,9 +32,13 @@ def mean(rows: Tensor, weights: Tensor) -> Tensor:
 def mean_or_old(old: Tensor, rows: Tensor, returned: Tensor, weights: Tensor, trained: Tensor | None = None) -> Tensor:
     """The mean of the rows that came back; where none did, last round's value.
 
-    old: (...) · rows: (n, ...) from those who train the tensor · returned: (n,) bool, which of them arrived · weights:
-    (n,) · trained: which coordinates of its row each trained, where that is not all (see `Uploads`): each coordinate is
-    averaged over those who trained it.
+    Args:
+        old: (...).
+        rows: (n, ...) from those who train the tensor.
+        returned: (n,) bool, which of them arrived.
+        weights: (n,).
+        trained: which coordinates of its row each trained, where that is not all (see `Uploads`): each coordinate is
+            averaged over those who trained it.
     """
     if not returned.any():
         return old.clone()

@@ -70,7 +70,9 @@ class DeployedSubmodel:
     It has the layers that the method's allocation gives it (FedRA: a random subset, drawn from the seed), the rank-one
     terms that it holds, and the classifiers of its depth.
 
-    plan, start: as the method makes them · answer: how its model answers.
+    Attributes:
+        plan, start: as the method makes them.
+        answer: how its model answers.
     """
 
     setup: Setup

@@ -66,8 +66,11 @@ def server_step(
     """What the aggregator is given, and the state's new books.
 
     Under FedDyn it is given w_n - h / a for w_n: a weighted mean of these is FedDyn's mean - h / a, and what an
-    aggregator leaves alone keeps its value. registered: how many clients there are in all (FedDyn's m) · start: what
-    the clients started from.
+    aggregator leaves alone keeps its value.
+
+    Args:
+        registered: how many clients there are in all (FedDyn's m).
+        start: what the clients started from.
     """
     if not regularizer or "feddyn" not in regularizer:
         return uploads, {}

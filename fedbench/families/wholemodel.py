@@ -124,11 +124,15 @@ Turn = tuple[LossOf, Sequence[Iterable[Tensor]]]  # a loss, and the groups of te
 class Visit:
     """A client in round t: what it is given, and what it trains.
 
-    start: the global model's weights, which it must leave alone · weights: its copy of them, which it sends back ·
-    own(): the tensors it kept, None if it has none yet · steps: optimiser steps of the global model ·
-    steps_beside(epochs): those of so many epochs of a model of its own, see `Federation` · passes(): its batches of the
-    round · y(): the labels (n,) of all its images, in whatever number of equal copies · pull(): what a regulariser adds
-    to the loss of `weights`.
+    Attributes:
+        start: the global model's weights, which it must leave alone.
+        weights: its copy of them, which it sends back.
+        own: called without arguments; the tensors it kept, None if it has none yet.
+        steps: optimiser steps of the global model.
+        steps_beside: called as `steps_beside(epochs)`; those of so many epochs of a model of its own, see `Federation`.
+        passes: called without arguments; its batches of the round.
+        y: called without arguments; the labels (n,) of all its images, in whatever number of equal copies.
+        pull: called without arguments; what a regulariser adds to the loss of `weights`.
     """
 
     t: int
@@ -160,8 +164,10 @@ def fit(
 ) -> float:
     """Local steps with the suite's optimiser, fresh as in every round; returns the mean of the loss reported.
 
-    loss_of(x, y): the loss to be reported, and what is added to it · groups: tensors that are trained; those of one
-    group are clipped together · then: a turn of others, with an optimiser of their own, on every batch after that.
+    Args:
+        loss_of: called as `loss_of(x, y)`; the loss to be reported, and what is added to it.
+        groups: tensors that are trained; those of one group are clipped together.
+        then: a turn of others, with an optimiser of their own, on every batch after that.
     """
     turns = [_turn(setup, loss_of, groups), *([_turn(setup, *then)] if then else [])]
     every = [[take(x, y) for take in turns][0] for x, y in itertools.islice(batches, steps)]
@@ -223,9 +229,15 @@ def wholemodel(
 ) -> Method:
     """A whole-model method from its parts.
 
-    train: what a client does in a round · price(): what that costs · aggregator: a reference to a component, or the
-    function itself · personal(weights, own): the model of a client that keeps tensors of its own; by default none does.
-    Raises NotApplicable under FedDyn.
+    Args:
+        train: what a client does in a round.
+        price: called without arguments; what that costs.
+        aggregator: a reference to a component, or the function itself.
+        personal: called as `personal(weights, own)`; the model of a client that keeps tensors of its own; by default
+            none does.
+
+    Raises:
+        NotApplicable: under FedDyn.
     """
     aggregate = setup.component("aggregator", aggregator)
     refuse_books(setup)
@@ -335,9 +347,11 @@ def price_of(
 ) -> ClientCost:
     """What a client pays that trains all weights and sends them.
 
-    loss(model, x, y): of the module's own weights, such as `OnLogits` · epochs_beside: of a model of its own, see
-    `ClientCost` · models_beside: whole models that it holds in addition to the one it trains; a regulariser holds some
-    anyway · own_bytes: of what it trains together with that model, and keeps.
+    Args:
+        loss: called as `loss(model, x, y)`; of the module's own weights, such as `OnLogits`.
+        epochs_beside: of a model of its own, see `ClientCost`.
+        models_beside: whole models that it holds in addition to the one it trains; a regulariser holds some anyway.
+        own_bytes: of what it trains together with that model, and keeps.
     """
     flops, activations = model.to_train(loss, setup.image_size)
     weights = sum(p.nbytes for p in model.weights().values())

@@ -50,7 +50,9 @@ def check_aggregator(
     nobody returned keeps its value. What it remembers is in the state, and can be kept on disk. The order of clients
     does not matter; what they send has an effect; float32 stays float32, as in a run.
 
-    model: with its low-rank adapters and a head, that of `setup_for_aggregators()` · again: makes it again.
+    Args:
+        model: with its low-rank adapters and a head, that of `setup_for_aggregators()`.
+        again: makes it again.
     """
     model, aggregate = model or _model(), _with_hint(aggregate)
     plan, steps = _plan(aggregate, model, CAPACITIES), list[Step]()

@@ -32,8 +32,9 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
     It gives finite features of the size it names, also with some of its layers where it can be cut into layers. Its
     facts have the right types, and its fingerprint identifies its weights.
 
-    again: makes it again, with `load=False` too where it can · variants: what to call it made with another option, and
-    how.
+    Args:
+        again: makes it again, with `load=False` too where it can.
+        variants: what to call it made with another option, and how.
     """
     expect(isinstance(source, Source), f"a backbone is a fedbench.models.backbone.Source, not {type(source).__name__}")
     expect(isinstance(source.fingerprint, str) and source.fingerprint, "the fingerprint must be a text")

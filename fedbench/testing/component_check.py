@@ -54,8 +54,10 @@ SETTINGS: dict[str, Callable[[], Any]] = {
 class Verdict(NamedTuple):
     """Whether something keeps its contract.
 
-    verdict: OK, SKIPPED or BROKEN · what: a component or a plugin, as in `allocation strided` · why: in a sentence,
-    unless it is OK.
+    Attributes:
+        verdict: OK, SKIPPED or BROKEN.
+        what: a component or a plugin, as in `allocation strided`.
+        why: in a sentence, unless it is OK.
     """
 
     verdict: str

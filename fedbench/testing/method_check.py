@@ -69,9 +69,12 @@ def check_method(
     There are two rounds, an interruption between them, an empty one, lost clients, the other engine, evaluation and
     costs.
 
-    registry: the installed plugins, where they are loaded already · model: the backbone, a ViT of 3 layers by default ·
-    capacities: of the clients; by default all L layers, all but one, and one · ranks, widths: one for each client, as a
-    scenario may give them · again: gives a `make` of a module that is imported again.
+    Args:
+        registry: the installed plugins, where they are loaded already.
+        model: the backbone, a ViT of 3 layers by default.
+        capacities: of the clients; by default all L layers, all but one, and one.
+        ranks, widths: one for each client, as a scenario may give them.
+        again: gives a `make` of a module that is imported again.
     """
     registry, r_n, g_n = registry or Registry(), list(ranks) if ranks else None, list(widths) if widths else None
     L = body_of(model()).num_layers

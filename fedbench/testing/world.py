@@ -58,8 +58,9 @@ class RandomBatches:
 
     There are `steps`, and `spare` more, as an epoch has more than the steps that a client takes.
 
-    taken: how many batches each pass over a client's images has taken, by the client's id · other_spare: whether those
-    beyond `steps` have other images and labels than usual.
+    Attributes:
+        taken: how many batches each pass over a client's images has taken, by the client's id.
+        other_spare: whether those beyond `steps` have other images and labels than usual.
     """
 
     image_size = 8

@@ -20,13 +20,15 @@ AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models comp
 class Cut:
     """w = (w_H, w_E, w_T) of a backbone with its classifier, and the three maps they are the weights of.
 
-    head_blocks: how many of the first blocks stand in H, behind the embedding of patches, tokens and positions ·
-    tail_blocks: how many of the last stand in T, before final norm, pooling and classifier; with none of them norm
-    and pooling are the server's, and what it sends is (B, D) · client_start: `random` or `pretrained`, see `start` ·
-    came: the weights that the backbone came with, where the model's are others by now.
-
     Names are those of `Blocks.shared`: `model.blocks.3.norm1.weight`, `head.bias`. Raises UserError where nothing
     would remain for the server.
+
+    Attributes:
+        head_blocks: how many of the first blocks stand in H, behind the embedding of patches, tokens and positions.
+        tail_blocks: how many of the last stand in T, before final norm, pooling and classifier; with none of them norm
+            and pooling are the server's, and what it sends is (B, D).
+        client_start: `random` or `pretrained`, see `start`.
+        came: the weights that the backbone came with, where the model's are others by now.
     """
 
     def __init__(

@@ -67,7 +67,9 @@ class Participant:
     def upload(self, answer: Values, with_own: bool, later: list[Tensor] | None = None) -> Values | None:
         """What the server receives of it, through faults and guard; None where it is refused.
 
-        with_own: head and tail are sent too, and lie under `received` then · later: see `Setup.receive`.
+        Args:
+            with_own: head and tail are sent too, and lie under `received` then.
+            later: see `Setup.receive`.
         """
         own = {name: value.detach() for name, value in self.w.items()} if with_own else {}
         message, L = {**answer, **own}, self.cut.model.num_layers

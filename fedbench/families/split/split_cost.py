@@ -125,8 +125,11 @@ def of_client(
 ) -> ClientCost:
     """One client's round, and what the server computes for it.
 
-    learns: `every_step`, `last_step` by back-propagation, `losses`, or None · directions: of SPSA, two losses each ·
-    averages: whether heads and tails are averaged at the end of the round · server_optimizer: the server's own.
+    Args:
+        learns: `every_step`, `last_step` by back-propagation, `losses`, or None.
+        directions: of SPSA, two losses each.
+        averages: whether heads and tails are averaged at the end of the round.
+        server_optimizer: the server's own.
     """
     H, E, T, full = prices.H, prices.E, prices.T, prices.E_trained
     own, batch, losses = H.weights + T.weights, train["batch_size"], 2 * directions

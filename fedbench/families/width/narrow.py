@@ -25,9 +25,11 @@ class HeldGroupNorm(nn.Module):
     """A group norm of which some channels are held.
 
     Every group of the whole model is normalised over those of its channels that are there.
+    Groups that are held as a whole compute what they compute in the whole model.
 
-    norm: the whole model's, which may have timm's `drop` and `act` behind it · held: (k,) the channels' numbers,
-    ascending. Where groups are held as a whole or not at all, they compute what they compute in the whole model.
+    Attributes:
+        norm: the whole model's, which may have timm's `drop` and `act` behind it.
+        held: (k,) the channels' numbers, ascending.
     """
 
     def __init__(self, norm: nn.GroupNorm, held: Tensor) -> None:
@@ -140,8 +142,12 @@ class NarrowModel:
 class Cuts:
     """The parts of a whole model.
 
-    rule: which units a slice of rate g holds in round t · scaled: whether parts divide the outputs of hidden layers by
-    g, as HeteroFL does while training. Raises NotApplicable for a model whose units are not known.
+    Attributes:
+        rule: which units a slice of rate g holds in round t.
+        scaled: whether parts divide the outputs of hidden layers by g, as HeteroFL does while training.
+
+    Raises:
+        NotApplicable: for a model whose units are not known.
     """
 
     def __init__(self, model: WholeModel, rule: Rule = first, scaled: bool = False) -> None:

@@ -77,8 +77,10 @@ class WidthMap:
 class Slice:
     """A part of every tensor of a model.
 
-    axes: as in `WidthMap` · held: by name of units, the numbers (k,) of those held, ascending · sizes: how many there
-    are.
+    Attributes:
+        axes: as in `WidthMap`.
+        held: by name of units, the numbers (k,) of those held, ascending.
+        sizes: how many there are.
     """
 
     axes: Mapping[str, tuple[Axis | None, ...]]

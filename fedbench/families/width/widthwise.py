@@ -35,13 +35,19 @@ def widthwise(
     aggregator: Ref = "weighted_mean",
     own_classes: bool = False,
 ) -> Method:
-    """A method of unequal width from its parts.
+    """A method of unequal width from its parts. The global model is that of the full width.
 
-    rates: the widths it offers, the largest first; a client takes the largest that it can hold (`rate_of`), and one
-    that can hold none takes no part · train: what a client does in a round · price(part): what that costs · aggregator:
-    is told by `Uploads.coordinates` which coordinates each client trained; those that nobody trained are to keep their
-    values · own_classes: whether a client's work on the classifier counts for its own classes alone. The global model
-    is that of the full width. Raises NotApplicable under FedDyn, and where no client can hold any of the rates.
+    Args:
+        rates: the widths it offers, the largest first; a client takes the largest that it can hold (`rate_of`), and one
+            that can hold none takes no part.
+        train: what a client does in a round.
+        price: called as `price(part)`; what that costs.
+        aggregator: reads in `Uploads.coordinates` which coordinates each client trained; those that nobody trained
+            keep their values.
+        own_classes: whether a client's work on the classifier counts for its own classes alone.
+
+    Raises:
+        NotApplicable: under FedDyn, and where no client can hold any of the rates.
     """
     refuse_books(setup)
     aggregate = setup.component("aggregator", aggregator)
@@ -173,8 +179,11 @@ def averaged_slices(
 
     Every coordinate becomes the mean over those that trained it, as HeteroFL does; others vary the rule.
 
-    name: of the method, for messages · scale: divide the outputs of hidden layers by g in training · mask: logits of
-    classes that a client has no image of are 0 in its training, and its rows of the classifier are not averaged.
+    Args:
+        name: of the method, for messages.
+        scale: divide the outputs of hidden layers by g in training.
+        mask: logits of classes that a client has no image of are 0 in its training, and its rows of the classifier are
+            not averaged.
     """
     taken = offered(name, "rates", rates)
     cuts = Cuts(trainable(setup, body), rule, scale)
