@@ -13,7 +13,7 @@ from fedbench.errors import UserError
 from fedbench.options import Count, Length, Range, Share, Text, declared, judged
 from fedbench.registry.registry import Registry
 from fedbench.schema import described, faults
-from fedbench.suite.layers import NESTED
+from fedbench.suite.setting_layers import NESTED
 
 
 class Steps(TypedDict, total=False):

@@ -7,7 +7,7 @@ import json
 from fedbench import schema as schemas
 from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP, Catalogue, Component
 from fedbench.registry.registry import Registry
-from fedbench.suite.layers import NESTED
+from fedbench.suite.setting_layers import NESTED
 from sitemaking.commands import cell, escaped
 
 HEAD = """\

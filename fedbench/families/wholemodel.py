@@ -241,14 +241,14 @@ def wholemodel(
     """
     aggregate = setup.component("aggregator", aggregator)
     refuse_books(setup)
-    made = Whole(setup, model, train, functools.cache(price), aggregate, personal)
+    made = WholeModelMethod(setup, model, train, functools.cache(price), aggregate, personal)
     running = functools.cache(lambda size: model.to_run(setup.image_size))
     own = personal is not None
     return Method(made.init, made.round, made.predictor, made.cost, personal=own, alone=True, running=running)
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class WholeModelMethod:
     """The method itself, of the parts that `wholemodel` names: the weights are the state's `shared`."""
 
     setup: Setup

@@ -7,8 +7,8 @@ from typing import Any
 from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
 from fedbench.schema import schema_of
 from fedbench.suite.keys import SuiteKeys
-from fedbench.suite.layers import NESTED
 from fedbench.suite.references import implied
+from fedbench.suite.setting_layers import NESTED
 
 
 def json_schema(catalogue: Catalogue) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from fedbench.data.sources import located, relative_root
 from fedbench.errors import DataMissing, UserError
-from fedbench.suite.layers import CORE_KEYS
 from fedbench.suite.node import INVALID, Node, Problems
+from fedbench.suite.setting_layers import CORE_KEYS
 from fedbench.words import counted
 
 _NOUNS = {"capacities": "capacity", "ranks": "rank", "widths": "width", "devices": "device"}

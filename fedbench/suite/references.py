@@ -12,8 +12,8 @@ from fedbench.options import place
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
 from fedbench.registry.plugin_checks import unset_options
 from fedbench.schema import TRUTHS, Schema, faults
-from fedbench.suite.layers import CORE_KEYS, NESTED, stack, written_out
 from fedbench.suite.node import INVALID, Mark, Node, Problems
+from fedbench.suite.setting_layers import CORE_KEYS, NESTED, stack, written_out
 from fedbench.suite.validate import COMPONENTS, belongs
 from fedbench.suite.yaml import parse_value
 from fedbench.words import nearest, shown, suggestion

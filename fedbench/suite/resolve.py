@@ -12,15 +12,15 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import Catalogue
 from fedbench.schema import adapter
-from fedbench.suite import layers, paper_numbers, tuning_space, validate
+from fedbench.suite import paper_numbers, setting_layers, tuning_space, validate
 from fedbench.suite.device_numbers import Known
 from fedbench.suite.keys import Settings
-from fedbench.suite.layers import stack
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.overrides import Choice, Choices, Methods, replaced
 from fedbench.suite.points import Candidate, Group, Suite
 from fedbench.suite.references import References
+from fedbench.suite.setting_layers import stack
 from fedbench.suite.shipped import found
 from fedbench.suite.yaml import read
 from fedbench.types import SIZES
@@ -63,10 +63,10 @@ class _Resolver:
         if not self.tree.is_mapping:
             self.problems.raise_any()
         own = self._plain("profile", "paper")
-        self.profile = profile or (own if own in layers.PROFILES else "paper")
-        if self.profile not in layers.PROFILES:
+        self.profile = profile or (own if own in setting_layers.PROFILES else "paper")
+        if self.profile not in setting_layers.PROFILES:
             raise UserError(
-                f"--profile {shown(self.profile)}: no such profile{suggestion(self.profile, layers.PROFILES)}"
+                f"--profile {shown(self.profile)}: no such profile{suggestion(self.profile, setting_layers.PROFILES)}"
             )
         self.called = [f"data={data}"] if data else []
         self.called += [f"profile={profile}"] if profile and profile != own else []
@@ -131,9 +131,9 @@ class _Resolver:
         own = self.tree.get("overlays", self.data)
         if own is not None:
             return own
-        if self.data in layers.OVERLAYS:
+        if self.data in setting_layers.OVERLAYS:
             mark = Mark(f"overlay {self.data}")
-            return validate.settings(Node.of(layers.OVERLAYS[self.data], mark), self.problems)
+            return validate.settings(Node.of(setting_layers.OVERLAYS[self.data], mark), self.problems)
         mark = Mark(f"--data {self.data}")
         if self.data not in self.catalogue.components["dataset"]:
             near = suggestion(self.data, [*self._overlays(), *self.catalogue.components["dataset"]])
@@ -144,7 +144,7 @@ class _Resolver:
     def _overlays(self) -> list[str]:
         """The names of fedbench's overlays and of the suite's."""
         own = self.tree.get("overlays")
-        return list(dict.fromkeys([*layers.OVERLAYS, *(own.value if own and own.is_mapping else ())]))
+        return list(dict.fromkeys([*setting_layers.OVERLAYS, *(own.value if own and own.is_mapping else ())]))
 
     def _replaced(self, key: str, swept: Choice) -> bool:
         return replaced(key, swept.label, self.sets, self.overlay)
@@ -204,8 +204,8 @@ class _Resolver:
         """Every scenario at every sweep point, complete: (scenario, variant, settings, methods, the settings of those
         methods that have some of their own), with what a candidate of the tuning chooses."""
         base = [
-            Node.of(layers.DEFAULTS, Mark("defaults")),
-            Node.of(layers.PROFILES[self.profile], Mark(f"profile {self.profile}")),
+            Node.of(setting_layers.DEFAULTS, Mark("defaults")),
+            Node.of(setting_layers.PROFILES[self.profile], Mark(f"profile {self.profile}")),
             self.tree.get("defaults") or Node({}, self.tree.mark),
         ]
         scenarios = self.tree.get("scenarios")
@@ -302,9 +302,9 @@ def _plain(settings: Node) -> tuple[dict[str, Any], bool]:
     """The settings once more through the model, which turns 1 into 1.0 where it must; and whether they rotate."""
     plain = adapter(Settings).validate_python(settings.plain())
     rotate: bool = plain.pop("rotate_capacities")
-    plain["engine"] = layers.ENGINES[plain["engine"]]
+    plain["engine"] = setting_layers.ENGINES[plain["engine"]]
     if plain["train"]["max_steps"] == "smallest" and plain["train"]["local_epochs"] > 1:
-        plain["train"]["max_steps"] = layers.EACH_EPOCH
+        plain["train"]["max_steps"] = setting_layers.EACH_EPOCH
     _leave_out_nothing(plain)
     return plain, rotate
 

@@ -14,10 +14,10 @@ from ruamel.yaml import YAML
 
 from fedbench.data.sources import relative_root
 from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
-from fedbench.suite.layers import EACH_EPOCH
 from fedbench.suite.node import Problems
 from fedbench.suite.points import Group, Suite
 from fedbench.suite.resolve import load
+from fedbench.suite.setting_layers import EACH_EPOCH
 from fedbench.suite.yaml import read
 from fedbench.types import SIZES
 

@@ -59,7 +59,7 @@ def invert(
 
     from .attack import ATTACKS, Descent
     from .findings import Probe
-    from .report import framed, reports
+    from .inversion_report import framed, reports
 
     draw = _drawing(images)
     results = select(load(paths or ("results",)), **chosen)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from fedbench.report.pictures.style import GREY, paper
 
 if TYPE_CHECKING:
-    from .report import InversionReport
+    from .inversion_report import InversionReport
 
 COLUMNS = 8  # victims at most
 SIZE = 0.62  # inches a side of an image

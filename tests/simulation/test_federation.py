@@ -11,7 +11,7 @@ from fedbench.engine.microbatching import inputs_of
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
 from fedbench.seeding import numpy_generator
-from fedbench.suite.layers import EACH_EPOCH
+from fedbench.suite.setting_layers import EACH_EPOCH
 from fedbench.testing.world import tiny_vit
 from fedbench.types import MIXED, Exit, Plan
 

@@ -22,7 +22,7 @@ from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.round_records import RoundRecords
 from fedbench.simulation.simulation import Simulation
-from fedbench.suite.layers import EACH_EPOCH
+from fedbench.suite.setting_layers import EACH_EPOCH
 from fedbench_plugins.methods import ditto
 
 # Methods that train by other means than an engine. Capacities mean nothing to them, and every client meets all layers:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.suite.layers import merge, nest, sets_anew, stack
 from fedbench.suite.node import Mark, Node
+from fedbench.suite.setting_layers import merge, nest, sets_anew, stack
 
 LOW, HIGH = Mark("low"), Mark("high")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from made_up import SMALL, config
 
-from fedbench.suite.layers import OVERLAYS, PROFILES
+from fedbench.suite.setting_layers import OVERLAYS, PROFILES
 
 
 def test_the_resolved_configuration_is_complete_and_plain(suite_of):

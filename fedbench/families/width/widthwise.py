@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
 from fedbench.families.regularizer import refuse_books
-from fedbench.families.wholemodel import Answer, OnLogits, Visit, Whole, fit, price_of, trainable
+from fedbench.families.wholemodel import Answer, OnLogits, Visit, WholeModelMethod, fit, price_of, trainable
 from fedbench.families.width.narrow import Cuts, NarrowModel, offered, rate_of
 from fedbench.families.width.units import Rule
 from fedbench.method import Method, Ref, Setup, State
@@ -55,7 +55,7 @@ def widthwise(
     given = scenario.different("capacities" if scenario.widths is None else "widths")
     if not any(_rate(setup, rates, most, most) for _, most in given):
         raise NotApplicable(f"no client can hold {min(rates):g} of the width, the smallest of the rates")
-    whole = Whole(setup, cuts.model, _never, _never, aggregate, None)
+    whole = WholeModelMethod(setup, cuts.model, _never, _never, aggregate, None)
     made = Widthwise(
         setup, whole, cuts, tuple(rates), train, functools.cache(lambda g: price(cuts.at(g, 0))), own_classes
     )
@@ -85,7 +85,7 @@ class Widthwise:
     """The method itself, of the parts that `widthwise` names; what it shares with whole models is theirs (`whole`)."""
 
     setup: Setup
-    whole: Whole
+    whole: WholeModelMethod
     cuts: Cuts
     rates: tuple[float, ...]
     train: Train

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command import TINY, fedbench, write_suite
 
-from fedbench_plugins.invert.report import CSV_COLUMNS, NUMBERS
+from fedbench_plugins.invert.inversion_report import CSV_COLUMNS, NUMBERS
 
 METHODS = "fedv, fedvz, festa, {name: frozen, extends: fedv, server_lr: 0}, fedra"
 ROWS = {("features", "match"), ("gradient", "span"), ("gradient", "cosine")}
