@@ -70,24 +70,27 @@ def layerwise(
     """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable, UserError.
 
     Args:
-        allocation, aggregator, objective: references to components, or functions.
+        setup: What the runner hands to a method.
+        allocation: A reference to a component, or a function.
+        aggregator: A reference to a component, or a function.
+        objective: A reference to a component, or a function.
         adapt: False trains classifiers alone.
-        depth_of: called as `depth_of(L_n)`; how many layers a client is given, None if it takes no part.
-        exits_of: called as `exits_of(depth)`; the classifiers of that depth.
-        share: called as `share(plan, state, t, cohort, generator)`; the plan, with what clients hold and train of their
+        depth_of: Called as `depth_of(L_n)`; how many layers a client is given, None if it takes no part.
+        exits_of: Called as `exits_of(depth)`; the classifiers of that depth.
+        share: Called as `share(plan, state, t, cohort, generator)`; the plan, with what clients hold and train of their
             layers.
-        start: called as `start(state, plan, cohort, t)`; what clients start from.
-        pull: called as `pull(pull, state, plan, cohort)`; what they add to their losses in addition to the regulariser.
-        view: called as `view(state)`; what the global model is read from.
-        predict: called as `predict(model, state)`; how the model with that view answers.
-        keeps: patterns of names of tensors that every client trains and keeps (`*.lora_B`).
-        fixed: of those that everybody has from the first draw on, never trained or sent.
-        fresh: of those that every client draws in each round, not sent. `keeps`, `fixed` and `fresh` may be
+        start: Called as `start(state, plan, cohort, t)`; what clients start from.
+        pull: Called as `pull(pull, state, plan, cohort)`; what they add to their losses in addition to the regulariser.
+        view: Called as `view(state)`; what the global model is read from.
+        predict: Called as `predict(model, state)`; how the model with that view answers.
+        keeps: Patterns of names of tensors that every client trains and keeps (`*.lora_B`).
+        fixed: Of those that everybody has from the first draw on, never trained or sent.
+        fresh: Of those that every client draws in each round, not sent. `keeps`, `fixed` and `fresh` may be
             functions of the model.
-        at: called as `at(model, state, layers, exits)`; how a client's model answers; by default, where the global one
-            does, by the head at its end.
-        sizes: called as `sizes(model)`; what it offers clients that have devices, by default the different
+        sizes: Called as `sizes(model)`; what it offers clients that have devices, by default the different
             depths of depth_of.
+        at: Called as `at(model, state, layers, exits)`; how a client's model answers; by default, where the global one
+            does, by the head at its end.
     """
     model = _trainable(setup, adapt, exits_of)
     kept, never, redrawn = (known(model, *of) for of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh)))

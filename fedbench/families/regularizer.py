@@ -69,8 +69,13 @@ def server_step(
     aggregator leaves alone keeps its value.
 
     Args:
-        registered: how many clients there are in all (FedDyn's m).
-        start: what the clients started from.
+        regularizer: As `train.regularizer` has it.
+        registered: How many clients there are in all (FedDyn's m).
+        state: Before the round.
+        start: What the clients started from.
+        uploads: What came back.
+        plan: Who holds and trains what.
+        ids: Of the cohort's clients, in order.
     """
     if not regularizer or "feddyn" not in regularizer:
         return uploads, {}

@@ -165,8 +165,11 @@ def fit(
     """Local steps with the suite's optimiser, fresh as in every round; returns the mean of the loss reported.
 
     Args:
-        loss_of: called as `loss_of(x, y)`; the loss to be reported, and what is added to it.
-        groups: tensors that are trained; those of one group are clipped together.
+        setup: What the runner hands to a method.
+        loss_of: Called as `loss_of(x, y)`; the loss to be reported, and what is added to it.
+        groups: Tensors that are trained; those of one group are clipped together.
+        batches: Pairs (x, y).
+        steps: How many steps are taken.
         then: a turn of others, with an optimiser of their own, on every batch after that.
     """
     turns = [_turn(setup, loss_of, groups), *([_turn(setup, *then)] if then else [])]
@@ -230,10 +233,12 @@ def wholemodel(
     """A whole-model method from its parts.
 
     Args:
-        train: what a client does in a round.
-        price: called without arguments; what that costs.
+        setup: What the runner hands to a method.
+        model: The model.
+        train: What a client does in a round.
+        price: Called without arguments; what that costs.
         aggregator: a reference to a component, or the function itself.
-        personal: called as `personal(weights, own)`; the model of a client that keeps tensors of its own; by default
+        personal: Called as `personal(weights, own)`; the model of a client that keeps tensors of its own; by default
             none does.
 
     Raises:
@@ -348,10 +353,12 @@ def price_of(
     """What a client pays that trains all weights and sends them.
 
     Args:
-        loss: called as `loss(model, x, y)`; of the module's own weights, such as `OnLogits`.
-        epochs_beside: of a model of its own, see `ClientCost`.
-        models_beside: whole models that it holds in addition to the one it trains; a regulariser holds some anyway.
-        own_bytes: of what it trains together with that model, and keeps.
+        setup: What the runner hands to a method.
+        model: The model.
+        loss: Called as `loss(model, x, y)`; of the module's own weights, such as `OnLogits`.
+        epochs_beside: Of a model of its own, see `ClientCost`.
+        models_beside: Whole models that it holds in addition to the one it trains; a regulariser holds some anyway.
+        own_bytes: Of what it trains together with that model, and keeps.
     """
     flops, activations = model.to_train(loss, setup.image_size)
     weights = sum(p.nbytes for p in model.weights().values())

@@ -51,8 +51,9 @@ def check_aggregator(
     does not matter; what they send has an effect; float32 stays float32, as in a run.
 
     Args:
-        model: with its low-rank adapters and a head, that of `setup_for_aggregators()`.
-        again: makes it again.
+        aggregate: The aggregator.
+        model: With its low-rank adapters and a head, that of `setup_for_aggregators()`.
+        again: Makes it again.
     """
     model, aggregate = model or _model(), _with_hint(aggregate)
     plan, steps = _plan(aggregate, model, CAPACITIES), list[Step]()

@@ -33,8 +33,9 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
     facts have the right types, and its fingerprint identifies its weights.
 
     Args:
-        again: makes it again, with `load=False` too where it can.
-        variants: what to call it made with another option, and how.
+        source: The backbone.
+        again: Makes it again, with `load=False` too where it can.
+        variants: What to call it made with another option, and how.
     """
     expect(isinstance(source, Source), f"a backbone is a fedbench.models.backbone.Source, not {type(source).__name__}")
     expect(isinstance(source.fingerprint, str) and source.fingerprint, "the fingerprint must be a text")

@@ -70,11 +70,14 @@ def check_method(
     costs.
 
     Args:
-        registry: the installed plugins, where they are loaded already.
-        model: the backbone, a ViT of 3 layers by default.
-        capacities: of the clients; by default all L layers, all but one, and one.
-        ranks, widths: one for each client, as a scenario may give them.
-        again: gives a `make` of a module that is imported again.
+        make: Makes the method of a setup.
+        registry: The installed plugins, where they are loaded already.
+        model: The backbone, a ViT of 3 layers by default.
+        capacities: Of the clients; by default all L layers, all but one, and one.
+        ranks: One for each client, as a scenario may give them.
+        widths: One for each client, as a scenario may give them.
+        again: Gives a `make` of a module that is imported again.
+        **options: Of the method.
     """
     registry, r_n, g_n = registry or Registry(), list(ranks) if ranks else None, list(widths) if widths else None
     L = body_of(model()).num_layers

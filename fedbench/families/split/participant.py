@@ -68,8 +68,9 @@ class Participant:
         """What the server receives of it, through faults and guard; None where it is refused.
 
         Args:
-            with_own: head and tail are sent too, and lie under `received` then.
-            later: see `Setup.receive`.
+            answer: What the server learns its gradient from, by name.
+            with_own: Head and tail are sent too, and lie under `received` then.
+            later: See `Setup.receive`.
         """
         own = {name: value.detach() for name, value in self.w.items()} if with_own else {}
         message, L = {**answer, **own}, self.cut.model.num_layers
@@ -104,8 +105,8 @@ class Participant:
 class ClientOutcome:
     """What the server and the records keep of a client's round.
 
-    `refused` is why its upload was refused, if it was; `losses` has the loss of each step; `own` (w_H, w_T) as they were
-    received, where they are sent; `spoilt` whether a fault has changed any of its messages.
+    `refused` says why its upload was refused, if it was; `losses` has the loss of each step; `own` (w_H, w_T) as they
+    were received, where they are sent; `spoilt` says whether a fault has changed any of its messages.
     """
 
     arrived: bool

@@ -126,10 +126,12 @@ def of_client(
     """One client's round, and what the server computes for it.
 
     Args:
+        prices: Of the parts.
+        train: The suite's `train` section.
         learns: `every_step`, `last_step` by back-propagation, `losses`, or None.
-        directions: of SPSA, two losses each.
-        averages: whether heads and tails are averaged at the end of the round.
-        server_optimizer: the server's own.
+        directions: Of SPSA, two losses each.
+        averages: Whether heads and tails are averaged at the end of the round.
+        server_optimizer: The server's own.
     """
     H, E, T, full = prices.H, prices.E, prices.T, prices.E_trained
     own, batch, losses = H.weights + T.weights, train["batch_size"], 2 * directions

@@ -38,13 +38,15 @@ def widthwise(
     """A method of unequal width from its parts. The global model is that of the full width.
 
     Args:
-        rates: the widths it offers, the largest first; a client takes the largest that it can hold (`rate_of`), and one
+        setup: What the runner hands to a method.
+        cuts: The parts of the whole model.
+        rates: The widths it offers, the largest first; a client takes the largest that it can hold (`rate_of`), and one
             that can hold none takes no part.
-        train: what a client does in a round.
-        price: called as `price(part)`; what that costs.
-        aggregator: reads in `Uploads.coordinates` which coordinates each client trained; those that nobody trained
+        train: What a client does in a round.
+        price: Called as `price(part)`; what that costs.
+        aggregator: Reads in `Uploads.coordinates` which coordinates each client trained; those that nobody trained
             keep their values.
-        own_classes: whether a client's work on the classifier counts for its own classes alone.
+        own_classes: Whether a client's work on the classifier counts for its own classes alone.
 
     Raises:
         NotApplicable: under FedDyn, and where no client can hold any of the rates.
@@ -180,9 +182,15 @@ def averaged_slices(
     Every coordinate becomes the mean over those that trained it, as HeteroFL does; others vary the rule.
 
     Args:
-        name: of the method, for messages.
-        scale: divide the outputs of hidden layers by g in training.
-        mask: logits of classes that a client has no image of are 0 in its training, and its rows of the classifier are
+        setup: What the runner hands to a method.
+        name: Of the method, for messages.
+        rule: Which units a slice of a rate holds in a round.
+        rates: The widths it offers.
+        body: `pretrained`, as the backbone is, or `random`.
+        aggregator: A reference to a component, or the function itself.
+        objective: A reference to a component, or a function.
+        scale: Divide the outputs of hidden layers by g in training.
+        mask: Logits of classes that a client has no image of are 0 in its training, and its rows of the classifier are
             not averaged.
     """
     taken = offered(name, "rates", rates)
