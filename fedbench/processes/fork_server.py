@@ -7,10 +7,12 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import forkserver, resource_tracker
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, process, resource_tracker
 from types import ModuleType
+from typing import Any
 
 from fedbench import machine
 from fedbench.errors import UserError
@@ -64,6 +66,31 @@ def require_sockets() -> None:
 def server_pid() -> int:
     """The process id of the server that guards are forked from."""
     return getattr(forkserver._forkserver, "_forkserver_pid", None) or 0
+
+
+def forget_server() -> None:
+    """In a process that was forked: the server is a child of another process, and its lock may be held for ever."""
+    server: Any = forkserver._forkserver
+    if server._forkserver_alive_fd is not None:
+        with suppress(OSError):  # while it is open here, the server outlives the process that started it
+            os.close(server._forkserver_alive_fd)
+    server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
+    server._lock = threading.Lock()
+
+
+@contextmanager
+def may_have_children() -> Iterator[None]:
+    """Let a daemonic process, such as a worker of a pool, start a child, which multiprocessing forbids.
+
+    It does so because children would be left behind when the process is ended. A guard ends by itself then.
+    """
+    config = process.current_process()._config  # type: ignore[attr-defined]
+    daemonic = config.pop("daemon", None)
+    try:
+        yield
+    finally:
+        if daemonic is not None:
+            config["daemon"] = daemonic
 
 
 @contextmanager

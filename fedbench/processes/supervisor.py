@@ -22,7 +22,14 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.processes import guard, process_tree
-from fedbench.processes.fork_server import ENVIRONMENT, no_script, server_pid, start_server
+from fedbench.processes.fork_server import (
+    ENVIRONMENT,
+    forget_server,
+    may_have_children,
+    no_script,
+    server_pid,
+    start_server,
+)
 from fedbench.words import memory
 
 LAST = 6.0  # seconds that a guard has to end what it watches
@@ -31,6 +38,17 @@ LONGEST = 2**24  # bytes of an event
 
 _guards = set[int]()  # process ids of this process's children
 _starting = threading.RLock()
+
+
+def _start_afresh() -> None:
+    """In a process that was forked, which has neither the server nor the guards of its parent."""
+    global _starting
+    _guards.clear()
+    _starting = threading.RLock()
+    forget_server()
+
+
+os.register_at_fork(after_in_child=_start_afresh)
 
 
 class ChildFailed(Exception):
@@ -92,7 +110,7 @@ class Child:
 
     def _start(self, again: bool = True) -> None:
         try:
-            with _starting, no_script():
+            with _starting, no_script(), may_have_children():
                 start_server()
                 self._process.start()
                 _guards.add(self._process.pid or 0)
