@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from glob import glob
 from pathlib import Path
@@ -13,17 +14,17 @@ from fedbench.report.results import Results
 
 
 def load(*paths: str | Path) -> Results:
-    """Load what lies in results folders.
+    """Load results.
 
     Args:
         paths: results folders, suites' folders or cells' folders, and globs such as `results/*_tuned`; `results` where
-            none is given. Several are one pool of cells.
+            none is given. Several are one pool of cells. `~` is the home folder, here and in `run`.
 
     Raises:
         UserError: where a path holds no results, and for a glob that matches nothing.
     """
     found: list[str | Path] = []
-    for path in paths or ("results",):
+    for path in map(os.path.expanduser, paths or ("results",)):
         matched = sorted(glob(str(path))) if any(sign in str(path) for sign in "*?[") else [path]
         if not matched:
             raise UserError(f"{path}: no folder matches")
@@ -72,6 +73,8 @@ def run(
             YAML(typ="safe").dump(dict(suite), file)
             file.flush()
             return run(file.name, quiet=quiet, **given)
+    given |= {"plugins": tuple(map(os.path.expanduser, given.get("plugins", ())))}
+    given |= {"results": os.path.expanduser(given["results"])} if "results" in given else {}
     with Watch(Screen(stderr=True), quiet) as watch:
-        outcome = runner.run(suite, observe=watch, **given)
+        outcome = runner.run(os.path.expanduser(suite), observe=watch, **given)
     return Results([outcome.folder], outcome)

@@ -99,7 +99,7 @@ def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
     wrong: dict[str, None] = {}
     whole = functools.cache(Path.resolve)
     for path in paths:
-        there = _look(Path(path), candidates)
+        there = _look(Path(path).expanduser(), candidates)
         wrong |= dict.fromkeys(there.wrong)
         for some, known in ((there.results, found), (there.undecided, undecided)):
             for result in some:

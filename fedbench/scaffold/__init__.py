@@ -10,6 +10,7 @@ import functools
 import json
 import keyword
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Any
 
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
+from fedbench.words import on_a_line
 
 SCHEMA = "suite.schema.json"
 LINE = "# yaml-language-server: $schema="  # of the YAML language server, which VS Code, Neovim, Helix and others run
@@ -74,7 +76,7 @@ def copied(source: Path, target: Path) -> dict[Path, bytes]:
     text = source.read_text("utf-8")
     first, _, rest = text.partition("\n")
     if first.startswith("# fedbench run "):
-        text = f"# fedbench run {target}\n{rest}"
+        text = f"# {on_a_line(shlex.join(['fedbench', 'run', str(target)]))}\n{rest}"
     made = {target.with_name(SCHEMA): shipped_schema().read_bytes()}
     if numbers := read(source, Problems()).get("expected", "file"):
         other = source.parent / numbers.value

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 
 import pytest
 from command import TINY, fedbench, write_suite
 from factories import eval_rows, write_cell
 
+import fedbench as fedbench_api
 from fedbench.cli import _expanded
 from fedbench.words import meant, suggestion, unlike
 
@@ -51,6 +53,27 @@ def test_home_is_expanded_behind_every_option_where_no_shell_does(tmp_path, monk
         done = fedbench(*words, cwd=tmp_path)
         assert done.exit_code == 0 and (tmp_path / "home" / made).is_file(), done.output
     assert not (tmp_path / "~").exists()
+
+
+def test_home_is_expanded_from_python_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    write_suite(tmp_path, "allsmall")
+    shutil.copy(TINY, tmp_path / "mine.py")
+    ran = fedbench_api.run("~/tiny.yaml", plugins=["~/mine.py"], results="~/r", quiet=True, jobs=1)
+    assert (tmp_path / "r" / "tiny" / "index.json").is_file() and len(ran.cells) == 1
+    for path in ("~/r", "~/r/*", "~/r/tiny"):
+        assert len(fedbench_api.load(path).cells) == 1
+    assert len(fedbench_api.load_results("~/r")) and list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a b.yaml", "it's.yaml", "$HOME.yaml"])
+def test_the_first_line_of_a_copied_suite_is_a_command_to_copy(tmp_path, name):
+    assert fedbench("suites", "copy", "quickstart", name, cwd=tmp_path).exit_code == 0
+    first = (tmp_path / name).read_text().partition("\n")[0]
+    assert shlex.split(first.removeprefix("# ")) == ["fedbench", "run", name]
 
 
 @pytest.mark.parametrize("word", ["~/x", "--where=accuracy > ~", "group ~ *a*", "-~", "--set=data.root=~/x", "compare"])

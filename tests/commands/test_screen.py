@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table as Listing
 from rich.text import Text
 
-from fedbench.commands.output import Screen, put
+from fedbench.commands.output import NARROWEST, PIPED, Screen, put
 from fedbench.commands.watch import Bars
 from fedbench.report.frames import Frame, frame
 
@@ -98,6 +98,26 @@ def test_what_is_longer_than_the_screen_goes_through_the_pager_and_nothing_else_
         assert "m29" not in printed() and "m29" in paged.read_text() and "\x1b[" in paged.read_text()
         put(of_lines(30), "markdown", paged=True)
         assert "| m29 |" in paged.read_text() and "| m29 |" not in printed()
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "many", "", "99999999999"])
+def test_a_width_that_makes_no_sense_is_replaced_by_one_that_does(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    screen = Screen(file=io.StringIO(), force_terminal=True)
+    assert NARROWEST <= screen.width <= PIPED
+    screen.print(Text("fedra " * 30))
+    lines = screen.file.getvalue().splitlines()
+    assert " ".join(lines).split() == ["fedra"] * 30 and max(map(len, lines)) <= screen.width
+
+
+@pytest.mark.parametrize("columns", [1, 20, 39, 99_999_999])
+@pytest.mark.parametrize("words", [["plugins", "show", "fedra"], ["suites", "list"], ["compare", "s"]], ids=" ".join)
+def test_no_width_cuts_a_name_or_fills_the_memory(tmp_path, words, columns):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+    done = fedbench(*words, cwd=tmp_path, columns=columns)
+    assert done.exit_code == 0 and len(done.stdout) < 1_000_000
+    assert "fedra" in done.stdout or words[0] == "suites"
+    assert words[0] == "compare" or "\u2026" not in done.stdout
 
 
 def progress(width: int, titles: list[str], rounds: int) -> list[str]:
