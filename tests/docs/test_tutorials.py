@@ -22,12 +22,17 @@ methods: [head_only]
 
 def test_the_first_plugin_keeps_its_contract_and_runs_in_the_suite_of_init(tmp_path):
     on_the_line("init", "my_study", cwd=tmp_path)
-    (block,) = blocks(ROOT / "docs/first_plugin.md", "python")
-    file = tmp_path / "my_study/my_allocation.py"
-    file.write_text(block.text)
-    registry = Registry([str(file)])
+    allocation, method = blocks(ROOT / "docs/first_plugin.md", "python")
+    files = [tmp_path / "my_study/my_allocation.py", tmp_path / "my_study/my_method.py"]
+    for file, block in zip(files, (allocation, method), strict=True):
+        file.write_text(block.text)
+    registry = Registry([str(file) for file in files])
     check_component(registry, "allocation", "my_allocation")
-    assert load(tmp_path / "my_study/suite.yaml", registry).points()
+    suite = tmp_path / "my_study/suite.yaml"
+    text = suite.read_text()
+    assert "methods:\n" in text
+    suite.write_text(text.replace("methods:\n", "methods:\n  - my_method\n"))
+    assert "my_method" in {point.method for point in load(suite, registry).points()}
 
 
 def test_the_page_of_python_runs(tmp_path, monkeypatch, capsys, own_cache):
