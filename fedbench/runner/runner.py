@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +28,18 @@ from fedbench.results.lock import is_held
 from fedbench.results.manifest import computation
 from fedbench.results.pack import pack
 from fedbench.results.tuning import merge_searches, read_searches
-from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, entries, folders_of, status, unheard
+from fedbench.runner.cells import (
+    BuildErrors,
+    Cell,
+    Options,
+    Preparing,
+    cells_of,
+    entries,
+    folders_of,
+    status,
+    unheard,
+    without_hub,
+)
 from fedbench.runner.local import Execute
 from fedbench.runner.progress import EndedCells, Listen, RunSummary
 from fedbench.runner.successive_halving import decide, leave, of_shard, searches_of, tried
@@ -166,6 +178,9 @@ class Run:
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
             require_room(folder)
+            if warning := without_hub((cell.config for cell in missing), registry):
+                print(f"Warning: {warning}", file=sys.stderr)
+                os.environ["HF_HUB_OFFLINE"] = "1"  # of workers, so that none waits for it again
             if executor["name"] == "local":
                 fork_server.start_server()  # it loads torch meanwhile
         left_out = _prepare_data(missing, assets, BuildErrors(suite), preparing)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,8 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
         raise UserError(
             f"{name}: the option {odd[0]} is not for suites; weights of your own: `pretrained: file.safetensors`"
         )
+    if load and pretrained is True:
+        _be_offline_as_asked()
     try:
         model: Any = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
     except Exception as error:  # timm and the hub client raise many kinds; the cause is kept
@@ -46,6 +50,14 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     config = model.pretrained_cfg
     size = options.get("img_size", config.get("input_size", (3, 224, 224))[1])
     return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint, Architecture(name, options))
+
+
+def _be_offline_as_asked() -> None:
+    """Have the client of the Hub read HF_HUB_OFFLINE once more: it was imported before this worker was given that."""
+    with suppress(ImportError):
+        from huggingface_hub import constants
+
+        constants.HF_HUB_OFFLINE = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
 def refuse(name: str) -> None:

@@ -10,15 +10,24 @@ from __future__ import annotations
 import os
 import re
 import time
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from fedbench import hookimpl
+from fedbench.disk import hash_of_bytes
 from fedbench_plugins.trackers.following import REPORT, WELL, ReportedOnce, named, of_round, parameters, report
 
 CELL = "fedbench.simulation"  # the tag by which a run is found again
 ENDED = {**dict.fromkeys(WELL, "FINISHED"), "interrupted": "KILLED"}
 AT_ONCE = 100  # parameters that MLflow takes in one call
+MOST = 250  # letters of a key
+FOLDER = "mlruns"  # of the current folder, where no server is set
+ALLOW = "MLFLOW_ALLOW_FILE_STORE"
 LONGEST = 500  # letters of a parameter that every version of it takes
 CHOSEN = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -34,6 +43,8 @@ _runs: dict[str, str] = {}  # by folder, of this process
 @hookimpl
 @reported_once
 def fedbench_suite_started(suite):
+    if ALLOW in environment():
+        print(f"tracker mlflow: no server is set; runs go into ./{FOLDER} (MLFLOW_TRACKING_URI names another place)")
     _experiment(suite)
 
 
@@ -44,7 +55,9 @@ def fedbench_cell_started(manifest, folder):
     from mlflow.entities import Param
 
     known = _client().get_run(run).data.params
-    given = [(_key(k), text[:LONGEST]) for k, text in parameters(manifest).items()]
+    texts = parameters(manifest)
+    keys = keys_of(texts)
+    given = [(keys[name], text[:LONGEST]) for name, text in texts.items()]
     new = [Param(key, text) for key, text in given if key not in known]  # one that is there cannot be changed
     for i in range(0, len(new), AT_ONCE):
         _client().log_batch(run, params=new[i : i + AT_ONCE])
@@ -57,7 +70,8 @@ def fedbench_round_finished(manifest, round, rows, evaluation, folder):
 
     now = int(time.time() * 1000)
     numbers = of_round(rows, evaluation)
-    metrics = [Metric(_key(name), value, now, round) for name, value in numbers.items()]
+    keys = keys_of(numbers)
+    metrics = [Metric(keys[name], value, now, round) for name, value in numbers.items()]
     _client().log_batch(_run(folder, manifest["id"]), metrics=metrics)
 
 
@@ -80,9 +94,17 @@ def fedbench_suite_finished(suite, folder):
     _client().set_terminated(run)
 
 
+def environment() -> dict[str, str]:
+    """The settings of MLflow that this tracker makes: a folder of files where no server is set and there is no SQLite
+    store, as with `mlflow-skinny`."""
+    if os.environ.get("MLFLOW_TRACKING_URI") or find_spec("sqlalchemy"):
+        return CHOSEN
+    return {**CHOSEN, "MLFLOW_TRACKING_URI": Path(FOLDER).absolute().as_uri(), ALLOW: "true"}
+
+
 @cache
 def _client() -> Any:
-    for name, value in CHOSEN.items():
+    for name, value in environment().items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
@@ -123,6 +145,16 @@ def _found(suite: str, id: str, name: str = "") -> str:
     return str(made.info.run_id)
 
 
-def _key(name: str) -> str:
-    """A name as MLflow takes it; in its folders none can be called as the beginning of another."""
-    return re.sub(r"[^\w\-. ]", "_", name.replace("/", "."))[:250]
+def keys_of(names: Iterable[str]) -> dict[str, str]:
+    """Names as MLflow takes them. Names that would become one, such as of the domains `a+b` and `a*b`, end with a hash.
+
+    In MLflow's folders no key can be called as the beginning of another, and file systems may not know case.
+    """
+    keys = {name: re.sub(r"[^\w\-. ]", "_", name.replace("/", "."))[:MOST] for name in names}
+    folded = Counter(unicodedata.normalize("NFC", key).casefold().strip() for key in keys.values())
+    return {
+        name: key
+        if folded[unicodedata.normalize("NFC", key).casefold().strip()] == 1
+        else f"{key[: MOST - 9]}-{hash_of_bytes(name.encode())[:8]}"
+        for name, key in keys.items()
+    }

@@ -22,7 +22,9 @@ from fedbench.commands.run import files
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_rows
+from fedbench_plugins.trackers import to_mlflow
 from fedbench_plugins.trackers.following import ReportedOnce, of_round, parameters
+from fedbench_plugins.trackers.to_mlflow import keys_of
 
 TESTED = [*eval_rows({2: {"solid": 0.5, "sketch": 0.7}}), *eval_rows({2: {"solid": 0.4}}, split="validation")]
 ROWS = [round_row(2, 0, [0, 1], loss=1.0), round_row(2, 1, [0], loss=float("nan"), arrived=False)]
@@ -217,3 +219,31 @@ def test_a_tracker_is_asked_for_by_a_name_that_is_there_with_what_it_needs(monke
 def test_parameters_are_the_manifest_as_flat_texts():
     manifest = {"id": "x", "config": {"a": {"b": 1, "c": "d"}}, "versions": {"torch": "2"}, "machine": None}
     assert parameters(manifest) == {"id": "x", "config.a.b": "1", "config.a.c": "d", "versions.torch": "2"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["accuracy/a+b", "accuracy/a*b"],
+        ["accuracy/cafe\u0301", "accuracy/caf\xe9"],
+        ["accuracy/Sketch", "accuracy/sketch"],
+        ["accuracy/" + "x" * 300 + "1", "accuracy/" + "x" * 300 + "2"],
+        ["accuracy/a/b", "accuracy/a.b"],
+    ],
+)
+def test_no_two_domains_become_one_metric_of_mlflow(names):
+    keys = keys_of(["loss", *names])
+    assert len({key.casefold() for key in keys.values()}) == 3 and keys["loss"] == "loss"
+    assert all(len(key) <= 250 for key in keys.values())
+
+
+def test_mlflow_without_a_server_or_a_data_base_follows_in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(to_mlflow, "find_spec", lambda name: None)
+    assert to_mlflow.environment()["MLFLOW_TRACKING_URI"] == (tmp_path / "mlruns").as_uri()
+    monkeypatch.setattr(to_mlflow, "find_spec", lambda name: "there")
+    assert "MLFLOW_TRACKING_URI" not in to_mlflow.environment()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:5000")
+    monkeypatch.setattr(to_mlflow, "find_spec", lambda name: None)
+    assert "MLFLOW_TRACKING_URI" not in to_mlflow.environment()
