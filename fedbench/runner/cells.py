@@ -29,10 +29,6 @@ ALSO = 3  # further places in the suite that an error names
 Preparing = Callable[[int, int], Any]  # takes how many cells are prepared, of how many, as their number grows
 
 
-def unheard(done: int, of: int) -> None:
-    """Ignores what is prepared."""
-
-
 @dataclass
 class Cell:
     """One cell to compute: its identity, its configuration, and every name a suite gives it."""
@@ -229,15 +225,10 @@ class BuildErrors:
             return
         problems = Problems()
         for reason, (first, *others) in self.places.items():
-            problems.add(first, reason + _also(others))
+            more = f" and {len(others) - ALSO} more" if len(others) > ALSO else ""
+            also = f"\n  the same at {', '.join(map(str, others[:ALSO]))}{more}" if others else ""
+            problems.add(first, reason + also)
         problems.raise_any()
-
-
-def _also(others: Sequence[Mark]) -> str:
-    if not others:
-        return ""
-    more = f" and {len(others) - ALSO} more" if len(others) > ALSO else ""
-    return f"\n  the same at {', '.join(map(str, others[:ALSO]))}{more}"
 
 
 def without_hub(configs: Iterable[Mapping[str, Any]], registry: Registry) -> str:

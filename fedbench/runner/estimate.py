@@ -20,7 +20,7 @@ from fedbench.results.columns import ENDED, HALVED, PENDING, RAN
 from fedbench.results.identity import identity_of
 from fedbench.results.index import INDEX
 from fedbench.results.store import cell_folders
-from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, status, unheard
+from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, status
 from fedbench.runner.successive_halving import Tried, standing, tried
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.cost_estimate import cost_estimates
@@ -286,7 +286,7 @@ def forecast(
     assets: Assets,
     options: Options,
     timed: bool = False,
-    preparing: Preparing = unheard,
+    preparing: Preparing = lambda done, of: None,
 ) -> tuple[list[Row], Estimate | None]:
     """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
     candidates that lead by now would have them; and how long all takes here, where that is asked for.

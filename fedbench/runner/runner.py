@@ -37,7 +37,6 @@ from fedbench.runner.cells import (
     entries,
     folders_of,
     status,
-    unheard,
     without_hub,
 )
 from fedbench.runner.local import Execute
@@ -72,7 +71,7 @@ def run(
     data: str | None = None,
     plugins: Sequence[str] = (),
     observe: Observe | None = None,
-    preparing: Preparing = unheard,
+    preparing: Preparing = lambda done, of: None,
     **options: Any,
 ) -> RunSummary:
     """Run a suite and return what is now on disk.
@@ -112,7 +111,7 @@ class _Stages:
     registry: Registry
     assets: Assets
     observe: Observe | None
-    preparing: Preparing = unheard
+    preparing: Preparing
     outcome: RunSummary | None = None
 
     def compute(self, cells: list[Cell], options: Options, stage: str = "") -> RunSummary:
@@ -158,7 +157,7 @@ class Run:
         assets: Assets,
         options: Options,
         stage: str = "",
-        preparing: Preparing = unheard,
+        preparing: Preparing = lambda done, of: None,
     ) -> Run:
         """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
         names every cell, so that `compare` can follow along. stage: of a suite that runs in several · preparing: see
@@ -215,7 +214,10 @@ class Run:
             asked = queue.asked
             self.execute((job_of(cell).to_json() for cell in queue.cells()), on_event)
             if queue.asked == asked:
-                raise _asked_for_nothing(self.executor, len(queue.left))
+                raise UserError(
+                    f"--executor {self.executor}: it returned without asking for a cell, though {len(queue.left)} of "
+                    "them are to be computed; an executor takes its jobs from the iterator that it is called with"
+                )
         return ends
 
     def close(self, ends: EndedCells) -> RunSummary:
@@ -388,13 +390,6 @@ def _absence(cell: Cell, registry: Registry) -> UserError | None:
     """Why a component of the cell cannot be made: its plugin ended or hung the process that imported it."""
     named = (registry.catalogue.find(kind, ref["name"]) for kind, ref in references(cell.config))
     return next((UserError(component.absent) for component in named if component.absent), None)
-
-
-def _asked_for_nothing(executor: str, left: int) -> UserError:
-    return UserError(
-        f"--executor {executor}: it returned without asking for a cell, though {left} of them are to be computed; "
-        "an executor takes its jobs from the iterator that it is called with"
-    )
 
 
 def _last(cell: Cell, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fedbench import machine
@@ -53,7 +52,7 @@ def cost_estimates(
         common: cache_file("totals", [common, assets.stamp("method", group[0][1]["method"])])
         for common, group in groups.items()
     }
-    before = {common: _kept(file) for common, file in files.items()}
+    before = {common: kept(file) or {} for common, file in files.items()}
     found = {id: before[common][id] for common, group in groups.items() for id, _ in group if id in before[common]}
     missing = {common: left for common, group in groups.items() if (left := [c for c in group if c[0] not in found])}
     if missing:
@@ -65,13 +64,8 @@ def cost_estimates(
         for common, left in missing.items():
             new = {id: found[id] for id, _ in left if not {"refused", "broke", "failed"} & found[id].keys()}
             if new:
-                keep(files[common], _kept(files[common]) | new)
+                keep(files[common], {**(kept(files[common]) or {}), **new})
     return found
-
-
-def _kept(file: Path) -> dict[str, Found]:
-    found = kept(file)
-    return found if isinstance(found, dict) else {}
 
 
 def of_one_method(config: Config) -> str:

@@ -71,9 +71,8 @@ class Limits:
         own = {key: part for key, part in node.value.items() if key not in core_keys}
         if not all(part.is_valid for part in own.values()):
             return None
-        reference = node.plain()
-        apart = {key: part.plain() for key, part in own.items()}
-        key = json.dumps([what, apart], sort_keys=True)
+        reference = {key: part.plain() for key, part in own.items()}  # other keys of the section may be invalid
+        key = json.dumps([what, reference], sort_keys=True)
         if key not in self._known:
             try:
                 self._known[key] = question({**located(reference, self.base)} if what == "data" else reference)

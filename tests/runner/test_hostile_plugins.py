@@ -7,6 +7,10 @@ import time
 import pytest
 from command import TINY, fedbench, manifests, write_suite
 
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
+from fedbench.runner.runner import load
+
 BAD = """
 import os, time
 from dataclasses import replace
@@ -109,3 +113,9 @@ def test_a_suite_of_which_no_method_is_there_is_refused(tmp_path, own_cache):
     done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--plugin", "leaves.py", cwd=tmp_path)
     assert done.exit_code == 2 and "no method is called 'theirs'" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_a_wrong_partition_of_a_third_party_data_set_is_named(tmp_path, own_cache):
+    path = write_suite(tmp_path, "fedra", {"data: dots": "data: {name: dots, partition: theirs}"})
+    with pytest.raises(UserError, match="no partition is called 'theirs'"):
+        load(path, Registry([str(TINY)]))
