@@ -1,0 +1,50 @@
+"""One folder spelt in many ways, behind every option and argument that takes a path."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from command import fedbench
+from factories import eval_rows, write_cell
+
+SPELLINGS = {
+    "relative": "{name}",
+    "dotted": "./{name}",
+    "whole": "{cwd}/{name}",
+    "a slash at the end": "{name}/",
+    "doubled slashes": "{cwd}//{name}",
+    "there and back": "{name}/../{name}",
+    "home": "~/{name}",
+    "a link": "link",
+}
+NAME = "a café, 100% [x]"
+
+
+@pytest.fixture
+def spelt(tmp_path, monkeypatch):
+    """spelt(how): the results of one cell in that spelling."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_cell(tmp_path / NAME / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}, 2: {"a": 0.6}}))
+    os.symlink(tmp_path / NAME, tmp_path / "link")
+    return lambda how: SPELLINGS[how].format(name=NAME, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("how", SPELLINGS)
+def test_a_path_means_one_folder_however_it_is_spelt(tmp_path, spelt, how):
+    path = spelt(how)
+    given = spelt("whole") if how == "home" else path  # a shell expands arguments, and options behind a `=` not
+    hashes = {fedbench("compare", one, "--hash", cwd=tmp_path).stdout.split()[0] for one in (given, spelt("whole"))}
+    assert len(hashes) == 1
+    ways = {
+        ("compare", given): "",
+        ("report", given, f"-o{path}/page.html"): "page.html",
+        ("plot", "curves", given, f"--out={path}/curves.svg"): "curves.svg",
+        ("merge", given, f"--into={path}/merged"): "merged/s/index.json",
+        ("pack", given): "s/index.json",
+    }
+    for words, made in ways.items():
+        done = fedbench(*words, cwd=tmp_path)
+        assert done.exit_code == 0, (words, done.output)
+        assert not made or os.path.exists(f"{spelt('whole')}/{made}"), words
+    assert not (tmp_path / "~").exists()
