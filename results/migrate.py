@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from fedbench.method import Setup
 from fedbench.registry.assets import Assets
-from fedbench.registry.registry import Registry, idle_plugins, unread
+from fedbench.registry.catalogue import unread
+from fedbench.registry.registry import Registry, idle_plugins
 from fedbench.results import read_index, read_manifest
 from fedbench.results.columns import COLUMNS
 from fedbench.results.content import digest_of_table
