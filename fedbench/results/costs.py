@@ -74,11 +74,14 @@ def exact(values: np.ndarray) -> np.ndarray:
 def totals(whole: Callable[[str, Sequence[str]], Whole]) -> dict[str, dict[str, Any]]:
     """Sums and extremes over all rows of each cell that any client took part in, by its id.
 
-    rows: client-rounds · last: the last round · bytes_down, bytes_up, flops · memory: of each client's largest
-    estimate, the smallest, the median and the largest · gamma: the fewest clients that trained a layer in a round,
-    None where no layer came back; returned: how often a layer came back; layers: how many different ones did ·
-    server_flops, server_memory: None where the server computes for nobody · exchange: bytes down and up by kind ·
-    simulated: None where clients have no devices.
+    - rows: client-rounds; last: the last round
+    - bytes_down, bytes_up, flops: as floats; sums: the same as integers
+    - memory: of each client's largest estimate, the smallest, the median and the largest
+    - gamma: the fewest clients that trained a layer in a round, None where no layer came back
+    - returned: how often a layer came back; layers: how many different ones did
+    - server_flops, server_memory: None where the server computes for nobody
+    - exchange: bytes down and up by kind
+    - simulated: None where clients have no devices
 
     Args:
         whole: reads some columns of a table of all cells; each column is read where it is used, and then forgotten.
@@ -92,11 +95,12 @@ def totals(whole: Callable[[str, Sequence[str]], Whole]) -> dict[str, dict[str, 
     columns: dict[str, Sequence[Any]] = {
         "rows": np.diff(starts, append=len(rounds.table)).tolist(),
         "last": np.maximum.reduceat(rounds.numbers("round"), starts).tolist(),
-        **{name: _sums(rounds, name) for name in SUMS},
+        "sums": list(zip(*(_sums(rounds, name) for name in SUMS), strict=True)),
         "memory": _memory(whole("rounds", ("client", "memory_bytes", "workspace_bytes"))),
     }
     found: dict[str, dict[str, Any]] = {
-        id: dict(zip(columns, values, strict=True))
+        id: (own := dict(zip(columns, values, strict=True)))
+        | dict(zip(SUMS, map(float, own["sums"]), strict=True))
         | {"gamma": None, "returned": 0, "layers": 0, "server_flops": None, "server_memory": None, "simulated": None}
         for id, values in zip(rounds.spans, zip(*columns.values(), strict=True), strict=True)
     }
@@ -111,10 +115,11 @@ def totals(whole: Callable[[str, Sequence[str]], Whole]) -> dict[str, dict[str, 
     return found
 
 
-def _sums(whole: Whole, name: str) -> list[float]:
+def _sums(whole: Whole, name: str) -> list[int]:
     import numpy as np
 
-    return [float(total) for total in np.add.reduceat(exact(whole.numbers(name)), whole.starts).tolist()]
+    found: list[int] = np.add.reduceat(exact(whole.numbers(name)), whole.starts).tolist()
+    return found
 
 
 def _memory(rounds: Whole) -> list[list[float]]:
@@ -164,7 +169,7 @@ def _server(server: Whole) -> Iterator[tuple[str, dict[str, Any]]]:
     if server.spans:
         largest = np.maximum.reduceat(server.numbers("memory_bytes"), server.starts).tolist()
         for id, flops, memory in zip(server.spans, _sums(server, "flops"), largest, strict=True):
-            yield id, {"server_flops": flops, "server_memory": float(memory)}
+            yield id, {"server_flops": float(flops), "server_memory": float(memory)}
 
 
 def _exchange(exchange: Whole) -> dict[str, dict[str, list[int]]]:

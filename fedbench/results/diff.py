@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ EQUAL, DIFFERENT, LOST, GAINED, NEITHER = "equal", "different", "lost", "gained"
 DAMAGED, ONLY_BEFORE, ONLY_AFTER = "damaged", "only before", "only after"
 
 PARTS = ("versions", "machine", "git", "fingerprints", "config")  # of a manifest, in the order they are shown
-CODES = {"int32": "i", "int64": "q", "float64": "d"}  # of Python's arrays, by the type of a column
 MOST = 3  # pairs of values of one setting that are listed one by one
 
 
@@ -283,28 +281,14 @@ class ScoreDigest:
 
 def score_digest(result: Result) -> ScoreDigest:
     """Of a finished cell. Raises: UserError where its tables are not as they were written."""
-    columns = {name: result.eval[name].to_pylist() for name in COLUMNS["eval"]}
-    rounds = result.rounds
-    total = {name: sum(rounds[name].to_pylist()) for name in ("bytes_down", "bytes_up", "flops")}
-    return ScoreDigest(_digest(columns), _scores(columns), total["bytes_down"] + total["bytes_up"], total["flops"])
-
-
-def _digest(columns: Mapping[str, Sequence[Any]]) -> str:
-    found = hashlib.sha256()
-    for name, kind in COLUMNS["eval"].items():
+    hashed, columns = hashlib.sha256(), result.evaluation
+    for name in COLUMNS["eval"]:
         values = columns[name]
-        found.update("\0".join(values).encode() if kind == "string" else array(CODES[kind], values).tobytes())
-        found.update(b"\0\0")
-    return found.hexdigest()[:16]
-
-
-def _scores(columns: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-    """On test images, after the last round."""
-    last = max(columns["round"], default=0)
-    found: dict[str, dict[tuple[str, int], float]] = {}
-    names = ("round", "split", "metric", "domain", "client", "value")
-    for t, split, metric, domain, client, value in zip(*(columns[name] for name in names), strict=True):
-        if t == last and split == "test":
-            found.setdefault(metric, {})[domain, client] = value
-    averages = {metric: average(found[metric]) for metric in sorted(found)}
-    return {metric: value for metric, value in averages.items() if math.isfinite(value)}
+        hashed.update("\0".join(values).encode() if isinstance(values, list) else values.tobytes())
+        hashed.update(b"\0\0")
+    scores, last = result.scores, max(columns["round"], default=0)
+    tested = [metric for metric in sorted(scores.of_split("test")) if last in scores.tested(metric, "test")]
+    averages = {metric: average(scores.after(last, metric, "test")) for metric in tested}
+    finite = {metric: value for metric, value in averages.items() if math.isfinite(value)}
+    down, up, flops = result.totals.get("sums", (0, 0, 0))
+    return ScoreDigest(hashed.hexdigest()[:16], finite, down + up, flops)

@@ -72,6 +72,11 @@ class Result:
         """Of a finished cell. Raises: UserError where its tables are not as they were written, as all below."""
         return self._tables.scores(self.entry.cell)
 
+    @property
+    def evaluation(self) -> Mapping[str, Any]:
+        """The columns of eval.parquet of a finished cell: arrays of numbers, lists of texts."""
+        return self._tables.evaluation(self.entry.cell)
+
     @cached_property
     def totals(self) -> Mapping[str, Any]:
         """As `fedbench.results.costs.totals` of a finished cell, with `coverage`: how many clients train a layer in a

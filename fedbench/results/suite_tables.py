@@ -127,27 +127,31 @@ class SuiteTables:
         return Whole(whole, places)
 
     @cached_property
-    def _eval(self) -> tuple[Whole, dict[str, tuple[np.ndarray, list[str] | None]]]:
-        whole = self.whole("eval", (*NAMED, "value"))
-        texts = [name for name in NAMED if COLUMNS["eval"][name] == "string"]
-        return whole, {name: whole.codes(name) if name in texts else (whole.numbers(name), None) for name in NAMED}
+    def _eval(self) -> tuple[Whole, dict[str, np.ndarray], dict[str, list[str]]]:
+        """The scores of all cells, their columns, with places of texts, and the texts."""
+        whole = self.whole("eval")
+        kinds = COLUMNS["eval"]
+        coded = {name: whole.codes(name) for name in kinds if kinds[name] == "string"}
+        columns = {name: coded[name][0] if name in coded else whole.numbers(name) for name in kinds}
+        return whole, columns, {name: texts for name, (_, texts) in coded.items()}
 
-    @cached_property
-    def _values(self) -> np.ndarray:
-        return self._eval[0].numbers("value")
+    def evaluation(self, id: str) -> dict[str, Any]:
+        """The columns of eval.parquet of one cell: arrays of numbers, lists of texts. Raises: UserError where its tables are not as they were written."""
+        whole, columns, texts = self._eval
+        rows = slice(*self._span(whole, id))
+        own: dict[str, Any] = {name: column[rows] for name, column in columns.items()}
+        return own | {name: [named[code] for code in own[name].tolist()] for name, named in texts.items()}
 
     def scores(self, id: str) -> Scores:
         """The scores of one cell. Raises: UserError where its tables are not as they were written."""
-        whole, columns = self._eval
-        start, end = self._span(whole, id)
-        parts = {name: codes[start:end] for name, (codes, _) in columns.items()}
-        key = b"".join(part.tobytes() for part in parts.values())
+        whole, columns, _ = self._eval
+        rows = slice(*self._span(whole, id))
+        key = b"".join(columns[name][rows].tobytes() for name in NAMED)
         if key not in self._layouts:  # which cells of one scenario have in common
-            rows = {name: part.tolist() for name, part in parts.items()}
-            named = {name: texts for name, (_, texts) in columns.items() if texts is not None}
-            rows |= {name: [texts[code] for code in rows[name]] for name, texts in named.items()}
-            self._layouts[key] = Layout(rows)
-        return Scores(self._layouts[key], self._values[start:end])
+            own = self.evaluation(id)
+            named = {name: own[name] for name in NAMED}
+            self._layouts[key] = Layout({n: v if isinstance(v, list) else v.tolist() for n, v in named.items()})
+        return Scores(self._layouts[key], columns["value"][rows])
 
     def _span(self, whole: Whole, id: str) -> tuple[int, int]:
         if id in self.faults:
