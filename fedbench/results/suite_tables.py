@@ -136,7 +136,7 @@ class SuiteTables:
         return whole, columns, {name: texts for name, (_, texts) in coded.items()}
 
     def evaluation(self, id: str) -> dict[str, Any]:
-        """The columns of eval.parquet of one cell: arrays of numbers, lists of texts. Raises: UserError where its tables are not as they were written."""
+        """The columns of eval.parquet of one cell: arrays of numbers, lists of texts. Raises: UserError."""
         whole, columns, texts = self._eval
         rows = slice(*self._span(whole, id))
         own: dict[str, Any] = {name: column[rows] for name, column in columns.items()}
