@@ -32,10 +32,10 @@ def test_every_column_stands_in_its_table_with_its_type(kind):
 
 def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tmp_path):
     worker.run(order(tmp_path))
-    said = in_code("results.md")
-    assert not read_manifest(tmp_path).keys() - said
-    assert not set(Entry.__dataclass_fields__) - said
-    assert not set(STATUSES) - said
+    named = in_code("results.md")
+    assert not read_manifest(tmp_path).keys() - named
+    assert not set(Entry.__dataclass_fields__) - named
+    assert not set(STATUSES) - named
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys)
     Path("small.yaml").write_text(SMALL)
     (cell,) = cells_of(runner.load("small.yaml", registry).points(), registry, Assets(registry))
     (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
-    told = Path(re.search(r'cell = "(.*)"', block.text)[1])
-    place = told.with_name(f"{told.name[:-12]}{cell.id}")
+    shown = Path(re.search(r'cell = "(.*)"', block.text)[1])
+    place = shown.with_name(f"{shown.name[:-12]}{cell.id}")
     worker.run(replace(order(place), manifest=cell.manifest()))
-    exec(compile(block.text.replace(str(told), str(place)), block.place, "exec"), {})
+    exec(compile(block.text.replace(str(shown), str(place)), block.place, "exec"), {})
     assert "torch.Size([4, 64])" in capsys.readouterr().out
 
 
@@ -80,5 +80,5 @@ def test_the_ways_to_read_results_run(tmp_path, monkeypatch, capsys):
     for block in blocks(ROOT / "docs/results.md", "python"):
         if block.heading != STATE:
             exec(compile(block.text, block.place, "exec"), {})
-    said = capsys.readouterr().out
-    assert "0.75" in said and "fedra 0 1.0 MB up" in said and re.search(r"^[0-9a-f]{64}$", said, re.MULTILINE)
+    printed = capsys.readouterr().out
+    assert "0.75" in printed and "fedra 0 1.0 MB up" in printed and re.search(r"^[0-9a-f]{64}$", printed, re.MULTILINE)

@@ -19,14 +19,14 @@ FRAGMENTS = [block for page in PAGES for block in blocks(page, "yaml")]
 
 @pytest.mark.parametrize("block", FRAGMENTS, ids=place)
 def test_every_suite_of_the_pages_loads(examples, block, tmp_path):
-    said = parse(block.text, block.place, Problems()).plain()
-    around = [line for key, line in AROUND.items() if key not in said]
-    if "scenarios" not in said:
-        left = ", ".join(f"{key}: {value}" for key, value in NEEDED.items() if key not in said.get("defaults", ()))
+    fragment = parse(block.text, block.place, Problems()).plain()
+    around = [line for key, line in AROUND.items() if key not in fragment]
+    if "scenarios" not in fragment:
+        left = ", ".join(f"{key}: {value}" for key, value in NEEDED.items() if key not in fragment.get("defaults", ()))
         around.append(f"scenarios: {{one: {{{left}}}}}")
     file = tmp_path / "suite.yaml"
     file.write_text("\n".join([*around, block.text]))
-    for overlay in (None, *said.get("overlays", ())):
+    for overlay in (None, *fragment.get("overlays", ())):
         for profile in ("paper", "reference"):
             assert load(file, examples.catalogue, profile=profile, data=overlay).points()
 
@@ -36,7 +36,7 @@ def keys_of(shape) -> set[str]:
 
 
 def test_every_key_of_a_suite_stands_on_a_page():
-    said = in_code("suites.md") | in_code("clients.md")
+    named = in_code("suites.md") | in_code("clients.md")
     wanted = set(homes()) | keys_of(keys.SuiteKeys) | keys_of(keys.MethodKeys)
     wanted |= keys_of(keys.ExpectedKeys) | keys_of(keys.ExpectedFileKeys)
     for key, shape in {
@@ -49,16 +49,16 @@ def test_every_key_of_a_suite_stands_on_a_page():
     wanted |= keys_of(keys.TuneKeys) | keys_of(keys.RangeKeys) | keys_of(keys.DeviceKeys)
     wanted |= {f"data.proxy.{key}" for key in keys_of(keys.ProxyKeys)}
     wanted |= {f"participation.{key}" for key in keys_of(keys.ParticipationKeys)}
-    assert not wanted - said
+    assert not wanted - named
 
 
 def test_every_value_that_a_profile_sets_stands_on_the_page(registry):
-    said = in_code("suites.md")
+    named = in_code("suites.md")
     options = {key for c in registry.catalogue for values in c.profiles.values() for key in values}
-    assert options and not options - said
+    assert options and not options - named
     nested = {key for c in registry.catalogue for part in c.profiles.values() for v in part.values()
               if isinstance(v, dict) for key in v}  # fmt: skip
-    assert not nested - {"name"} - said
+    assert not nested - {"name"} - named
 
 
 def test_the_grid_of_the_first_suite_is_counted_rightly(examples, tmp_path):
