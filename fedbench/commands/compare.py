@@ -165,7 +165,7 @@ def _show(
     """Print the view that is asked for. asked: VIEWS, and the arguments of `fedbench.report.views.chosen`."""
     from fedbench.report import filters, views
     from fedbench.report.changes import for_people, for_programs
-    from fedbench.report.tuning import undecided
+    from fedbench.report.tuning_tables import undecided
 
     needed = {name: asked[name] for name in ("images", "reach", "pareto")}
     kind = _one([f"--{name}" for name in VIEWS if asked.pop(name)], fail_on)

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from fedbench.report.leaderboards import Leaderboard
 
-# The modules of `fedbench.report.pictures` that draw several kinds of pictures.
+# The modules of `fedbench.report.pictures` that are not called like a kind of picture.
 MODULES = {
     **dict.fromkeys(("curves", "pareto", "sizes"), "panels"),
     **dict.fromkeys(("allocation", "layers"), "heatmaps"),
+    "ranks": "rank_diagram",
 }
 WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
 _common = takes(

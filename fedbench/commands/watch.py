@@ -229,7 +229,7 @@ class Bars:
 def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
     """Print the leaderboards, or a summary of many, and what to do next."""
     from fedbench.report.render import show
-    from fedbench.report.tuning import undecided
+    from fedbench.report.tuning_tables import undecided
     from fedbench.report.views import chosen
 
     console = Screen(width=wide())

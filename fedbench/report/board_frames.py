@@ -12,7 +12,7 @@ from fedbench.report.budget import MEANING
 from fedbench.report.frames import FORMATS, PLACE, Format, Frame, frame, page
 from fedbench.report.layout import unit_of
 from fedbench.report.leaderboards import Leaderboard
-from fedbench.report.run_scores import Score
+from fedbench.report.run_scores import MeanScore
 from fedbench.report.significance import (
     CONDITIONS,
     collapsed,
@@ -139,14 +139,14 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
         yield found
 
 
-def score_columns(score: Score | None) -> dict[str, Any]:
+def score_columns(score: MeanScore | None) -> dict[str, Any]:
     """mean, std, ci_low and ci_high of a score."""
     if score is None:
         return {"mean": None, "std": None, "ci_low": None, "ci_high": None}
     return {"mean": score.mean, "std": score.std, "ci_low": score.low, "ci_high": score.high}
 
 
-def mean_of(score: Score | None) -> float | None:
+def mean_of(score: MeanScore | None) -> float | None:
     return score.mean if score else None
 
 

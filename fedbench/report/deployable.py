@@ -12,7 +12,7 @@ from fedbench.errors import UserError
 from fedbench.report.board_frames import about, page_of, score_columns, subtitle, unranked
 from fedbench.report.frames import PLACE, Format, Frame, frame
 from fedbench.report.leaderboards import Leaderboard, Row, concluded
-from fedbench.report.run_scores import Run, score
+from fedbench.report.run_scores import RunScores, score
 from fedbench.report.significance import legend_of_groups
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better
@@ -116,7 +116,7 @@ def by_client(results: Iterable[Result], metric: str) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=columns)
 
 
-def _runs(clients: pandas.DataFrame, metric: str) -> tuple[Run, ...]:
+def _runs(clients: pandas.DataFrame, metric: str) -> tuple[RunScores, ...]:
     """A run for each seed, but of a loss, whose best is 0, none where a client can run nothing."""
     higher, runs = higher_is_better(metric), []
     for seed, found in clients.groupby("seed", sort=False):
@@ -124,7 +124,9 @@ def _runs(clients: pandas.DataFrame, metric: str) -> tuple[Run, ...]:
             keys = zip(found["domain"], found["client"], strict=True)
             values = dict(zip(keys, found["value"].tolist(), strict=True))
             worst = (min if higher else max)(values.values())
-            runs.append(Run(int(seed), int(found["round"].iloc[0]), values, {}, float(found["value"].mean()), worst))
+            runs.append(
+                RunScores(int(seed), int(found["round"].iloc[0]), values, {}, float(found["value"].mean()), worst)
+            )
     return tuple(runs)
 
 

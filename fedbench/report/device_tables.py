@@ -69,7 +69,7 @@ def fitting(suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str]
     """
     rows, pages = [], []
     for where, found in scenarios.items():
-        for labels, outlooks in _alike(found):
+        for labels, outlooks in _equal(found):
             shared = ", ".join(labels)
             for label in labels:
                 rows += [{**row, "methods": shared} for row in _records((suite, *where), label, found[label])]
@@ -113,7 +113,7 @@ def shared(found: Frame) -> Frame:
     return short
 
 
-def _alike(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:
+def _equal(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:
     """Methods together that have the same sizes at the same cost on every device."""
     groups: dict[Any, tuple[list[str], Sequence[Outlook]]] = {}
     for label, rows in found.items():

@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.report.budget import EXAMPLES, quantity
+from fedbench.report.budget import EXAMPLES, Quantity, quantity
 from fedbench.report.frames import ALIASES, WITH, Format, Frame, format_of, is_blank, written
 from fedbench.report.run_scores import is_fraction
 from fedbench.results.metric_direction import without_noise
@@ -50,6 +49,7 @@ def chosen(found: Frame, where: Sequence[str] = (), sort: Sequence[str] = (), co
 
 
 def _fits(found: Frame, text: str) -> list[bool]:
+    """Which rows fit a condition."""
     match = GRAMMAR.fullmatch(text)
     if not match:
         raise UserError(f"--where '{text}': no operator in it. {HOW}")
@@ -58,9 +58,9 @@ def _fits(found: Frame, text: str) -> list[bool]:
     if not name or not value:
         raise UserError(f"--where '{text}': no {'value after' if name else 'column before'} the operator. {HOW}")
     column = column_of(found, name)
-    format = format_of(found, column)
-    wanted = quantity(value)
-    cells = found[column].tolist()
+    format, metric = format_of(found, column), found.attrs.get("metric", "accuracy")
+    cells, wanted = found[column].tolist(), quantity(value)
+    shown = [written(cell, format.unit, metric) for cell in cells]
     words = all(is_blank(cell) or isinstance(cell, str) for cell in cells)
     if sign in ORDERED and wanted is None:
         raise UserError(f"--where '{text}': '{value}' is no number. {HOW}. Several conditions are several --where")
@@ -68,57 +68,44 @@ def _fits(found: Frame, text: str) -> list[bool]:
         raise UserError(f"--where '{text}': '{name}' holds words: use =, != or ~ (a glob)")
     if sign == "~" or words or wanted is None:
         test = fnmatchcase if sign == "~" else operator.eq
-        hits = [test(_shown(found, cell, format).lower(), value.lower()) for cell in cells]
-        return [hit != (sign == "!=") for hit in hits]
-    _check_unit(found, format, name, wanted.kind, wanted.number, text)
-    numbers = [None if is_blank(cell) else float(cell) * _times(found, format) for cell in cells]
+        return [test(one.lower(), value.lower()) != (sign == "!=") for one in shown]
+    fraction = format.unit == "share" or is_fraction(metric)
+    times = 100 if format.unit in PERCENT and fraction else 1  # people write percent, frames have fractions
+    _check_unit(format, times == 100, name, wanted, text)
+    numbers = [None if is_blank(cell) else without_noise(float(cell) * times) for cell in cells]
+    limit = without_noise(wanted.number)
     if sign in ORDERED:
-        return [x is not None and ORDERED[sign](without_noise(x), without_noise(wanted.number)) for x in numbers]
-    equal = [
-        x is not None and (without_noise(x) == without_noise(wanted.number) or _shown(found, cell, format) == value)
-        for x, cell in zip(numbers, cells, strict=True)
+        return [x is not None and ORDERED[sign](x, limit) for x in numbers]
+    return [
+        (x is not None and (x == limit or one == value)) != (sign == "!=")
+        for x, one in zip(numbers, shown, strict=True)
     ]
-    return [one != (sign == "!=") for one in equal]
 
 
-def _shown(found: Frame, cell: Any, format: Format) -> str:
-    return written(cell, format.unit, found.attrs.get("metric", "accuracy"))
-
-
-def _times(found: Frame, format: Format) -> int:
-    """What people's numbers are larger by than the frame's: percent of a fraction."""
-    fraction = format.unit == "share" or is_fraction(found.attrs.get("metric", "accuracy"))
-    return 100 if format.unit in PERCENT and fraction else 1
-
-
-def _check_unit(found: Frame, format: Format, name: str, kind: str, value: float, text: str) -> None:
+def _check_unit(format: Format, percent: bool, name: str, wanted: Quantity, text: str) -> None:
     """Raises: UserError for a unit that the column does not have, and for a fraction in place of percent."""
     own = KINDS.get(format.unit, format.unit if format.unit in EXAMPLES else "")
-    own = "" if own == "%" and _times(found, format) == 1 else own
-    if kind and kind != own:
+    own = "" if own == "%" and not percent else own
+    if wanted.kind and wanted.kind != own:
         unit = {"%": "percent", "": "numbers without a unit", "flops": "FLOPs"}.get(own, own)
         raise UserError(f"--where '{text}': '{name}' is in {unit}: write {EXAMPLES[own]}, for example")
-    if format.unit == "score" and own == "%" and not kind and 0 < value < 1:
-        raise UserError(f"--where '{text}': '{name}' is in percent: write {100 * value:g}, or {value:g}% for so little")
+    x = wanted.number
+    if format.unit == "score" and own == "%" and not wanted.kind and 0 < x < 1:
+        raise UserError(f"--where '{text}': '{name}' is in percent: write {100 * x:g}, or {x:g}% for so little")
 
 
 def _sorted(found: Frame, text: str) -> Frame:
-    """Within each table; blanks last."""
-    name, _, way = text.rpartition(":") if text.rpartition(":")[2] in ("asc", "desc") else (text, "", "")
+    """Within each table: numbers, then words, then blanks."""
+    name, _, way = text.rpartition(":") if text.endswith((":asc", ":desc")) else (text, "", "")
     column = column_of(found, name.strip())
     falling = way == "desc" if way else format_of(found, column).best == "high"
-
-    def key(i: int) -> tuple[Any, ...]:
-        cell = found[column].iloc[i]
-        if is_blank(cell):
-            return (2,)
-        return (1, str(cell).lower()) if isinstance(cell, str | list | tuple) else (0, -cell if falling else cell)
-
-    places = sorted(range(len(found)), key=key)
-    if way == "desc" and any(len(key(i)) == 2 and key(i)[0] == 1 for i in places):
-        words = [i for i in places if key(i)[0] == 1][::-1]
-        places = [i for i in places if key(i)[0] == 0] + words + [i for i in places if key(i)[0] == 2]
-    found = found.iloc[places]
+    cells = found[column].tolist()
+    blank = [i for i, cell in enumerate(cells) if is_blank(cell)]
+    words = [i for i, cell in enumerate(cells) if i not in blank and isinstance(cell, str | list | tuple)]
+    numbers = [i for i in range(len(cells)) if i not in blank and i not in words]
+    numbers.sort(key=lambda i: -cells[i] if falling else cells[i])
+    words.sort(key=lambda i: str(cells[i]).lower())
+    found = found.iloc[[*numbers, *(words[::-1] if way == "desc" else words), *blank]]
     found.attrs["sorted"] = True
     return found
 
@@ -168,8 +155,3 @@ def column_of(found: Frame, name: str) -> str:
 
 def _bare(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
-def blank_columns(found: Frame, names: Iterable[str]) -> set[str]:
-    """Those of the columns that hold nothing at all."""
-    return {name for name in names if all(map(is_blank, found[name].tolist()))}

@@ -1,4 +1,4 @@
-"""Layout: a frame as pages of tables of text, which the terminal, Markdown, LaTeX and HTML print."""
+"""Pages: a frame as pages of tables of text, which the terminal, Markdown, LaTeX and HTML print."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class Page:
     warning: str
 
 
-class Layout(NamedTuple):
+class Pages(NamedTuple):
     """The pages of a frame, and what all their titles have in common."""
 
     pages: Sequence[Page]
     shared: str = ""
 
 
-def laid_out(found: Frame) -> Layout:
+def laid_out(found: Frame) -> Pages:
     """A frame as pages; without a word about what was filtered away."""
     attrs, rows = found.attrs, lists(found)
     by = attrs["by"]
@@ -97,7 +97,7 @@ def laid_out(found: Frame) -> Layout:
         tables = _tables(attrs, cells, one.get("caption", "")) if at else []
         above, warning = one.get("above", ""), one.get("warning", "")
         pages.append(Page(title, tables, one.get("notes", ()), one.get("remarks", ()), key, above, warning))
-    return Layout(pages, shared)
+    return Pages(pages, shared)
 
 
 def _tables(attrs: Attrs, cells: Cells, caption: str) -> list[Table]:

@@ -10,7 +10,7 @@ from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
 from fedbench.report.grouping import Place, by_label, registered, settings, unknown
 from fedbench.report.missing_values import ABSENCES, notes
-from fedbench.report.run_scores import AT, Run, Score, check_direction, is_fraction, metrics, run, score
+from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, is_fraction, metrics, run, score
 from fedbench.report.significance import BySeed, groups_of, margin_of
 from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
 from fedbench.results import Result
@@ -34,12 +34,12 @@ class Row:
     output: str
     metric: str
     status: str
-    runs: Sequence[Run]
-    domains: Mapping[str, Score]
-    average: Score | None
-    worst: Score | None
-    spread: Score | None
-    worst_clients: Score | None
+    runs: Sequence[RunScores]
+    domains: Mapping[str, MeanScore]
+    average: MeanScore | None
+    worst: MeanScore | None
+    spread: MeanScore | None
+    worst_clients: MeanScore | None
     cost: Costs | None
     ranked: bool = True
     role: str = "method"
@@ -130,7 +130,7 @@ class Leaderboard:
         return {r.entry.seed: r for r in self.cells[row.method] if r.status == "finished"}
 
 
-def cell(row: Row, column: str) -> Score | None:
+def cell(row: Row, column: str) -> MeanScore | None:
     """The score of a row in a column: a domain, "average", "worst", "worst_clients" or "spread"."""
     parts = {"average": row.average, "worst": row.worst, "worst_clients": row.worst_clients, "spread": row.spread}
     return parts[column] if column in parts else row.domains.get(column)
@@ -223,9 +223,9 @@ def _leaderboard(
     )
 
 
-def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) -> dict[str, list[Run]]:
+def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) -> dict[str, list[RunScores]]:
     """The finished runs of one method, by metric: the asked one first, then its second outputs."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[RunScores]] = {}
     for r in results:
         if r.status == "finished":
             for name in sorted(metrics(r.scores, metric, split), key=len):
@@ -234,7 +234,7 @@ def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) 
     return found
 
 
-def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | None:
+def _run(result: Result, metric: str, split: str, at: str | Budget) -> RunScores | None:
     """None where the first test comes after the budget is spent, or where it is not known what was spent. Raises
     UserError where no round can be chosen."""
     if not isinstance(at, Budget):
@@ -249,7 +249,7 @@ def _run(result: Result, metric: str, split: str, at: str | Budget) -> Run | Non
     return found and replace(found, spent=spent.by(found.round))
 
 
-def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[Run], role: str) -> Row:
+def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[RunScores], role: str) -> Row:
     costs = [c for r in results if r.status == "finished" and (c := cost(r))]
     spreads = [r.spread for r in runs if r.spread is not None]
     worst_clients = [r.worst_clients for r in runs if r.worst_clients is not None]

@@ -89,7 +89,7 @@ def boards(results: Sequence[Result]) -> list[Board]:
     ]
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """One evaluated round of one seed: where on the x axis, and its average and domains."""
 
     x: float
@@ -123,16 +123,16 @@ def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> d
     return panels
 
 
-def points(result: Result, metric: str, x: str) -> dict[int, Point]:
+def points(result: Result, metric: str, x: str) -> dict[int, CurvePoint]:
     """By evaluated round; none where it is not known what was spent."""
     found = curve(result.scores, metric)
     if x == "rounds":
-        return {t: Point(t, *values) for t, values in found.items()}
+        return {t: CurvePoint(t, *values) for t, values in found.items()}
     spent = paid(result, x)
-    return {t: Point(spent.by(t), *values) for t, values in found.items()} if spent else {}
+    return {t: CurvePoint(spent.by(t), *values) for t, values in found.items()} if spent else {}
 
 
-def line(seeds: Sequence[Mapping[int, Point]], domain: str | None) -> Line:
+def line(seeds: Sequence[Mapping[int, CurvePoint]], domain: str | None) -> Line:
     found = [[seed[t] for seed in seeds if t in seed] for t in sorted({t for seed in seeds for t in seed})]
     values = [[_value(point, domain) for point in each] for each in found]
     std = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
@@ -140,7 +140,7 @@ def line(seeds: Sequence[Mapping[int, Point]], domain: str | None) -> Line:
     return Line(np.array(x), np.array([np.mean(v) for v in values]), np.array(std))
 
 
-def _value(point: Point, domain: str | None) -> float:
+def _value(point: CurvePoint, domain: str | None) -> float:
     return point.average if domain is None else point.domains.get(domain, np.nan)
 
 

@@ -131,13 +131,13 @@ class Results:
 
     def tuning(self) -> Frame:
         """A row for each tuned method: its winner, and the best score to expect of fewer candidates."""
-        from fedbench.report.tuning import tuning
+        from fedbench.report.tuning_tables import tuning
 
         return tuning(self._candidates)
 
     def candidates(self) -> Frame:
         """A row for each candidate of each tuned method and each round that it was scored after."""
-        from fedbench.report.tuning import candidates
+        from fedbench.report.tuning_tables import candidates
 
         return candidates(self._candidates)
 

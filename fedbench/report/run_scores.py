@@ -30,17 +30,17 @@ def is_fraction(metric: str) -> bool:
 def check_direction(results: Iterable[Result], metric: str) -> None:
     """Raises UserError where some results say that more of a metric is better, and others that less is."""
     name = metric.partition("/")[0]
-    told: dict[str, Result] = {}
+    directions: dict[str, Result] = {}
     for result in results:
         if better := result.manifest.get("metrics", {}).get(name, {}).get("better"):
-            told.setdefault(better, result)
-    if len(told) > 1:
-        said = " and ".join(f"{better} is better in {result.folder}" for better, result in told.items())
-        raise UserError(f"metric {name!r}: {said}; compare them apart")
+            directions.setdefault(better, result)
+    if len(directions) > 1:
+        text = " and ".join(f"{better} is better in {result.folder}" for better, result in directions.items())
+        raise UserError(f"metric {name!r}: {text}; compare them apart")
 
 
 @dataclass(frozen=True)
-class Run:
+class RunScores:
     """One seed's values at the chosen round (for last4: their means over the last four evaluated rounds).
 
     clients: by (domain, client), client -1 for a global model. A domain's value is the global model's, or where every
@@ -67,7 +67,7 @@ def metrics(scores: Scores, metric: str, split: str) -> list[str]:
     return [name for name in scores.of_split(split) if name == metric or name.startswith(f"{metric}/")]
 
 
-def run(scores: Scores, seed: int, metric: str, split: str, at: str, until: float = math.inf) -> Run | None:
+def run(scores: Scores, seed: int, metric: str, split: str, at: str, until: float = math.inf) -> RunScores | None:
     """The values of one metric (exactly that name) in one evaluation; None where it has none.
 
     at: one of AT; "best" is the round with the best average of that metric on validation images, of equal rounds the
@@ -89,7 +89,7 @@ def run(scores: Scores, seed: int, metric: str, split: str, at: str, until: floa
     domains = by_domain(clients)
     worst = min if higher_is_better(metric) else max
     own = list(clients.values()) if by_client(clients) else []
-    return Run(
+    return RunScores(
         seed,
         rounds[-1],
         clients,
@@ -102,7 +102,7 @@ def run(scores: Scores, seed: int, metric: str, split: str, at: str, until: floa
 
 
 def curve(scores: Scores, metric: str, split: str = "test") -> dict[int, tuple[float, dict[str, float]]]:
-    """The average, and the value of every domain, after each evaluated round, in order, as `Run` defines them; empty
+    """The average, and the value of every domain, after each evaluated round, in order, as `RunScores` has them; empty
     where there is no such metric."""
     return {t: (average(v), by_domain(v)) for t, v in sorted(scores.by_round(metric, split).items())}
 
@@ -117,7 +117,7 @@ def worst_tenth(clients: Sequence[float], metric: str) -> float:
 
 
 @dataclass(frozen=True)
-class Score:
+class MeanScore:
     """A mean over seeds; std is the sample standard deviation (n - 1), None for one seed.
 
     low, high: its 95 % interval, from three seeds on, of a fraction within 0 and 1. interval: "t" or "bca".
@@ -131,10 +131,10 @@ class Score:
     interval: str | None = None
 
 
-def score(values: Sequence[float], fraction: bool = False) -> Score:
+def score(values: Sequence[float], fraction: bool = False) -> MeanScore:
     """The mean of values over seeds. fraction: whether its interval ends at 0 and 1, as scores do."""
     around = interval(values)
     low, high, kind = (around.low, around.high, around.kind) if around else (None, None, None)
     if fraction and low is not None and high is not None:
         low, high = max(0.0, low), min(1.0, high)
-    return Score(mean(values), spread(values, 1) if len(values) > 1 else None, len(values), low, high, kind)
+    return MeanScore(mean(values), spread(values, 1) if len(values) > 1 else None, len(values), low, high, kind)

@@ -14,7 +14,7 @@ from fedbench.report.filters import chosen as filtered
 from fedbench.report.frames import Frame
 from fedbench.report.grouping import cited, roles_of
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.tuning import how_tuned
+from fedbench.report.tuning_tables import how_tuned
 from fedbench.results import Result
 
 FEW = 8  # leaderboards that are printed whole where no view is named: about a screen each
@@ -101,7 +101,7 @@ def _view(
 ) -> Frame:
     refuse(kind, {"metric": metric, "at": at, "baseline": baseline, "equivalent": equivalent})
     if kind == "--tuning":
-        from fedbench.report.tuning import candidates, tuning
+        from fedbench.report.tuning_tables import candidates, tuning
 
         return tuning(results) if people else candidates(results)
     if kind == "--paper":

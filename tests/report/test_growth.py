@@ -10,7 +10,7 @@ import pytest
 from fedbench.report.grouping import Place
 from fedbench.report.leaderboards import Leaderboard, Row, concluded
 from fedbench.report.render import render
-from fedbench.report.run_scores import Run, score
+from fedbench.report.run_scores import RunScores, score
 from fedbench.report.scenarios import lettered, standings, summary
 from fedbench.results import Result
 from fedbench.results.diff import CellSummary, diff, settings, shared
@@ -25,7 +25,7 @@ def boards(scenarios):
 def _board(name, value):
     rows = []
     for method in ("fedra", "depthfl"):
-        run = Run(0, 1, {}, {}, value, value)
+        run = RunScores(0, 1, {}, {}, value, value)
         rows.append(Row(method, "", "accuracy", "finished", [run], {}, score([value]), None, None, None, None))
     place = Place("s", name, "", "micro_vit", "strokes6", "paper")
     return Leaderboard(place, "accuracy", "test", "final", None, None, [], rows, [f"a note on {name}"], {})

@@ -12,7 +12,7 @@ from factories import eval_rows, write_cell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.tuning import Tuned, expected_best, how_tuned, shortest
+from fedbench.report.tuning_tables import Tuned, expected_best, how_tuned, shortest
 from fedbench.results import load
 from fedbench.results.halving_state import Contest
 from fedbench.results.tuning import Search, merge_searches

@@ -9,7 +9,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.tuning import boards, how_tuned, of_results
+from fedbench.report.tuning_tables import boards, how_tuned, of_results
 from fedbench.results import load
 from fedbench.results.documents import write_json
 from fedbench.results.merge import merge

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report import board_frames, cost_tables, deployable, paper, pareto, tuning
+from fedbench.report import board_frames, cost_tables, deployable, paper, pareto, tuning_tables
 from fedbench.report.budget import paid
 from fedbench.report.frames import PLACE, Frame
 from fedbench.report.grouping import Place, cited, headings, registered, select
@@ -91,10 +91,10 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
     return gathered
 
 
-def _tuned(results: Sequence[Result]) -> list[tuning.Tuned]:
+def _tuned(results: Sequence[Result]) -> list[tuning_tables.Tuned]:
     """Nothing where nothing was tuned."""
     try:
-        return tuning.of_results(results)
+        return tuning_tables.of_results(results)
     except UserError:
         return []
 
@@ -146,7 +146,9 @@ class _Maker:
             "summary": self._page(f"summary {name}", lettered(summary([standing]))) if several else None,
             "ranks": self._page(f"ranks {name}", ranks([standing])) if several and standing.ranks else None,
             "diagram": _diagram(standing),
-            "tuning": list(self._pages(f"tuning {name}", lambda: tuning.tuning(mine, tuned)).values()) if tuned else [],
+            "tuning": list(self._pages(f"tuning {name}", lambda: tuning_tables.tuning(mine, tuned)).values())
+            if tuned
+            else [],
             "contests": contests(tuned),
             "papers": list(self._pages(f"paper {name}", lambda: self._papers(mine)).values()),
             "boards": [self._board(board, title) for board, title in zip(found, titles.titles, strict=True)],
@@ -333,7 +335,7 @@ def allocation(drawn: Board | None) -> dict[str, Any] | None:
     }
 
 
-def contests(tuned: Sequence[tuning.Tuned]) -> list[dict[str, Any]]:
+def contests(tuned: Sequence[tuning_tables.Tuned]) -> list[dict[str, Any]]:
     """One for each tuning: by method, what is to be expected of 1, 2, ... candidates, and the score of each."""
     return [
         {
@@ -342,11 +344,11 @@ def contests(tuned: Sequence[tuning.Tuned]) -> list[dict[str, Any]]:
             "fraction": is_fraction(ones[0].search.metric),
             "methods": {one.method: _curve(one) for one in ones if one.scores},
         }
-        for title, ones in tuning.boards(tuned)
+        for title, ones in tuning_tables.boards(tuned)
     ]
 
 
-def _curve(one: tuning.Tuned) -> dict[str, Any]:
+def _curve(one: tuning_tables.Tuned) -> dict[str, Any]:
     trials = range(1, len(one.search.candidates) + 1)
     return {
         "expected": [rounded(one.expected(n)) for n in trials],

@@ -12,7 +12,7 @@ from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pareto import pareto as fronts
 from fedbench.report.pictures.heatmaps import allocation, layers
 from fedbench.report.pictures.panels import curves, pareto
-from fedbench.report.pictures.ranks import diagram
+from fedbench.report.pictures.rank_diagram import diagram
 from fedbench.report.plot_data import boards
 from fedbench.report.scenarios import standings
 from fedbench.results import Found, examine

@@ -169,7 +169,7 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
         search = searches[r.suite_folder].get(key)
         trials[str(r.suite_folder), r.suite, *key] = len(search.candidates) if search else 0
     sentences: dict[tuple[int, str], list[str]] = {}
-    for name, n in _alike(trials):
+    for name, n in _equal(trials):
         who = "{} report{}" if len(name) == 5 else "in {} every method reports" if name else "every method reports"
         sentences.setdefault((n, who), []).append(_title(*name[1:]))
     return [
@@ -180,7 +180,7 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _alike(trials: Mapping[tuple[str, ...], int], levels: Sequence[int] = (0, 2, 4, 5)) -> Iterator[tuple[tuple, int]]:
+def _equal(trials: Mapping[tuple[str, ...], int], levels: Sequence[int] = (0, 2, 4, 5)) -> Iterator[tuple[tuple, int]]:
     """Numbers of candidates by (folder, suite, scenario, variant, method), once for everything, a suite, a place
     or a method: the widest of which it is true, as the first so many parts of that key."""
     level, *finer = levels
@@ -191,7 +191,7 @@ def _alike(trials: Mapping[tuple[str, ...], int], levels: Sequence[int] = (0, 2,
         if len(set(part.values())) == 1:
             yield name, next(iter(part.values()))
         else:
-            yield from _alike(part, finer)
+            yield from _equal(part, finer)
 
 
 def _title(*names: str) -> str:
