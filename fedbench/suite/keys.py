@@ -11,20 +11,20 @@ from fedbench.options import Count, Natural, NotNegative, Positive, Share
 from fedbench.suite.values import (
     Factor,
     Fraction,
-    Instead,
-    Kind,
     Name,
     OneOf,
     Probability,
     Seed,
-    Shorthand,
     Span,
     distinct,
     in_one_way,
+    instead,
+    kind,
     moments,
     not_both,
     not_empty,
     rising,
+    shorthand,
 )
 
 _closed = with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
@@ -59,7 +59,7 @@ class DataKeys(ComponentKeys, total=False):
     """A data set by name, with its options, how it is shared out and how its images enter the backbone."""
 
     partition: Annotated[
-        ComponentKeys, Kind("partition"), Field(description="how the images are shared out to clients")
+        ComponentKeys, kind("partition"), Field(description="how the images are shared out to clients")
     ]
     image_size: Annotated[Count | None, Field(description="side in pixels; null: what the backbone wants")]
     normalize: Annotated[
@@ -160,7 +160,7 @@ class EvaluationKeys(TypedDict, total=False):
         bool, Field(description="score the last model at every size that a device could run, and what each client can")
     ]
     batch_size: Count
-    metrics: Annotated[list[Annotated[ComponentKeys, Kind("metric")]], Field(min_length=1)]
+    metrics: Annotated[list[Annotated[ComponentKeys, kind("metric")]], Field(min_length=1)]
 
 
 @_closed
@@ -198,17 +198,17 @@ def _listed(items: Any, noun: str) -> dict[str, Any]:
 GivenCapacities = Annotated[
     CapacityKeys,
     OneOf("all", "by_client", "by_domain", "uniform"),
-    Shorthand({"anyOf": [_listed(_COUNT, "depth"), {"const": "all"}]}),
+    shorthand({"anyOf": [_listed(_COUNT, "depth"), {"const": "all"}]}),
 ]
 GivenRanks = Annotated[
     RankKeys,
     OneOf("by_client", "by_domain", "uniform"),
-    Shorthand({"anyOf": [_listed(_COUNT, "rank"), _COUNT]}),
+    shorthand({"anyOf": [_listed(_COUNT, "rank"), _COUNT]}),
 ]
 GivenWidths = Annotated[
     WidthKeys,
     OneOf("by_client", "by_domain", "uniform"),
-    Shorthand({"anyOf": [_listed(_SHARE, "width"), _SHARE]}),
+    shorthand({"anyOf": [_listed(_SHARE, "width"), _SHARE]}),
 ]
 
 
@@ -280,7 +280,7 @@ _NAME = {"type": "string"}
 GivenDevices = Annotated[
     DevicesKeys,
     in_one_way(*GIVEN),
-    Shorthand(
+    shorthand(
         {
             "anyOf": [
                 {**_NAME, "title": "one device"},
@@ -290,7 +290,7 @@ GivenDevices = Annotated[
         }
     ),
 ]
-GivenFit = Annotated[FitKeys, AfterValidator(not_empty), Shorthand({"const": "memory"})]
+GivenFit = Annotated[FitKeys, AfterValidator(not_empty), shorthand({"const": "memory"})]
 OwnDevices = dict[Name, DeviceKeys]
 
 
@@ -334,9 +334,9 @@ class FaultKeys(TypedDict, total=False):
 class Settings(TypedDict, total=False):
     """What describes a cell besides its method and its seed; every layer may leave out what another one says."""
 
-    backbone: Annotated[ComponentKeys, Kind("backbone")]
-    adapter: Annotated[ComponentKeys, Kind("adapter")]
-    data: Annotated[DataKeys, Kind("dataset")]
+    backbone: Annotated[ComponentKeys, kind("backbone")]
+    adapter: Annotated[ComponentKeys, kind("adapter")]
+    data: Annotated[DataKeys, kind("dataset")]
     capacities: GivenCapacities
     ranks: Annotated[GivenRanks | None, Field(description="r_n; a number is everybody's; null: nobody is given one")]
     widths: Annotated[
@@ -363,7 +363,7 @@ class Settings(TypedDict, total=False):
         bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]
     participation: Annotated[
-        ParticipationKeys, OneOf("all", "fraction", "count", "per_domain"), Shorthand({"const": "all"})
+        ParticipationKeys, OneOf("all", "fraction", "count", "per_domain"), shorthand({"const": "all"})
     ]
     faults: FaultKeys
     train: TrainKeys
@@ -377,7 +377,7 @@ class MethodKeys(TypedDict, total=False):
     """A method by name; or a name of its own for a variation of another method. It may bring settings of its own."""
 
     name: Name
-    adapter: Annotated[ComponentKeys, Kind("adapter"), Field(description="its own, over everybody's, key by key")]
+    adapter: Annotated[ComponentKeys, kind("adapter"), Field(description="its own, over everybody's, key by key")]
     train: Annotated[TrainKeys, Field(description="its own, over everybody's, key by key; rounds are everybody's")]
     extends: Annotated[str, Field(description="the method, or another name of this list, whose options it starts from")]
 
@@ -386,7 +386,7 @@ class MethodKeys(TypedDict, total=False):
 class ScenarioMethodKeys(TypedDict, total=False):
     """What a scenario says of one method: options, and settings of its own."""
 
-    adapter: Annotated[ComponentKeys, Kind("adapter")]
+    adapter: Annotated[ComponentKeys, kind("adapter")]
     train: TrainKeys
 
 
@@ -473,7 +473,7 @@ class SuiteKeys(TypedDict):
     devices: NotRequired[Annotated[OwnDevices, Field(description="its own devices, or its numbers for shipped ones")]]
     defaults: NotRequired[Annotated[Settings, Field(description="what all scenarios share")]]
     scenarios: Annotated[dict[Name, ScenarioKeys], Field(min_length=1)]
-    methods: Annotated[list[Annotated[MethodKeys, Kind("method")]], Field(min_length=1)]
+    methods: Annotated[list[Annotated[MethodKeys, kind("method")]], Field(min_length=1)]
     sweep: NotRequired[
         Annotated[
             dict[str, Annotated[list[Any], Field(min_length=1)]],
@@ -484,4 +484,4 @@ class SuiteKeys(TypedDict):
     tune: NotRequired[Annotated[TuneKeys, Field(description="what every method chooses on validation images first")]]
     overlays: NotRequired[Annotated[dict[Name, Settings], Field(description="named settings for --data NAME")]]
     timeout: NotRequired[Annotated[Positive | None, Field(description="seconds a cell may take; null: no limit")]]
-    expected: NotRequired[Annotated[list[ExpectedKeys], Instead(ExpectedFileKeys)]]
+    expected: NotRequired[Annotated[list[ExpectedKeys], instead(ExpectedFileKeys)]]

@@ -309,24 +309,23 @@ def _plain(settings: Node) -> tuple[dict[str, Any], bool]:
     return plain, rotate
 
 
+# Values that say that nothing is to happen, by section: the cell is the same as one without the key.
+_NOTHING: dict[str, dict[str, Any]] = {
+    "data": {"proxy": None},
+    "train": {"regularizer": None, "guard": None},
+    "evaluation": {"by": "domain", "at": None, "validation": None, "sizes": False},
+}
+
+
 def _leave_out_nothing(plain: dict[str, Any]) -> None:
-    """Take out what says that nothing is to happen: the cell is the same as one without the key."""
-    for key in SIZES:
-        if plain.get(key) is None:
-            plain.pop(key, None)
-    if plain["data"].get("proxy") is None:
-        plain["data"].pop("proxy", None)
-    for key in ("regularizer", "guard"):
-        if plain["train"].get(key) is None:
-            plain["train"].pop(key, None)
-    for key, nothing in (("by", "domain"), ("at", None), ("validation", None), ("sizes", False)):
-        if plain["evaluation"].get(key) == nothing:
-            plain["evaluation"].pop(key, None)
+    """Take out what says that nothing is to happen."""
+    for section, nothing in ((plain, dict.fromkeys(SIZES)), *((plain[name], keys) for name, keys in _NOTHING.items())):
+        for key in [key for key, value in nothing.items() if section.get(key) == value]:
+            section.pop(key, None)
     faults = plain.get("faults", {})
-    if not faults.get("dropout"):
-        faults.pop("dropout", None)
-    for key in ("stragglers", "corrupted"):
-        if not (faults.get(key) or {}).get("probability"):
-            faults.pop(key, None)
+    for key in list(faults):
+        chance = faults[key] if key == "dropout" else (faults[key] or {}).get("probability")
+        if not chance:
+            del faults[key]
     if not faults:
         plain.pop("faults", None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field
-from pydantic_core import core_schema
 
-from fedbench.schema import plain_error, schema_of
+from fedbench.schema import Schema, plain_error, schema_of
 from fedbench.words import shown
 
 A_NAME = "letters, digits, and _ - . + after the first, at most 80 of them"
@@ -20,68 +20,53 @@ Factor = Annotated[float, Field(ge=1)]
 Number = TypeVar("Number", int, float)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Marks a reference to a component: `name`, or `{name: ..., option: value}`."""
+@dataclass(frozen=True, eq=False)
+class InSchema:
+    """Marks a value whose part of the JSON Schema is another: `change` makes it of its own."""
 
-    kind: str
+    change: Callable[[Schema], Schema]
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return {"x-component": self.kind, "allOf": [handler(core)]}
-
-
-@dataclass(frozen=True)
-class Shorthand:
-    """Marks a mapping that has a shorter spelling too."""
-
-    schema: dict[str, Any]
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return {"anyOf": [self.schema, handler(core)]}
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Schema:
+        return self.change(handler(core))
 
 
-@dataclass(frozen=True)
-class Instead:
-    """Marks a value that another mapping may stand for; that mapping is replaced before the check."""
-
-    shape: Any
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return {"anyOf": [schema_of(self.shape), handler(core)]}
+def kind(name: str) -> InSchema:
+    """A reference to a component: `name`, or `{name: ..., option: value}`."""
+    return InSchema(lambda own: {"x-component": name, "allOf": [own]})
 
 
-class OneOf:
-    """Marks a mapping that says exactly one of its keys."""
+def shorthand(short: Schema) -> InSchema:
+    """A mapping that has a shorter spelling too."""
+    return InSchema(lambda own: {"anyOf": [short, own]})
 
-    def __init__(self, *keys: str) -> None:
-        self.keys = keys
 
-    def check(self, choice: dict[str, Any]) -> dict[str, Any]:
-        if len(choice) != 1:
-            raise plain_error(
-                "expected one of {keys}, got {count} of them", keys=", ".join(self.keys), count=len(choice)
-            )
-        return choice
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return {**handler(core), "minProperties": 1, "maxProperties": 1}
+def instead(shape: Any) -> InSchema:
+    """A value that a mapping of that shape may stand for; the mapping is replaced before the check."""
+    return InSchema(lambda own: {"anyOf": [schema_of(shape), own]})
 
 
 def in_one_way(*ways: str) -> AfterValidator:
-    """A mapping says exactly one of `ways`, whatever else it says."""
+    """A mapping has exactly one of `ways`, whatever other keys it has."""
 
     def check(choice: dict[str, Any]) -> dict[str, Any]:
-        if len(found := [way for way in ways if way in choice]) != 1:
-            raise plain_error("expected one of {ways}, got {count} of them", ways=", ".join(ways), count=len(found))
+        if (count := len(choice.keys() & {*ways})) != 1:
+            raise plain_error("expected one of {ways}, got {count} of them", ways=", ".join(ways), count=count)
         return choice
 
     return AfterValidator(check)
+
+
+class OneOf:
+    """Marks a mapping that has exactly one of its keys."""
+
+    def __init__(self, *keys: str) -> None:
+        self.check = in_one_way(*keys)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return self.check.__get_pydantic_core_schema__(source, handler)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Schema:
+        return {**handler(core), "minProperties": 1, "maxProperties": 1}
 
 
 def not_empty(choice: dict[str, Any]) -> dict[str, Any]:
