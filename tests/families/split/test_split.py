@@ -47,6 +47,9 @@ def test_what_cannot_be_cut_or_pulled_is_not_applicable(registry):
     class Whole(torch.nn.Linear):
         num_features = 4
 
+        def forward(self, x):
+            return super().forward(x.mean((1, 2, 3))[:, None].expand(-1, 4))
+
     with pytest.raises(NotApplicable, match="cannot be cut"):
         split(replace(setup_of(registry, tiny_vit(), [L]), backbone=Plain(Whole(4, 4))))
     with pytest.raises(NotApplicable, match="regularisers"):
