@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import copy
 import random
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedbench.disk import hash_of_bytes
-from fedbench.results import load, merge_index
+from fedbench.results import load, merge_index, read_index
 from fedbench.results.columns import SIMULATED
 from fedbench.results.documents import sealed_text
 from fedbench.results.identity import identity
-from fedbench.results.index import CELLS, Entry
+from fedbench.results.index import CELLS, Entry, change_index
 from fedbench.results.pack import pack
 from fedbench.results.tables import table_bytes
 
@@ -48,28 +49,35 @@ class Size:
 
 
 def make(root: Path, size: Size = Size()) -> None:
-    """Write the folder, packed."""
+    """Write the folder, packed; all suites have the cells of the first one."""
     pattern = next(r.manifest for r in load([CELL]) if r.entry.method == "fedra")
-    for number in range(size.suites):
-        folder, entries = root / f"large{number}", []
-        for scenario in range(size.scenarios):
-            for method in METHODS[: size.methods]:
-                shared = _shared_tables(size, method, number, scenario)
-                for variant, seed in ((v, s) for v in range(size.variants) for s in range(size.seeds)):
-                    place = (number, scenario, method, variant, seed)
-                    entries.append(_cell(folder, pattern, place, {**shared, "eval": _scores(size, place)}))
-        merge_index(folder, folder.name, entries)
-        pack(folder)
+    folder, entries = root / "large0", []
+    for scenario in range(size.scenarios):
+        for method in METHODS[: size.methods]:
+            shared = _shared_tables(size, method, scenario)
+            for variant, seed in ((v, s) for v in range(size.variants) for s in range(size.seeds)):
+                place = (scenario, method, variant, seed)
+                entries.append(_cell(folder, pattern, place, {**shared, "eval": _scores(size, place)}))
+    merge_index(folder, folder.name, entries)
+    pack(folder)
+    packed = read_index(folder)
+    assert packed
+    for number in range(1, size.suites):
+        copied = root / f"large{number}"
+        copied.mkdir()
+        for table in folder.glob("*.parquet"):
+            shutil.copy(table, copied)
+        change_index(copied, copied.name, lambda own: replace(packed, suite=own.suite))
 
 
 def _cell(folder: Path, pattern: Mapping[str, Any], place: tuple, tables: Mapping[str, bytes]) -> Entry:
     """Write one cell; returns its name."""
-    number, scenario, method, variant, seed = place
+    scenario, method, variant, seed = place
     manifest = copy.deepcopy({key: value for key, value in pattern.items() if key not in ("digest", "tables")})
     config, rank = manifest["config"], variant + 2
     config["method"] = {**config["method"], "name": method}
     config["adapter"]["rank"], config["seed"] = rank, seed
-    config["data"]["draw"] = 100 * number + scenario
+    config["data"]["draw"] = scenario
     manifest["id"] = identity(config, manifest["fingerprints"], manifest["versions"])
     manifest["seconds"], manifest["status"] = 20.0 + seed, "finished"
     manifest["files"] = {
@@ -111,7 +119,7 @@ def _row(t: int, client: int, draw: random.Random) -> dict[str, Any]:
 def _scores(size: Size, place: tuple) -> bytes:
     """Accuracies after every fifth round, on validation images too."""
     draw = random.Random(repr(place))
-    level = 0.5 + METHODS.index(place[2]) / 30 + draw.gauss(0, 0.02)
+    level = 0.5 + METHODS.index(place[1]) / 30 + draw.gauss(0, 0.02)
     tested = range(5, size.rounds + 1, 5) if size.rounds > 5 else [size.rounds]
     rows = [
         {"round": t, "split": split, "domain": domain, "client": -1, "metric": metric, "value": value, "examples": 300}
