@@ -20,7 +20,7 @@ from fedbench.results.columns import ENDED, HALVED, PENDING, RAN
 from fedbench.results.identity import identity_of
 from fedbench.results.index import INDEX
 from fedbench.results.store import cell_folders
-from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, status
+from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, manifests_of, status
 from fedbench.runner.successive_halving import Tried, standing, tried
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.cost_estimate import cost_estimates
@@ -110,7 +110,8 @@ def estimate(
         shares: by id, which part of a cell's rounds is to be expected, where not all are.
     """
     cells = [cell for cell in cells if "flops" in totals[cell.id]]
-    manifests = {id: read_manifest(place) or {"status": PENDING} for id, place in folders_of(cells, folder).items()}
+    on_disk = manifests_of(folders_of(cells, folder), folder)
+    manifests = {id: manifest or {"status": PENDING} for id, manifest in on_disk.items()}
     times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
     waiting = [cell for cell in cells if cell.id not in times and manifests[cell.id]["status"] != HALVED]
     here = machine.describe(device)
@@ -305,7 +306,7 @@ def forecast(
     totals = _estimated(every, assets, BuildErrors(given), preparing, options.timeout)
     shares = {cell.id: one.share for one in contests for cell in one.every}
     folders = folders_of(every, folder)
-    manifests = {id: read_manifest(place) for id, place in folders.items()}
+    manifests = manifests_of(folders, folder)
     time = _time(every, totals, folder, registry, options, shares) if timed else None
     equal: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:

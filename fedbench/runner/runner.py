@@ -36,6 +36,7 @@ from fedbench.runner.cells import (
     cells_of,
     entries,
     folders_of,
+    manifests_of,
     status,
     without_hub,
 )
@@ -171,7 +172,7 @@ class Run:
             read_searches(folder)
         chosen = options.of_shard(named)
         folders = folders_of(chosen, folder)
-        before = {id: read_manifest(place) for id, place in folders.items()}
+        before = manifests_of(folders, folder)
         missing = [cell for cell in chosen if options.wants(status(cell, folders[cell.id], before[cell.id]))]
         asked = options.asked()
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
