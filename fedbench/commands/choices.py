@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +172,22 @@ TIMEOUT = click.option(
 )
 
 
+def parsed_sets(sets: Sequence[str], example: str) -> dict[str, Any]:
+    """The options of a component by `--set OPTION=VALUE`, values read as in a suite. Raises UserError."""
+    from fedbench.suite.node import Mark
+    from fedbench.suite.yaml import parse_value
+
+    found = {}
+    for text in sets:
+        option, equals, value = text.partition("=")
+        if not (option.strip() and equals and value.strip()):
+            raise UserError(f"--set {text}: expected OPTION=VALUE, for example {example}")
+        found[option.strip()] = parse_value(value, Mark(f"--set {text}")).plain()
+    return found
+
+
 def workers(jobs: str) -> str | int:
-    """What --jobs says, as `runs.options.Options` takes it. Raises UserError."""
+    """What --jobs says, as `fedbench.runner.cells.Options` takes it. Raises UserError."""
     if jobs != "auto" and not _whole(jobs):
         raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r:.80}")
     return jobs if jobs == "auto" else _whole(jobs)

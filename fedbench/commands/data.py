@@ -5,27 +5,23 @@ from __future__ import annotations
 import json
 import sys
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.filesize import decimal
 from rich.text import Text
 
-from fedbench.commands.choices import PLUGINS
-from fedbench.commands.dataset_check import Shelf, entries
+from fedbench.commands.choices import PLUGINS, parsed_sets
+from fedbench.commands.dataset_check import DatasetFinding, DatasetFolder, entries
 from fedbench.commands.output import Screen, listing
 from fedbench.data import data_dir, root_of
 from fedbench.data.sources import MISSING
 from fedbench.disk import cache_dir
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.suite.node import Mark
-from fedbench.suite.yaml import parse_value
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from fedbench.commands.dataset_check import Shelf
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 ROOT = click.option("--root", metavar="DIR", help="Where it lies, if not in its own folder of the data folder.")
@@ -59,7 +55,6 @@ def list_(as_json: bool, plugins: tuple) -> None:
 
     Data sets are looked for in ./data/NAME, or in $FEDBENCH_DATA/NAME. No file is opened.
     """
-
     found = entries(Registry(plugins))
     if as_json:
         _print_json([{**vars(entry), "root": str(entry.root) if entry.root else None} for entry in found])
@@ -70,13 +65,13 @@ def list_(as_json: bool, plugins: tuple) -> None:
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
     console.print(table)
     elsewhere = [entry for entry in found if entry.root and entry.root != root_of(entry.name)]
-    for said in (
+    for line in (
         *(f"{entry.name} lies in {entry.root}." for entry in elsewhere),
         f"Data sets are looked for in {data_dir()}/NAME (FEDBENCH_DATA sets another folder).",
         f"Decoded images are kept in {cache_dir()} (FEDBENCH_CACHE sets another folder).",
         "`fedbench data check NAME` says what is missing and where to get it.",
     ):
-        console.print(said, style="dim", soft_wrap=True)
+        console.print(line, style="dim", soft_wrap=True)
 
 
 @data.command("check", short_help="Whether all of a data set is there, and whole.")
@@ -98,18 +93,17 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     of your suites, `prepare` and the suites find them there. Here, only hf may download. Exit code: 0 all asked are
     fine, 2 some are not.
     """
-
     registry, console = Registry(plugins), Screen()
     known = [entry for entry in entries(registry) if entry.root]
     if (root or sets) and len(names) != 1:
         raise UserError("--root and --set go with one NAME")
     asked = names or [entry.name for entry in known if entry.status != MISSING]
-    shelves = [Shelf(registry, name, _options(root, sets)) for name in asked]
-    report = [_checked(shelf, image_size, None if as_json else console) for shelf in shelves]
+    folders = [DatasetFolder(registry, name, _options(root, sets)) for name in asked]
+    report = [_checked(folder, image_size, None if as_json else console) for folder in folders]
     if as_json:
         _print_json(report)
     elif not names and (absent := [entry.name for entry in known if entry.status == MISSING]):
-        console.print(f"Not here: {', '.join(absent)}.", style="dim")
+        console.print(f"Not here: {', '.join(sorted(absent))}.", style="dim")
     wrong = any(finding["level"] == "WRONG" for entry in report for finding in entry["findings"])
     sys.exit(2 if wrong else 0)
 
@@ -134,17 +128,16 @@ def prepare(
     A suite would do so by itself, when it first needs the images. What is there is not done again; what was interrupted
     leaves nothing behind. An archive with a wrong checksum is not unpacked.
     """
-
-    shelf = Shelf(Registry(plugins), name, _options(root, sets))
+    folder = DatasetFolder(Registry(plugins), name, _options(root, sets))
     console = Screen(soft_wrap=True)
-    unpacked = shelf.unpack(unverified)
-    done = shelf.prepare(image_size, (lambda said: None) if as_json else (lambda said: console.print(said)))
+    unpacked = folder.unpack(unverified)
+    done = folder.prepare(image_size, (lambda text: None) if as_json else console.print)
     if as_json:
         facts = {**vars(done), "cache": str(done.cache) if done.cache else None}
-        _print_json({"name": name, "image_size": image_size, "unpacked": [str(folder) for folder in unpacked], **facts})
+        _print_json({"name": name, "image_size": image_size, "unpacked": list(map(str, unpacked)), **facts})
         return
-    for folder in unpacked:
-        console.print(f"unpacked {folder}")
+    for place in unpacked:
+        console.print(f"unpacked {place}")
     width = max(map(len, done.images))
     for domain, (train, test) in done.images.items():
         console.print(f"{domain:{width}} {train:>9,} training {test:>8,} test images")
@@ -157,36 +150,27 @@ def prepare(
         console.print(f"{name} keeps nothing in the cache")
 
 
-def _options(root: str | None, sets: tuple[str, ...]) -> dict:
-    """What --root and --set say, the values read as in a suite. Raises UserError."""
-
-    options = {"root": root} if root else {}
-    for text in sets:
-        option, equals, value = text.partition("=")
-        if not equals or not value.strip():
-            raise UserError(f"--set {text}: expected OPTION=VALUE, for example unreadable=skip")
-        options[option.strip()] = parse_value(value, Mark(f"--set {text}")).plain()
-    return options
+def _options(root: str | None, sets: tuple[str, ...]) -> dict[str, Any]:
+    """The options of a data set by --root and --set."""
+    return {**({"root": root} if root else {}), **parsed_sets(sets, "unreadable=skip")}
 
 
-def _checked(shelf: Shelf, image_size: int, console: Console | None) -> dict:
-    """What is found of one data set, as --json has it; each finding is printed as soon as it is there."""
-
+def _checked(folder: DatasetFolder, image_size: int, console: Console | None) -> dict:
+    """The findings on one data set, as --json has them. Each is printed at once."""
     findings = []
     if console:
-        console.print(Text(shelf.name, "bold"))
-    for finding in shelf.check(image_size):
+        console.print(Text(folder.name, "bold"))
+    for finding in folder.check(image_size):
         findings.append(vars(finding))
         if console:
             _print_finding(console, finding)
-    return {"name": shelf.name, "findings": findings}
+    return {"name": folder.name, "findings": findings}
 
 
-def _print_finding(console, finding) -> None:
-
+def _print_finding(console: Console, finding: DatasetFinding) -> None:
     style = {"ok": "green", "note": "dim", "WRONG": "red"}[finding.level]
     mark = Text(f"  {finding.level:6}", style)
-    for paragraph in finding.said.split("\n"):
+    for paragraph in finding.text.split("\n"):
         lines = wrap(paragraph.strip(), console.width - 8, break_long_words=False, break_on_hyphens=False)
         for line in lines:
             console.print(Text.assemble(mark, line), soft_wrap=True)
@@ -194,5 +178,4 @@ def _print_finding(console, finding) -> None:
 
 
 def _print_json(facts: object) -> None:
-
     click.echo(json.dumps(facts, indent=1))

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,25 @@ from fedbench.data.cache import entry_of, holds
 from fedbench.data.checked import fault_of_images, loaded, repeated, told_repeated, told_untrained, too_many
 from fedbench.data.decode import check_options, told_unreadable
 from fedbench.data.lists import read_list
-from fedbench.data.sources import INCOMPLETE, PACKED, READY, DataPart, DataSource, root_of
+from fedbench.data.sources import DataPart, DataSource, root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED
 from fedbench.registry.registry import Registry
 from fedbench.suite import reference
 from fedbench.types import Dataset, Splits
 
-__all__ = ["BUILT_IN", "INCOMPLETE", "PACKED", "READY", "Entry", "Finding", "Shelf", "entries"]
-
 BUILT_IN = "needs nothing"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A data set that suites can name. status: of its source, or what it needs instead · root: where it lies, or would
-    · ways: how it is had at once."""
+class KnownDataset:
+    """A data set that suites can name.
+
+    Attributes:
+        status: of its source, or what it needs instead.
+        root: where it lies, or would; None where it has no files.
+        ways: commands that bring it here.
+    """
 
     name: str
     summary: str
@@ -41,33 +44,32 @@ class Entry:
     ways: Sequence[str] = ()
 
 
-def entries(registry: Registry) -> list[Entry]:
+def entries(registry: Registry) -> list[KnownDataset]:
     """Every registered data set, with what is there of it; no file is opened."""
     found = []
     for name, component in registry.catalogue.components["dataset"].items():
         needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
-        if component.source:
-            root = component.source.place(name)
-            found.append(
-                Entry(name, component.summary, component.source.status(root), root, component.source.ways(name))
-            )
-        else:
-            found.append(Entry(name, component.summary, f"needs {needs}" if needs else BUILT_IN, None))
+        known = KnownDataset(name, component.summary, f"needs {needs}" if needs else BUILT_IN, None)
+        if source := component.source:
+            root = source.place(name)
+            known = replace(known, status=source.status(root), root=root, ways=source.ways(name))
+        found.append(known)
     return found
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at. level: `ok`, `note` (it could not be told) or `WRONG`."""
+class DatasetFinding:
+    """The result of one check. level: `ok`, `note` (nothing can be said) or `WRONG`."""
 
     level: str
-    said: str
+    text: str
 
 
-class Shelf:
-    """One data set in one folder, with the options a suite would give it.
+class DatasetFolder:
+    """A data set in one folder, with the options that a suite would set.
 
-    Raises: UserError for a name that no data set has, and for options that a suite could not set either.
+    Raises:
+        UserError: for an unknown name, and for options that a suite could not set either.
     """
 
     def __init__(self, registry: Registry, name: str, options: Mapping[str, Any]) -> None:
@@ -79,39 +81,38 @@ class Shelf:
         self.root = self.source.place(name, root) if self.source else root_of(name, root)
 
     def make(self, image_size: int, unreadable: str | None = None) -> Dataset:
-        """The data set, its files looked at but not decoded. unreadable: instead of its own option of that name, which
-        is looked at all the same."""
+        """The data set, not decoded yet. unreadable: replaces its option of that name, which is checked nonetheless."""
         changed = {}
         if unreadable and "unreadable" in self.ref:
             check_options(image_size, unreadable=self.ref["unreadable"])
             changed = {"unreadable": unreadable}
         return self.registry.make("dataset", {**self.ref, **changed}, image_size=image_size)
 
-    def check(self, image_size: int) -> Iterator[Finding]:
+    def check(self, image_size: int) -> Iterator[DatasetFinding]:
         """Look at everything: the parts, the archives' checksums, the lists, and every image, decoded at that size."""
         if self.source:
             yield from self._archives(self.source)
             yield from self._lists(self.source)
             if lacks := self.source.lacks(self.name, self.root):
-                yield Finding("WRONG", lacks)
+                yield DatasetFinding("WRONG", lacks)
                 return
-            yield Finding("ok", f"nothing is missing in {self.root}")
+            yield DatasetFinding("ok", f"nothing is missing in {self.root}")
         try:
             with self._blaming():
                 dataset = self.make(image_size, unreadable="skip")
                 if dataset.size and not holds(dataset.fingerprint):
-                    yield Finding("ok", will_take(dataset.size, image_size))
+                    yield DatasetFinding("ok", will_take(dataset.size, image_size))
                 splits = loaded(dataset, self.name)
                 numbers = [*self._numbers(dataset, splits), *self._contents(dataset, splits)]
         except UserError as error:
-            yield Finding("WRONG", self._told(image_size, error))
+            yield DatasetFinding("WRONG", self._fault(image_size, error))
             return
         yield from numbers
         yield self._unreadable(dataset, splits)
-        yield from (Finding("note", note) for note in dataset.notes)
+        yield from (DatasetFinding("note", note) for note in dataset.notes)
 
-    def _told(self, image_size: int, error: UserError) -> str:
-        """What is wrong with the options as they are: of what is found where images are skipped, the reason."""
+    def _fault(self, image_size: int, error: UserError) -> str:
+        """What is wrong without skipping unreadable images; else the error that was found with that."""
         try:
             with self._blaming():
                 loaded(self.make(image_size), self.name)
@@ -119,78 +120,78 @@ class Shelf:
             return str(own)
         return str(error)
 
-    def _unreadable(self, dataset: Dataset, splits: Splits) -> Finding:
-        """Those are as they were wanted where `unreadable: skip` is asked for."""
+    def _unreadable(self, dataset: Dataset, splits: Splits) -> DatasetFinding:
+        """Whether images were skipped. With `unreadable: skip` this is as wanted."""
         if not splits.skipped:
-            return Finding("ok", "every image can be read")
+            return DatasetFinding("ok", "every image can be read")
         why = dataset.why or (lambda path: "cannot be read")
         what = "and are left out" if self.skips else "(`unreadable: skip` leaves them out)"
-        said = told_unreadable(str, splits.skipped, splits.listed, why, what)
-        return Finding("note" if self.skips else "WRONG", said)
+        text = told_unreadable(str, splits.skipped, splits.listed, why, what)
+        return DatasetFinding("note" if self.skips else "WRONG", text)
 
-    def _archives(self, source: DataSource) -> Iterator[Finding]:
+    def _archives(self, source: DataSource) -> Iterator[DatasetFinding]:
         archives = {part.archive: part for part in source.parts if part.archive}
-        untold = []
+        unchecked = []
         for name, part in archives.items():
             file = part.packed(self.root)
             if file and part.md5:
                 yield self._checksum(part, file)
             elif file or part.md5 and part.find(self.root):
-                untold.append(f"{name} ({'no official checksum is known' if file else 'not there'})")
-        if untold:
-            yield Finding("note", f"checksum not compared: {', '.join(untold)}")
+                unchecked.append(f"{name} ({'no official checksum is known' if file else 'not there'})")
+        if unchecked:
+            yield DatasetFinding("note", f"checksum not compared: {', '.join(unchecked)}")
 
-    def _checksum(self, part: DataPart, file: Path) -> Finding:
+    def _checksum(self, part: DataPart, file: Path) -> DatasetFinding:
         found = md5(file)
         if found == part.md5:
-            return Finding("ok", f"{part.archive} has the official md5")
-        return Finding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
+            return DatasetFinding("ok", f"{part.archive} has the official md5")
+        return DatasetFinding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
 
-    def _lists(self, source: DataSource) -> Iterator[Finding]:
+    def _lists(self, source: DataSource) -> Iterator[DatasetFinding]:
         known = [(part, file) for part in source.parts if part.lines is not None and (file := part.find(self.root))]
         right = 0
         for part, file in known:
             try:
                 lines = len(read_list(file))
             except UserError as error:
-                yield Finding("WRONG", str(error))
+                yield DatasetFinding("WRONG", str(error))
                 continue
             if lines == part.lines:
                 right += 1
             else:
-                yield Finding("WRONG", f"{file} has {lines:,} lines, the official list {part.lines:,}")
+                yield DatasetFinding("WRONG", f"{file} has {lines:,} lines, the official list {part.lines:,}")
         if right:
-            yield Finding("ok", f"{right} of {len(known)} lists have the official number of lines")
+            yield DatasetFinding("ok", f"{right} of {len(known)} lists have the official number of lines")
 
-    def _numbers(self, dataset: Dataset, splits: Splits) -> Iterator[Finding]:
+    def _numbers(self, dataset: Dataset, splits: Splits) -> Iterator[DatasetFinding]:
         official = self.source.counts if self.source else {}
         for domain, counts in images(dataset, splits).items():
-            said = f"{domain}: {counts[0]:,} training and {counts[1]:,} test images"
+            text = f"{domain}: {counts[0]:,} training and {counts[1]:,} test images"
             if domain not in official:
-                yield Finding("ok", said)
+                yield DatasetFinding("ok", text)
             elif counts == official[domain]:
-                yield Finding("ok", f"{said}, the official numbers")
+                yield DatasetFinding("ok", f"{text}, the official numbers")
             else:
-                yield Finding("WRONG", f"{said}; officially {official[domain][0]:,} and {official[domain][1]:,}")
+                yield DatasetFinding("WRONG", f"{text}; officially {official[domain][0]:,} and {official[domain][1]:,}")
 
-    def _contents(self, dataset: Dataset, splits: Splits) -> Iterator[Finding]:
-        """What is wrong or odd about the images and labels themselves. Where there are official numbers, those tell
-        whether any are lacking."""
+    def _contents(self, dataset: Dataset, splits: Splits) -> Iterator[DatasetFinding]:
+        """What is wrong or odd about images and labels. Official numbers show whether any are missing."""
         faults = [fault_of_images(getattr(splits, split), dataset, split) for split in ("train", "test")]
         if any(faults):
-            yield from (Finding("WRONG", fault) for fault in filter(None, faults))
+            yield from (DatasetFinding("WRONG", fault) for fault in filter(None, faults))
             return
         if not self.source and (untrained := told_untrained(splits.train, dataset)):
-            yield Finding("note", untrained)
+            yield DatasetFinding("note", untrained)
         n = len(splits.test)
         if count := repeated(splits):
-            yield Finding("WRONG" if too_many(count, n) else "note", told_repeated(count, n))
+            yield DatasetFinding("WRONG" if too_many(count, n) else "note", told_repeated(count, n))
 
     def unpack(self, unverified: bool = False) -> list[Path]:
-        """Unpack the archives of what is missing; the folders that are new. What is there is left as it is.
+        """Unpack the archives of what is missing, and return the new folders. What is there is left as it is.
 
-        Raises: UserError where a checksum is not the official one (unless `unverified`), a folder is there but
-        incomplete, or an archive is not fit to be unpacked.
+        Raises:
+            UserError: a checksum is not the official one (unless `unverified`), a folder is there but incomplete, or an
+                archive cannot be unpacked.
         """
         made = []
         for part in self.source.parts if self.source else ():
@@ -202,16 +203,13 @@ class Shelf:
                 what = f" without {missing}" if missing else ""
                 raise UserError(f"{folder} is there{what}; remove it, and {file.name} is unpacked again")
             if part.md5 and not unverified and (finding := self._checksum(part, file)).level == "WRONG":
-                raise UserError(f"{finding.said}\n  fetch it again, or unpack it all the same with --unverified")
+                raise UserError(f"{finding.text}\n  fetch it again, or unpack it all the same with --unverified")
             unpack(file, folder)
             made.append(folder)
         return made
 
-    def prepare(self, image_size: int, tell: Callable[[str], None] = lambda said: None) -> Prepared:
-        """Decode everything into the cache, or find it there. Raises: UserError.
-
-        tell: hears beforehand how much is to be written, where that is known.
-        """
+    def prepare(self, image_size: int, tell: Callable[[str], None]) -> Prepared:
+        """Decode everything into the cache, or find it there. tell: is given beforehand how much will be written."""
         started = time.perf_counter()
         with self._blaming():
             dataset = self.make(image_size)
@@ -230,9 +228,17 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` did. images: {domain: (training, test)} · listed: how many there are with those skipped · cache,
-    size: the folder and its bytes, None for a data set that keeps nothing there · known: whether it was there before ·
-    seconds: what it took."""
+    """What `prepare` did.
+
+    Attributes:
+        images: by domain, how many are for training and for testing.
+        skipped: paths of those that cannot be read.
+        listed: how many there are, with those skipped.
+        cache: the folder in the cache; None for a data set that keeps nothing there.
+        size: its bytes.
+        known: whether it was there before.
+        seconds: how long it took.
+    """
 
     images: Mapping[str, tuple[int, int]]
     skipped: tuple[str, ...]

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from fedbench import __version__, disk, machine
 from fedbench.commands.choices import PLUGINS, RESULTS
-from fedbench.commands.dataset_check import BUILT_IN, INCOMPLETE, PACKED, READY, entries
+from fedbench.commands.dataset_check import BUILT_IN, entries
 from fedbench.commands.output import Screen
+from fedbench.data.sources import INCOMPLETE, PACKED, READY
 from fedbench.errors import CannotWrite, NotApplicable, UserError
 from fedbench.machine import package_version
 from fedbench.processes.supervisor import ChildFailed, call

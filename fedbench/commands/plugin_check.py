@@ -26,8 +26,8 @@ Verdict = tuple[str, str, str]  # see `fedbench.testing.component_check.Verdict`
 
 
 @dataclass(frozen=True)
-class Found:
-    """A component to be checked. options: the names of its options · open: whether it takes any other option too."""
+class CheckedComponent:
+    """A component to be checked. options: the names of its options. open: whether it takes any other option too."""
 
     kind: str
     name: str
@@ -36,7 +36,7 @@ class Found:
     open: bool
 
 
-class Check:
+class PluginCheck:
     """A call of `fedbench plugins check`.
 
     printed: what plugins wrote to stdout and stderr.
@@ -67,7 +67,7 @@ class Check:
 
     def verdicts(self) -> Iterator[Verdict]:
         """One for each component, in turn. Raises UserError for a name or an option that nobody has."""
-        found = dict[Found, None]()
+        found = dict[CheckedComponent, None]()
         for name in self.names:
             argument = {"name": name, "plugins": self.plugins}
             try:
@@ -76,7 +76,9 @@ class Check:
                 yield BROKEN, f"plugin {Path(name).name}", f"the process that loads it {self._reason(error)}"
                 continue
             yield from map(tuple, made["verdicts"])
-            found |= dict.fromkeys(Found(**{**one, "options": tuple(one["options"])}) for one in made["components"])
+            found |= dict.fromkeys(
+                CheckedComponent(**{**one, "options": tuple(one["options"])}) for one in made["components"]
+            )
         check_options(found, self.options)
         for one in found:
             files = [name for name in self.names if name.endswith(".py") and Path(name).name == one.plugin]
@@ -95,15 +97,15 @@ class Check:
 
     def _reason(self, error: ChildFailed) -> str:
         """How the process ended, where it was, and what to do about that."""
-        told = f"{error.reason}{_place(error.traceback or '')}"
+        reason = f"{error.reason}{_place(error.traceback or '')}"
         if error.late:
-            return f"{told}: does it loop, or wait for something? If it only takes long, give --deadline more"
+            return f"{reason}: does it loop, or wait for something? If it only takes long, give --deadline more"
         if "exit code" in error.reason:
-            return f"{told}: a plugin must not end it (sys.exit, os._exit), but raise"
-        return told
+            return f"{reason}: a plugin must not end it (sys.exit, os._exit), but raise"
+        return reason
 
 
-def check_options(found: Collection[Found], options: Mapping[str, Any]) -> None:
+def check_options(found: Collection[CheckedComponent], options: Mapping[str, Any]) -> None:
     """Raises UserError for an option that none of the components has."""
     known = {option for component in found for option in component.options}
     if any(component.open for component in found) or not found:

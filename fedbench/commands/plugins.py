@@ -7,23 +7,21 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.padding import Padding
 from rich.text import Text
 
-from fedbench.commands.choices import PLUGINS, Amount
+from fedbench.commands.choices import PLUGINS, Amount, parsed_sets
 from fedbench.commands.output import Screen, listing, warn_of_lost
-from fedbench.commands.plugin_check import DEADLINE, Check
+from fedbench.commands.plugin_check import DEADLINE, PluginCheck
 from fedbench.errors import UserError
 from fedbench.processes.signals import raising
 from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import kinds, package, put
 from fedbench.schema import described
-from fedbench.suite.node import Mark
-from fedbench.suite.yaml import parse_value
 from fedbench.words import meant, suggestion
 
 if TYPE_CHECKING:
@@ -81,7 +79,6 @@ def list_(components: bool, kind: str | None, timeout: float | None, plugins: tu
     fedbench plugins list
     fedbench plugins list --components --kind allocation
     """
-
     registry, console = Registry(plugins, timeout=timeout), Screen()
     if components or kind:
         _components(registry.catalogue, kind, console)
@@ -112,7 +109,6 @@ def show(name: str, timeout: float | None, plugins: tuple) -> None:
 
     Exit code: 0, or 1 where a plugin could not be read.
     """
-
     registry, console = Registry(plugins, timeout=timeout), Screen()
     catalogue = registry.catalogue
     lost = warn_of_lost(registry)
@@ -123,9 +119,9 @@ def show(name: str, timeout: float | None, plugins: tuple) -> None:
         console.print(Text.assemble((component.name, "bold"), origin))
         for paragraph in (component.summary, *filter(None, component.details.split("\n\n"))):
             console.print(Padding(Text(paragraph), (0, 0, 0, 2)))
-        said = [component.better and f"{component.better} is better", component.unit, component.format]
-        if any(said):
-            console.print(Padding(Text(f"Values: {', '.join(filter(None, said))}"), (0, 0, 0, 2)))
+        values = [component.better and f"{component.better} is better", component.unit, component.format]
+        if any(values):
+            console.print(Padding(Text(f"Values: {', '.join(filter(None, values))}"), (0, 0, 0, 2)))
         if component.kind in SET_UP and component.ignores:
             console.print(Padding(Text(f"Does not depend on {', '.join(component.ignores)}."), (0, 0, 0, 2)))
         if component.paper:
@@ -173,9 +169,8 @@ def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) ->
     Exit code: 0 all keep their contract, 1 some do not, or could not be tried. `fedbench.testing` offers the same
     checks to your own tests.
     """
-
-    console, options = Screen(), dict(map(_option, sets))
-    check, sound = Check(names, plugins, options, deadline or DEADLINE), True
+    console, options = Screen(), parsed_sets(sets, "rank=4")
+    check, sound = PluginCheck(names, plugins, options, deadline or DEADLINE), True
     try:
         with raising():  # a signal ends the process that judges, too
             for verdict, what, why in check.verdicts():
@@ -205,7 +200,6 @@ def new(name: str, kind: str, into: str | None) -> None:
     Kinds: allocation, aggregator, objective, adapter, backbone, method, dataset, partition, metric, executor; tracker,
     which follows runs.
     """
-
     made = package(kind, name)
     _refuse_taken(kind, name)
     folder = Path(into or f"fedbench-{name.replace('_', '-')}")
@@ -223,15 +217,6 @@ def _refuse_taken(kind: str, name: str) -> None:
 
     if taken := Registry().catalogue.components.get(kind, {}).get(name):
         raise UserError(f"{taken.package} registers the {kind} {name!r} already; choose another name, as my_{name}")
-
-
-def _option(text: str) -> tuple[str, Any]:
-    """`key=value`, the value read as a suite would read it. Raises UserError."""
-
-    key, equals, value = text.partition("=")
-    if not (key.strip() and equals and value.strip()):
-        raise UserError(f"--set {text}: expected option=value, for example rank=4")
-    return key.strip(), parse_value(value, Mark(f"--set {text}")).plain()
 
 
 def _named(catalogue: Catalogue, name: str) -> list[Component]:

@@ -212,7 +212,8 @@ class Bars:
     def advance(self, folder: str, t: int, score: str = "") -> None:
         """Show t rounds as done, with their score; the last one stays where there is none."""
         self.progress.update(self.all, advance=t - self._done(self.of[folder]))
-        self.progress.update(self.of[folder], completed=t, **({"score": score} if score else {}))
+        fields: dict[str, Any] = {"score": score} if score else {}
+        self.progress.update(self.of[folder], completed=t, **fields)
 
     def clear(self, folder: str, counted: int) -> None:
         """Remove a cell's bar; `counted` of its rounds are done in the bar over all."""

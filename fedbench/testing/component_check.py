@@ -159,7 +159,8 @@ def found(asked: Mapping[str, Any], tell: object = None) -> dict[str, Any]:
         tell: not used; the supervisor passes it.
 
     Returns:
-        `components`, see `fedbench.commands.plugin_check.Found`, and `verdicts` on plugins that register none.
+        `components`, see `fedbench.commands.plugin_check.CheckedComponent`, and `verdicts` on plugins that register
+        none.
 
     Raises:
         UserError: where nothing has that name.

@@ -28,4 +28,4 @@ def flat(text: str) -> str:
 
 def findings(*words: object, cwd: Path, code: int = 0) -> list[tuple[str, str]]:
     [report] = as_json("check", *words, cwd=cwd, code=code)
-    return [(finding["level"], flat(finding["said"])) for finding in report["findings"]]
+    return [(finding["level"], flat(finding["text"])) for finding in report["findings"]]

@@ -12,7 +12,7 @@ import pytest
 from command import MAIN, environment, fedbench
 from faults import HEAD, judged, plugin, why
 
-from fedbench.commands.plugin_check import Check
+from fedbench.commands.plugin_check import PluginCheck
 from fedbench.errors import UserError
 from fedbench.testing.component_check import found
 
@@ -134,7 +134,7 @@ def test_a_check_that_takes_too_much_memory_is_one_failed_check(tmp_path):
     body = f"{SOUND}\n{EATS}"
     source = plugin("allocation", body).replace("register('it', it)", "[register(f.__name__, f) for f in (eats, it)]")
     (tmp_path / "mine.py").write_text(source)
-    check = Check([str(tmp_path / "mine.py")])
+    check = PluginCheck([str(tmp_path / "mine.py")])
     check.memory_limit = 2**30
     eats, it = check.verdicts()
     assert eats[:2] == ("BROKEN", "allocation eats") and it[0] == "ok"
@@ -160,9 +160,9 @@ def test_who_asks_for_what_is_not_there_is_told(tmp_path):
     missing = fedbench("plugins", "check", "mine.py", cwd=tmp_path)
     assert missing.exit_code == 2 and "there is no such file" in missing.stderr
     with pytest.raises(UserError, match="no component is called 'fedar', and no plugin or package; did you mean"):
-        list(Check(["fedar"]).verdicts())
+        list(PluginCheck(["fedar"]).verdicts())
     with pytest.raises(UserError, match="--set runds: nothing that is checked has such an option; "):
-        list(Check(["mutual_kl"], options={"runds": 3}).verdicts())
-    assert list(Check(["prefix", "prefix"]).verdicts()) == [("ok", "allocation prefix", "")]
+        list(PluginCheck(["mutual_kl"], options={"runds": 3}).verdicts())
+    assert list(PluginCheck(["prefix", "prefix"]).verdicts()) == [("ok", "allocation prefix", "")]
     names = {one["name"] for one in found({"name": "allocations", "plugins": []})["components"]}
     assert {"prefix", "random"} <= names
