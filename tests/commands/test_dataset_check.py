@@ -95,11 +95,11 @@ def test_numbers_that_are_not_the_official_ones_are_told(tmp_path):
 
 OWN = """
 from fedbench import hookimpl
-from fedbench.data import Part, Source, root_of
+from fedbench.data import DataPart, DataSource, root_of
 from fedbench_plugins.datasets import cifar
 
-PART = Part(("cifar-10-batches-bin/test_batch.bin",), "own.tar.gz", md5="MD5", size="2 kB")
-SOURCE = Source("https://example.org", (PART,), counts={"all": (10, 10)})
+PART = DataPart(("cifar-10-batches-bin/test_batch.bin",), "own.tar.gz", md5="MD5", size="2 kB")
+SOURCE = DataSource("https://example.org", (PART,), counts={"all": (10, 10)})
 
 
 def own(image_size, root=None):
