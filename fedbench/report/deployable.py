@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pandas
+import pyarrow
+import pyarrow.compute
 
 from fedbench.errors import UserError
 from fedbench.report.board_frames import about, page_of, score_columns, subtitle, unranked
@@ -109,11 +111,16 @@ def by_client(results: Iterable[Result], metric: str) -> pandas.DataFrame:
     rows = [
         (result.entry.seed, *(row[name] for name in columns[1:5]), size, row["value"] if size else 0.0)
         for result in results
-        for row in result.table("deployed").to_pylist()
-        if row["metric"] == metric
+        for row in _rows_of(result, "deployed", metric)
         for size in [None if row["capacity"] is None else Size(row["capacity"], row["rank"], row["width"])]
     ]
     return pandas.DataFrame(rows, columns=columns)
+
+
+def _rows_of(result: Result, kind: str, metric: str) -> list[dict[str, Any]]:
+    """The rows of one metric in one of a result's tables."""
+    table = result.table(kind)
+    return table.filter(pyarrow.compute.equal(table["metric"], metric)).to_pylist() if table.num_rows else []
 
 
 def _runs(clients: pandas.DataFrame, metric: str) -> tuple[RunScores, ...]:
@@ -143,11 +150,10 @@ def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
     for result in done:
         values: dict[Size, dict[tuple[str, int], float]] = {}
         facts: dict[Size, tuple[int | None, bool]] = {}
-        for one in result.table("sizes").to_pylist():
-            if one["metric"] == row.metric:
-                size = Size(one["capacity"], one["rank"], one["width"])
-                values.setdefault(size, {})[one["domain"], one["client"]] = one["value"]
-                facts[size] = one["memory_bytes"], one["alone"]
+        for one in _rows_of(result, "sizes", row.metric):
+            size = Size(one["capacity"], one["rank"], one["width"])
+            values.setdefault(size, {})[one["domain"], one["client"]] = one["value"]
+            facts[size] = one["memory_bytes"], one["alone"]
         for size, own in values.items():
             seeds.setdefault(size, []).append((average(own), *facts[size]))
     runs = by_client(done, row.metric)["size"].value_counts()
@@ -187,6 +193,5 @@ def _columns(board: Leaderboard, row: Row, sizes: pandas.DataFrame, formats: dic
 
 def _largest(result: Result, metric: str) -> Size | None:
     """The largest size that a result was scored at."""
-    rows = [row for row in result.table("sizes").to_pylist() if row["metric"] == metric]
-    sizes = [Size(row["capacity"], row["rank"], row["width"]) for row in rows]
-    return max(sizes, key=lambda size: size.order, default=None)
+    sizes = {(row["capacity"], row["rank"], row["width"]) for row in _rows_of(result, "sizes", metric)}
+    return max((Size(*size) for size in sizes), key=lambda size: size.order, default=None)
