@@ -1,4 +1,4 @@
-"""`python -m fedbench`: the command line, for whoever has several Pythons."""
+"""`python -m fedbench`: the command line of one of several Pythons."""
 
 from fedbench.cli import main
 

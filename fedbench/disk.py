@@ -34,7 +34,7 @@ class LockTimeout(TimeoutError):
 def write_atomically(
     path: Path, content: bytes | Callable[[Path], object], mend: str = ELSEWHERE, *, lasting: bool = True
 ) -> None:
-    """Fill a temporary file beside `path` with `content`, or let `content` fill it, then put that in its place.
+    """Fill a temporary file next to `path` with `content`, or let `content` fill it, then put that in its place.
 
     A reader sees the old file or the new one. A writer that is killed leaves at most a hidden `.name.*.tmp`,
     which no reader looks at. lasting: False for what may be lost with the machine. Raises: UserError, ending with

@@ -1,4 +1,4 @@
-"""What goes wrong by the user's hand, and what cannot be done: no traceback belongs to either."""
+"""Exceptions that are shown as a message without a traceback."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class UserError(Exception):
 class UnknownName(UserError):
     """Nothing answers to a name. near: what may have been meant, the nearest first."""
 
-    def __init__(self, told: str, near: Sequence[str] = ()) -> None:
-        super().__init__(told + (f"; did you mean {', '.join(near)}?" if near else ""))
-        self.told, self.near = told, near
+    def __init__(self, message: str, near: Sequence[str] = ()) -> None:
+        super().__init__(message + (f"; did you mean {', '.join(near)}?" if near else ""))
+        self.message, self.near = message, near
 
 
 class CannotWrite(UserError):
@@ -33,7 +33,7 @@ class DataMissing(UserError):
 
 
 class Broke(UserError):
-    """A plugin raised what it should not have while a cell was looked at: so does the cell, as a rule, once it runs."""
+    """A plugin raised an unexpected exception while a cell was prepared. As a rule the cell then fails, too."""
 
 
 class NotApplicable(Exception):
@@ -48,7 +48,7 @@ class Interrupted(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
-def told(error: BaseException) -> str:
+def summary_of(error: BaseException) -> str:
     """An exception in one line, with the place that raised it; of Python that cannot be read, the place in that."""
     import traceback  # which takes a while, and most runs go well
 

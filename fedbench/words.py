@@ -1,4 +1,4 @@
-"""How things are told to people: numbers with units, lengths of time, lists, and the name that a wrong one may mean."""
+"""Text for people: numbers with units, lengths of time, lists, and suggestions for wrong names."""
 
 from __future__ import annotations
 
@@ -117,16 +117,16 @@ def clipped(text: str, width: int) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def told_apart(names: Sequence[str], widths: Sequence[int], among: Collection[str] = ()) -> list[str]:
-    """Names in so many letters each, cut so that no two that differ look alike.
+def distinct(names: Sequence[str], widths: Sequence[int], among: Collection[str] = ()) -> list[str]:
+    """Names cut to so many letters each, so that different names stay different.
 
-    At the end; in the middle where another of them, or of `among`, begins alike; else around the first letter that
-    differs; and where even that is not enough room, with a number.
+    A name is cut at its end, or in its middle where another one, or one of `among`, begins the same way, or around the
+    first letter that differs. Where there is no room for that, it gets a number.
     """
     others, found = {*names, *among}, []
     for name, width in zip(names, widths, strict=True):
-        alike = any(other != name and other.startswith(name[: width - 1]) for other in others)
-        found.append(clipped(name, width) if alike or len(name) <= width else f"{name[: width - 1]}…")
+        shared = any(other != name and other.startswith(name[: width - 1]) for other in others)
+        found.append(clipped(name, width) if shared or len(name) <= width else f"{name[: width - 1]}…")
     for cut in (_around, _with_number):
         for text in {text for text in found if found.count(text) > 1}:
             places = [i for i, other in enumerate(found) if other == text]
@@ -186,7 +186,7 @@ def _folded(name: str) -> str:
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean 'fedra'?`, or what is to be said where no name is near."""
+    """`did you mean 'fedra'?`, or `otherwise` where no name is near."""
     return f"did you mean {near[0]!r}?{unlike(word, near[0])}" if (near := nearest(word, known)) else otherwise
 
 

@@ -31,7 +31,7 @@ VIEWS = (
 )
 DEFAULT = ("results",)  # where results are looked for without a PATH
 
-# Tables that a view reads beside those of boards.
+# Tables that a view reads in addition to those of leaderboards.
 MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
 
 

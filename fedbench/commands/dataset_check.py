@@ -59,7 +59,7 @@ def entries(registry: Registry) -> list[KnownDataset]:
 
 @dataclass(frozen=True)
 class DatasetFinding:
-    """The result of one check. level: `ok`, `note` (nothing can be said) or `WRONG`."""
+    """The result of one check. level: `ok`, `note` (not decided) or `WRONG`."""
 
     level: str
     text: str

@@ -117,7 +117,7 @@ def _found(
         points[key] = id
         devices[id] = [asdict(one) for one in _devices_of(point.config.get("devices"))]
         groups.setdefault(of_one_method(point.config), []).append((id, point.config))
-        rules[_told(point.config.get("fit", {"memory": True}))] = None
+        rules[_limits(point.config.get("fit", {"memory": True}))] = None
     given = {"devices": devices, "images": images}
     asking = Asking("fedbench.simulation.method_costs:feasible", assets, timeout, list(groups.values()), given)
     for _ in asking.run():
@@ -147,10 +147,9 @@ def _devices_of(given: Mapping[str, Any] | None) -> list[Device]:
     return [*(device_of(name, given["known"][name]) for name in dict.fromkeys(named)), server_of(given)]
 
 
-def _told(fit: Mapping[str, Any]) -> str:
+def _limits(fit: Mapping[str, Any]) -> str:
     """What sizes must fit into."""
-
-    told = ["the device's memory"] * bool(fit.get("memory"))
-    told += [f"rounds of {lasting(fit['seconds'])}"] if "seconds" in fit else []
-    told += [f"{human_bytes(fit['bytes'])} a round"] if "bytes" in fit else []
-    return " and ".join(told)
+    limits = ["the device's memory"] * bool(fit.get("memory"))
+    limits += [f"rounds of {lasting(fit['seconds'])}"] if "seconds" in fit else []
+    limits += [f"{human_bytes(fit['bytes'])} a round"] if "bytes" in fit else []
+    return " and ".join(limits)

@@ -188,8 +188,8 @@ def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) ->
 @click.option("--kind", required=True, type=NewKind(), help="What it is: allocation, method, metric, ...; or tracker.")
 @click.option("--into", metavar="DIR", type=click.Path(), help="The folder to write; by default fedbench-NAME, here.")
 def new(name: str, kind: str, into: str | None) -> None:
-    """Write an installable package with one component called NAME, its tests, and a suite that sets it beside what is
-    built in. All of it works as it is; nothing is overwritten.
+    """Write an installable package with one component called NAME, its tests, and a suite that compares it with what
+    is built in. All of it works as it is; nothing is overwritten.
 
     \b
     fedbench plugins new strided --kind allocation

@@ -23,11 +23,11 @@ MEND = "Choose another folder."
 
 
 @click.command()
-@click.option("--install", metavar="DIR", type=click.Path(file_okay=False), help="Write it beside the suites of DIR.")
+@click.option("--install", metavar="DIR", type=click.Path(file_okay=False), help="Write it next to the suites of DIR.")
 @click.option("--built-in", is_flag=True, help="Only with what comes with fedbench.")
 @PLUGINS
 def schema(install: str | None, built_in: bool, plugins: tuple) -> None:
-    """Print the JSON Schema of suites, with every component that is installed; or with --install write it beside the
+    """Print the JSON Schema of suites, with every component that is installed; or with --install write it next to the
     suites of a folder, each of which then names it in a comment: editors complete keys and names there, say what they
     mean, and underline what is wrong. Again when a plugin is new: what is as it should be is left alone.
 

@@ -61,8 +61,8 @@ def show(name: str) -> None:
 @NAME
 @click.argument("file", required=False, type=click.Path())
 def copy(name: str, file: str | None) -> None:
-    """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. What the suite reads
-    beside itself, a paper's numbers, is copied beside FILE. Nothing is overwritten.
+    """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. A file with
+    a paper's numbers that the suite reads is copied next to FILE. Nothing is overwritten.
 
     \b
     fedbench suites copy quickstart

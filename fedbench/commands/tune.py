@@ -38,7 +38,7 @@ def tune(
 ) -> None:
     """Write a suite in which every method has what its winner was tried with, for others to run without tuning.
 
-    The winners are those of the results folder: `fedbench run SUITE` finds them, and is told the same options.
+    The winners are those of the results folder: `fedbench run SUITE` with the same options finds them.
 
     \b
     fedbench run suites/tuned/feature_skew.yaml

@@ -34,7 +34,7 @@ from fedbench.results.store import cell_folders
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT
 from fedbench.runner.progress import Listen, RunSummary
-from fedbench.words import counted, duration, told_apart
+from fedbench.words import counted, distinct, duration
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -206,7 +206,7 @@ class Bars:
     def _name(self) -> None:
         """Cut the titles of the cells at work so that none looks like another."""
         titles = [self.titles[folder] for folder in self.of]
-        for task, text in zip(self.of.values(), told_apart(titles, [self.room] * len(titles)), strict=True):
+        for task, text in zip(self.of.values(), distinct(titles, [self.room] * len(titles)), strict=True):
             self.progress.update(task, description=text)
 
     def advance(self, folder: str, t: int, score: str = "") -> None:

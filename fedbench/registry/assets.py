@@ -19,7 +19,7 @@ from fedbench import errors
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.data.sources import located
 from fedbench.disk import hash_of_file, remembered
-from fedbench.errors import Broke, UnknownName, UserError, told
+from fedbench.errors import Broke, UnknownName, UserError, summary_of
 from fedbench.machine import package_version
 from fedbench.processes import supervisor
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
@@ -120,7 +120,7 @@ class Assets:
                 ours = [name for name in self.registry.catalogue.components["backbone"] if name != "timm"]
                 near = [*nearest(ref["name"], ours), *error.near]
                 others = "" if near else f"; there are {', '.join(sorted(ours))}, and timm's"
-                raise UnknownName(error.told + others, near) from None
+                raise UnknownName(error.message + others, near) from None
         from fedbench.models.copying import copied  # imports torch, which making a source has imported too
 
         source = self._sources[key]
@@ -294,7 +294,7 @@ def hook(asked: Mapping[str, Any], tell: Tell) -> dict[str, str]:
         try:
             Registry(asked["files"], in_place=True).call_hook(asked["plugin"], asked["hook"], asked["facts"])
         except BaseException as error:  # whatever a third-party module raises
-            why = str(error) if isinstance(error, UserError) else told(error)
+            why = str(error) if isinstance(error, UserError) else summary_of(error)
     return {"why": why, "printed": printed.getvalue()}
 
 

@@ -21,7 +21,7 @@ import pluggy
 
 from fedbench import __version__, hookspecs
 from fedbench.disk import cache_file, hash_of_file, keep, kept
-from fedbench.errors import NotApplicable, UserError, told
+from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.processes import supervisor
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
@@ -239,7 +239,7 @@ class Registry:
         except BaseException as error:  # whatever a third-party module raises
             if self.manager.has_plugin(plugin):
                 self.manager.unregister(name=plugin)
-            why = str(error) if isinstance(error, UserError | Unfit) else told(error)
+            why = str(error) if isinstance(error, UserError | Unfit) else summary_of(error)
             raise UserError(f"plugin {plugin!r} of {package} does not load: {why}") from error
         self._makers[plugin] = made
         return made
@@ -315,7 +315,7 @@ class Registry:
             raise
         except Exception as error:
             component = self.catalogue.find(kind, name)
-            raise UserError(f"the {kind} {name!r} of {component.package} broke: {told(error)}") from error
+            raise UserError(f"the {kind} {name!r} of {component.package} broke: {summary_of(error)}") from error
 
     def tell(self, hook: str, **facts: Any) -> None:
         """Call a life-cycle hook of every plugin; one that raises is named on stderr, and spoils no result.
@@ -336,7 +336,7 @@ class Registry:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever a third-party module raises
-                why = str(error) if isinstance(error, UserError | supervisor.ChildFailed) else told(error)
+                why = str(error) if isinstance(error, UserError | supervisor.ChildFailed) else summary_of(error)
                 print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {why}", file=sys.stderr)
 
     def call_hook(self, plugin: str, hook: str, facts: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.errors import NotApplicable, UserError, told
+from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.method import Predict
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -68,7 +68,9 @@ def reopen(
         raise UserError(f"{folder}: {reason}") from reason
     except Exception as error:  # of a plugin whose code has changed since, or where somebody has edited a file
         method = manifest["config"].get("method", {}).get("name")
-        raise UserError(f"{folder}: its state does not fit the method {method!r}: {told(error)}.\n{AGAIN}") from error
+        raise UserError(
+            f"{folder}: its state does not fit the method {method!r}: {summary_of(error)}.\n{AGAIN}"
+        ) from error
 
 
 def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, device: str, images: bool) -> Simulation:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.errors import UserError, told
+from fedbench.errors import UserError, summary_of
 from fedbench.method import Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.lowrank import pairs
@@ -197,7 +197,7 @@ def _check_single(aggregate: Aggregate, state: State, up: Uploads, plan: Plan) -
             small, replace(up, r=[_floats(rows) for rows in up.r], shared=_floats(up.shared)), plan, _cohort()
         )
     except Exception as error:
-        raise AssertionError(f"{with_these} the aggregator raises {told(error)}") from error
+        raise AssertionError(f"{with_these} the aggregator raises {summary_of(error)}") from error
     for place, value in places(new):
         expect(
             value.dtype == torch.float32,
