@@ -36,7 +36,7 @@ def test_views_and_reasons_are_those_that_there_are():
         (("--tuning", "--metric", "nosuch"), "leave out --metric"),
         (("--ranks", "--baseline", "fedra"), "leave out --baseline"),
         (("--summary", "--baseline", "fedra"), "leave out --baseline, or say --boards or --pairs"),
-        (("--hash", "--pairs", "--metric", "nosuch"), "leave out --metric, --pairs"),
+        (("--hash", "--pairs", "--metric", "nosuch"), "leave out --metric"),
         (("--hash", "--where", "average > 3"), "leave out --where"),
         (("s", "--changes", "--baseline", "fedra"), "no baseline but the first PATH"),
     ],
