@@ -13,9 +13,8 @@ from fedbench.errors import UserError
 from fedbench.report.frames import Format, Frame, frame, page
 from fedbench.results import Found, Result
 from fedbench.results.columns import ENDED
-from fedbench.results.halving_state import Contest
 from fedbench.results.metric_direction import higher_is_better
-from fedbench.results.tuning import Search, contests, read_searches
+from fedbench.results.tuning import Contest, Search, contests, read_searches
 from fedbench.words import counted, shortened
 
 BY = ("suite", "scenario", "variant", "candidates of")

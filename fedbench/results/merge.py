@@ -17,7 +17,6 @@ from fedbench.results.columns import COLUMNS, ENDED, GIVEN_UP, HALVED
 from fedbench.results.diff import differing
 from fedbench.results.documents import locked
 from fedbench.results.files import TABLES, checked_table, has_table
-from fedbench.results.halving_state import Key
 from fedbench.results.identity import mixed_versions
 from fedbench.results.index import (
     INDEX,
@@ -37,7 +36,7 @@ from fedbench.results.pack import Ended, pack, with_cells
 from fedbench.results.result import Result
 from fedbench.results.schema_checks import is_folder_name, refuse_links
 from fedbench.results.store import cell_folders
-from fedbench.results.tuning import Search, searches_of, with_searches
+from fedbench.results.tuning import Key, Search, searches_of, with_searches
 
 # What gives way to what: a cell that nobody has finished to one that failed, that to one of the target's that can
 # resume from a checkpoint, that to a candidate of a tuning that was halved, and all to one with a result.

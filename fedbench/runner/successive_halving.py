@@ -11,10 +11,9 @@ from fedbench.disk import hash_of_json
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results.columns import ENDED, HALVED
-from fedbench.results.halving_state import Contest, Key, rungs_of
 from fedbench.results.manifest import read_manifest
 from fedbench.results.pack import pack
-from fedbench.results.tuning import Search
+from fedbench.results.tuning import Contest, Key, Search, rungs_of
 from fedbench.runner.cells import Cell, Options, cells_of
 from fedbench.runner.progress import RunSummary
 from fedbench.simulation.checkpoint import forget

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from fedbench.report.tuning_tables import Tuned, expected_best, how_tuned, shortest
 from fedbench.results import load
-from fedbench.results.halving_state import Contest
-from fedbench.results.tuning import Search, merge_searches
+from fedbench.results.tuning import Contest, Search, merge_searches
 
 SCORES = [0.2, 0.5, 0.5, 0.9]
 

@@ -10,7 +10,7 @@ from samples import BARE, rewrite
 from fedbench.errors import UserError
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.files import described
-from fedbench.results.halving_state import Contest, rungs_of, validated
+from fedbench.results.tuning import Contest, rungs_of, validated
 
 KEY = ("skew", "", "fedra")
 
