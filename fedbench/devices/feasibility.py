@@ -93,8 +93,8 @@ def _slowest(costs: Costs, device: Device, fit: Fit, work: Work) -> tuple[Client
     """Of the rounds of a size, the one that takes longest: what it costs, how long it takes, bytes down and up."""
 
     def seconds(cost: ClientCost) -> RoundSeconds:
-        beside = work.beside(cost.epochs_beside)
-        return round_seconds(cost, device, fit.server, work.images, work.last, fit.precision, beside)
+        personal_images = work.personal_images(cost.epochs_beside)
+        return round_seconds(cost, device, fit.server, work.images, work.last, fit.precision, personal_images)
 
     cost = max(costs, key=lambda cost: seconds(cost).total)
     down, up = round_bytes(cost, work.images, work.last)

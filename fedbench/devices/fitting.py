@@ -39,7 +39,7 @@ def round_seconds(
     images: int,
     last: int,
     precision: str,
-    beside: int = 0,
+    personal_images: int = 0,
     arrives: bool = True,
     refused: bool = False,
 ) -> RoundSeconds:
@@ -47,11 +47,11 @@ def round_seconds(
 
     down = bytes down / device.down · compute = FLOPs / device's FLOP/s in that precision · up = bytes up / device.up ·
     server = the server's FLOPs for this client / the server's FLOP/s, where it computes along. Nothing overlaps:
-    latency, protocols and the server's own bandwidth are left out. images, last, beside, arrives: as in
+    latency, protocols and the server's own bandwidth are left out. images, last, personal_images, arrives: as in
     `ClientCost.flops` and `ClientCost.exchange`.
     """
     down, up = round_bytes(cost, images, last, arrives, refused)
-    flops = cost.flops(images, last, arrives, beside)
+    flops = cost.flops(images, last, arrives, personal_images)
     along = cost.server.flops(images, last if arrives else 0) if cost.server else 0
     return RoundSeconds(
         down / device.down,
@@ -67,12 +67,17 @@ NOTHING = ClientCost(flops_per_image=0, bytes_down=0, bytes_up=0, memory_bytes=0
 
 @dataclass(frozen=True)
 class Work:
-    """A client's usual round: so many images, `last` of them in its last step, and beside(epochs) for a model of its
-    own, see `ClientCost.epochs_beside`."""
+    """A client's usual round.
+
+    Attributes:
+        images: How many it trains on.
+        last: How many of them are in its last step.
+        personal_images: Of so many epochs, the images of a model of its own; see `ClientCost.epochs_beside`.
+    """
 
     images: int
     last: int
-    beside: Callable[[int], int] = field(default=lambda epochs: 0, compare=False)
+    personal_images: Callable[[int], int] = field(default=lambda epochs: 0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,8 @@ class Fit:
             return False
         if self.seconds is None:
             return True
-        beside = work.beside(cost.epochs_beside)
-        took = round_seconds(cost, device, self.server, work.images, work.last, self.precision, beside)
+        personal_images = work.personal_images(cost.epochs_beside)
+        took = round_seconds(cost, device, self.server, work.images, work.last, self.precision, personal_images)
         return took.total <= self.seconds
 
 

@@ -71,7 +71,7 @@ class RoundRecords:
             self._finite(t, report, n)
             cost, done = report.cost[n], self._done(report, n)
             lines = _lines(report, n, done)
-            beside = self._images_beside(client, int(up.steps[n]), cost)
+            personal_images = self._images_beside(client, int(up.steps[n]), cost)
             sent, refused = _sent(up, n), n in up.rejected
             rows.append(
                 {
@@ -88,7 +88,7 @@ class RoundRecords:
                     "loss": float(up.loss[n]),
                     "bytes_down": sum(down for _, down, _ in lines),
                     "bytes_up": sum(up for _, _, up in lines),
-                    "flops": cost.flops(*done, beside=beside),
+                    "flops": cost.flops(*done, personal_images=personal_images),
                     "memory_bytes": cost.memory_bytes,
                     "workspace_bytes": cost.workspace_bytes or None,
                     "seconds": float(up.seconds[n]),
@@ -254,7 +254,7 @@ class RoundRecords:
 
     def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
         """How many images a client trains its own model on, in addition to so many steps."""
-        return self.federation.work(client, steps).beside(cost.epochs_beside)
+        return self.federation.work(client, steps).personal_images(cost.epochs_beside)
 
     def _done(self, report: Report, n: int) -> tuple[int, int]:
         """(images, last) of the client at position n; one whose work is lost has come to no last step."""
@@ -320,12 +320,12 @@ class Clock:
         devices, server, faults = self.federation.devices, self.federation.server, self.federation.faults
         assert devices is not None and server is not None  # only then is it asked for
         device, work, usual = devices[client], self.federation.work(client, steps), self.federation.work(client)
-        beside, last = work.beside(cost.epochs_beside), work.last if sent else 0
-        took = round_seconds(cost, device, server, work.images, last, self.precision, beside, sent, refused)
+        personal_images, last = work.personal_images(cost.epochs_beside), work.last if sent else 0
+        took = round_seconds(cost, device, server, work.images, last, self.precision, personal_images, sent, refused)
         fate = faults.fate(t, client, self.federation.usual_steps(client))
         compute = fate.slowdown * took.compute
         if fate.late:
-            flops = cost.flops(usual.images, usual.last, beside=usual.beside(cost.epochs_beside))
+            flops = cost.flops(usual.images, usual.last, personal_images=usual.personal_images(cost.epochs_beside))
             compute = faults.deadline * flops / device.flops_at(self.precision)
         processor, network = self._factors(t, client)
         return RoundSeconds(network * took.down, processor * compute, network * took.up, took.server)

@@ -97,16 +97,16 @@ class ClientCost:
         """Bytes that a device must have to train."""
         return self.memory_bytes + self.workspace_bytes
 
-    def flops(self, images: int, last: int, arrives: bool = True, beside: int = 0) -> int:
+    def flops(self, images: int, last: int, arrives: bool = True, personal_images: int = 0) -> int:
         """Return the FLOPs of a round.
 
         Args:
             images: Images of all steps.
             last: Images of the last step.
             arrives: Whether the update reaches the server. A client whose update is lost does not reach its last step.
-            beside: Images of the steps of its personal model.
+            personal_images: Images of the steps of its personal model.
         """
-        return self.flops_per_image * (images + beside) + self.flops_last * (last if arrives else 0)
+        return self.flops_per_image * (images + personal_images) + self.flops_last * (last if arrives else 0)
 
     def exchange(
         self, images: int, last: int, arrives: bool = True, refused: bool = False

@@ -13,7 +13,7 @@ def test_bytes_flops_and_bytes_each_over_their_rate():
     cost = ClientCost(flops_per_image=20, bytes_down=100, bytes_up=30, memory_bytes=1)
     assert round_seconds(cost, PHONE, SERVER, images=10, last=2, precision="fp32") == (2.0, 2.0, 6.0, 0.0)
     assert round_seconds(cost, PHONE, SERVER, images=10, last=2, precision="bf16").compute == 0.5
-    assert round_seconds(cost, PHONE, SERVER, images=10, last=2, precision="fp32", beside=5).compute == 3.0
+    assert round_seconds(cost, PHONE, SERVER, images=10, last=2, precision="fp32", personal_images=5).compute == 3.0
     assert round_seconds(cost, PHONE, SERVER, images=10, last=2, precision="fp32").total == 10.0
 
 

@@ -137,7 +137,7 @@ def test_what_methods_cost_beside_fedavg(registry):
     fedavg, ditto, fedrod = (method_of(registry, name)[0].cost(1, 0) for name in WHOLE)
     assert ditto.flops_per_image == fedavg.flops_per_image
     assert (ditto.epochs_beside, fedavg.epochs_beside) == (1, 0)
-    assert ditto.flops(12, 4, beside=8) == 20 * fedavg.flops_per_image
+    assert ditto.flops(12, 4, personal_images=8) == 20 * fedavg.flops_per_image
     assert ditto.memory_bytes == fedavg.memory_bytes + 2 * fedavg.bytes_up
     assert fedavg.flops_per_image < fedrod.flops_per_image < 1.05 * fedavg.flops_per_image
     assert fedavg.bytes_up == ditto.bytes_up == fedrod.bytes_up
