@@ -140,15 +140,16 @@ def setup_of(
     widths: list[float] | None = None,
     engine: Callable[..., Uploads] = sequential.train,
     origin: str | None = None,
+    image_size: int | None = None,
     **train: Any,
 ) -> Setup:
     """Return a set-up in float64 with the sequential engine, or another, and a dozen images for the server.
 
     `train` changes single training options.
 
-    origin: see `Body`.
+    origin: see `Body` · image_size: pixels a side, where they are not 8.
     """
-    blocks = body_of(model, origin).double()
+    blocks = body_of(model, origin, image_size).double()
     clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]
     options = {**TRAIN, **train}
 
@@ -172,7 +173,7 @@ def setup_of(
         scenario=Scenario(clients, L_n, blocks.num_layers, options["rounds"], r_n, width),
         train=options,
         num_classes=CLASSES,
-        image_size=8,
+        image_size=image_size or 8,
         seed=0,
         component=component,
         store=ClientStore(),

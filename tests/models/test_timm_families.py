@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 import timm
@@ -29,7 +30,9 @@ def smallest(names: set[str]) -> str:
     return min(sorted(names), key=lambda name: (next((i for i, s in enumerate(SMALL) if s in name), 9), len(name)))
 
 
-NAMES = [*(smallest(names) for module, names in sorted(_registry._module_to_models.items()) if names), *SECOND_CLASSES]
+FAMILIES = {module: names for module, names in sorted(_registry._module_to_models.items()) if names}
+FAMILIES.pop("sequencer")  # LSTMs, whose shapes take torch minutes to follow
+NAMES = [*map(smallest, FAMILIES.values()), *SECOND_CLASSES]
 
 
 def made(name: str, shapes: bool = False) -> torch.nn.Module:
@@ -70,14 +73,18 @@ def test_a_family_of_timm_is_trained_by_both_engines_or_refused_in_one_line(regi
     method = "fedra" if isinstance(shape, Blocks) else "fedavg"
     states = []
     for engine in (sequential.train, cohort.train):
-        setup = setup_of(registry, made(name), [1, 1], engine=engine)
+        setup = setup_of(registry, made(name), [1, 1], engine=engine, image_size=size)
         assert type(setup.backbone) is type(shape) and setup.backbone.num_features == shape.num_features
-        ours = registry.make("method", {"name": method}, setup=dataclasses.replace(setup, image_size=size))
+        try:
+            ours = registry.make("method", {"name": method}, setup=setup)
+        except UserError as error:  # a gMLP has no layer that mixes tokens alone
+            assert re.fullmatch(r"adapter\.targets: no module is called 'mlp_tokens\.fc2' in MlpMixer; .*", str(error))
+            return
         state, report = ours.round(ours.init(generator(0)), 0, one_image_each(size, 2), generator(0, 0))
         assert report.uploads.loss.isfinite().all()
         states.append(state)
     same(*states)
     if not isinstance(shape, Blocks):
-        setup = setup_of(registry, made(name), [1])
+        setup = setup_of(registry, made(name), [1], image_size=size)
         with pytest.raises(NotApplicable, match="cannot be cut into layers"):
             registry.make("method", {"name": "fedra"}, setup=setup)
