@@ -39,7 +39,7 @@ const jump = (event, id) => {
 const link = (id, text) => el("a", { href: `#${id}`, on: { click: (event) => jump(event, id) } }, text);
 document.querySelector(".skip").addEventListener("click", (event) => jump(event, "results"));
 const legendSection = () => el("section", { class: "suite", id: "legend" }, el("h2", {}, "What the columns mean"),
-  list([...DATA.legends.boards, "Bold: not significantly different from the best ranked method. A line below an interval: where it lies between the lowest and the highest end of its table.",
+  list([...DATA.legends.boards, "Bold: the best mean of the ranked methods. A line below an interval: where it lies between the lowest and the highest end of its table.",
     "Bands: one standard deviation over seeds.", ...(DATA.thinned ? [`Lines keep ${DATA.thinned} points at most: of the rounds between them the page has none.`] : []),
     ...(DATA.detailed ? [] : ["There are too many leaderboards here for costs in detail, pairs, clients and single seeds: a report of fewer, chosen with --scenario or --method, has them."])]));
 
