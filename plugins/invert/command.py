@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from fedbench.commands.choices import PLUGINS
-from fedbench.commands.output import put
 
 
 @click.command(short_help="Attack split methods: images from features.")
@@ -53,6 +52,7 @@ def invert(
     Finished cells of FedV, FedVZ, FESTA and the like are attacked, on a CPU, some twenty seconds a victim. Nothing
     is written into them. A score near its controls says that this attack failed, not that another one would.
     """
+    from fedbench.commands.output import put
     from fedbench.registry.registry import Registry
     from fedbench.report.grouping import select
     from fedbench.results import load
