@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
+from fedbench.errors import NotApplicable
 from fedbench.families.regularizer import refuse_books, towards
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
@@ -107,8 +108,14 @@ def read(weights: Tensors, classifier: str, features: Tensor) -> Tensor:
 def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
     """The backbone with a classifier, all of its weights to be trained. The adapter of the suite is left aside.
 
-    start: `pretrained`, as the backbone is, or `random`, drawn from the seed. Raises UserError.
+    start: `pretrained`, as the backbone is, or `random`, drawn from the seed. Raises UserError, and NotApplicable
+    for a model that has one parameter in several places, where a client's own cannot stand for it.
     """
+    own = setup.backbone.model
+    if len([*own.named_parameters(remove_duplicate=False)]) > len([*own.parameters()]):
+        raise NotApplicable(
+            f"{type(own).__name__} has one parameter in several places, and cannot be trained as a whole"
+        )
     body = setup.backbone.requires_grad_(True)
     begin(body, "body", start, seed_of(setup.seed, use="body"))
     body.add_classifier(HEAD, setup.num_classes)

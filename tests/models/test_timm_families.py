@@ -77,6 +77,9 @@ def test_a_family_of_timm_is_trained_by_both_engines_or_refused_in_one_line(regi
         assert type(setup.backbone) is type(shape) and setup.backbone.num_features == shape.num_features
         try:
             ours = registry.make("method", {"name": method}, setup=setup)
+        except NotApplicable as error:  # CoaT shares a convolution
+            assert str(error).startswith(f"{type(model).__name__} has one parameter in several places")
+            return
         except UserError as error:  # a gMLP has no layer that mixes tokens alone
             assert re.fullmatch(r"adapter\.targets: no module is called 'mlp_tokens\.fc2' in MlpMixer; .*", str(error))
             return
