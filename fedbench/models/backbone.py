@@ -175,7 +175,8 @@ class Blocks(Body):
         if rope is None:
             made: Tensor = block(tokens)
             return made
-        side = math.isqrt(tokens.shape[1] - block.attn.num_prefix_tokens)
+        prefix = cast("int", block.attn.num_prefix_tokens)  # type: ignore[union-attr]
+        side = math.isqrt(tokens.shape[1] - prefix)
         fixed = hasattr(rope, "feat_shape") and not getattr(self.model, "dynamic_img_size", False)
         positions = rope.get_embed() if fixed else rope.get_embed(shape=(side, side))
         own: Tensor = block(tokens, rope=positions[j] if getattr(self.model, "rope_mixed", False) else positions)

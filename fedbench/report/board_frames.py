@@ -308,7 +308,7 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
     methods = list(dict.fromkeys(one["method"] for one in values))
     means = scores.pivot_table("value", [*PLACE, "client", "domain"], "method", sort=False)[methods].reset_index()
     return frame(
-        means.to_dict("records"),
+        [{str(name): value for name, value in row.items()} for row in means.to_dict("records")],
         (*PLACE, "client", "domain", *methods),
         caption="Clients, each on its own test images: mean over seeds",
         pages=[page(board.place, caption=subtitle(board), warning=board.warning) for board in own],

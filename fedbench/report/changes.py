@@ -337,7 +337,7 @@ def for_people(found: Changes) -> Frame:
         groups = found.groups[:MOST].rename(columns={"low": "ci_low", "high": "ci_high"}).drop(columns=["p", "same_id"])
         for row in groups.to_dict("records"):
             name = found.called([row.pop(part) for part in GROUP])
-            rows.append({"table": "methods", **row, "method": name})
+            rows.append({"table": "methods", **{str(column): value for column, value in row.items()}, "method": name})
         margin = margin_text(found.metric, found.margin)
         legend.append(
             "methods over seeds: those any of whose cells has another result; interval and p: Student's t over the "

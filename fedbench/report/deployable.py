@@ -94,8 +94,10 @@ def _deployed(board: Leaderboard) -> Leaderboard:
     rows = []
     for row in board.rows:
         runs = _runs(by_client(board.finished(row).values(), row.metric), row.metric)
-        scores = {name: score([getattr(run, name) for run in runs]) if runs else None for name in ("average", "worst")}
-        rows.append(replace(row, runs=runs, domains={}, spread=None, worst_clients=None, **scores))
+        average, worst = (
+            score([getattr(run, name) for run in runs]) if runs else None for name in ("average", "worst")
+        )
+        rows.append(replace(row, runs=runs, domains={}, spread=None, worst_clients=None, average=average, worst=worst))
     without = [row.label for row, before in zip(rows, board.rows, strict=True) if before.runs and not row.runs]
     notes = [*board.notes, *([f"{', '.join(without)}: {NOT_SCORED}"] if without else [])]
     return replace(board, rows=rows, notes=notes, pairs=(), baseline=None)
@@ -132,7 +134,7 @@ def _runs(clients: pandas.DataFrame, metric: str) -> tuple[RunScores, ...]:
             values = dict(zip(keys, found["value"].tolist(), strict=True))
             worst = (min if higher else max)(values.values())
             runs.append(
-                RunScores(int(seed), int(found["round"].iloc[0]), values, {}, float(found["value"].mean()), worst)
+                RunScores(int(str(seed)), int(found["round"].iloc[0]), values, {}, float(found["value"].mean()), worst)
             )
     return tuple(runs)
 

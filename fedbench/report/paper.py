@@ -195,11 +195,8 @@ def _apart(
     if by_client != any(row.metric == CLIENTS for paper in papers for row in paper.values.values()):
         both = ("by client", "by domain")
         pairs.append(both if by_client else both[::-1])
-    rounds, printed = (
-        config.get("train", {}).get("rounds"),
-        {row.rounds for paper in papers for row in paper.values.values()},
-    )
-    if printed := sorted(printed - {None}):
+    rounds = config.get("train", {}).get("rounds")
+    if printed := sorted({row.rounds for paper in papers for row in paper.values.values() if row.rounds is not None}):
         others = {part for part in others if not part.startswith("train.rounds=")}
         if rounds is not None and printed != [rounds]:
             several = f"{' or '.join(map(str, printed))} round{'' if printed == [1] else 's'}"

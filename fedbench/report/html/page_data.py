@@ -303,7 +303,7 @@ def fronts(boards: Sequence[Leaderboard]) -> dict[tuple[str, ...], dict[str, Any
             continue
         for place, on in points.groupby(list(PLACE), sort=False):
             columns = zip(*(on[name].tolist() for name in ("method", "spent", "front", "verdict")), strict=True)
-            found[place][what] = [
+            found[tuple(map(str, place))][what] = [
                 {"label": label, "spent": rounded(spent), "front": front, "verdict": verdict}
                 for label, spent, front, verdict in columns
             ]
