@@ -45,7 +45,7 @@ def seen(folder: Path) -> list[tuple]:
     """All that readers find in a suite."""
     kinds = ("eval", "rounds", "exchange", "layers")
     return [
-        (r.entry.key, r.status, r.manifest.get("seconds"), *(getattr(r, kind).to_pylist() for kind in kinds))
+        (r.entry.key, r.status, r.manifest.get("seconds"), *(r.table(kind).to_pylist() for kind in kinds))
         if r.status == "finished"
         else (r.entry.key, r.status, r.manifest.get("reason"))
         for r in load([folder], candidates=True)
